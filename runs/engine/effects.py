@@ -1,0 +1,197 @@
+"""The whole list of what a run can do to the world, and of what the world can answer.
+
+An effect is asked and later answered; both survive JSON. Source: spec/runtime.md, "The kernel".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from runs.engine.values import Json, Value, fingerprint
+
+Role = Literal["decision", "coordinator", "planner", "summary", "fallback"]
+EffectClass = Literal["none", "read", "write", "send", "execute"]
+Blame = Literal["transient", "recoverable", "fatal"]
+InterruptKind = Literal[
+    "tool_call", "question", "every_n_steps", "plan", "limit", "human_approval", "may_have_happened", "manual"
+]
+Verdict = Literal["approve", "edit", "reject", "respond", "resume", "abort", "rollback", "top_up", "finish"]
+
+VERDICTS: dict[InterruptKind, tuple[Verdict, ...]] = {
+    "tool_call": ("approve", "edit", "reject", "respond", "abort", "rollback"),
+    "question": ("respond", "abort", "rollback"),
+    "limit": ("top_up", "finish", "abort", "rollback"),
+    "every_n_steps": ("resume", "abort", "rollback"),
+    "manual": ("resume", "abort", "rollback"),
+    "human_approval": ("approve", "reject", "abort", "rollback"),
+    "plan": ("approve", "edit", "reject", "abort", "rollback"),
+    "may_have_happened": ("approve", "respond", "reject", "abort", "rollback"),
+}
+"""What a person may answer to each kind of interrupt (spec/runtime.md, "Interrupts")."""
+
+
+class ModelCall(Value):
+    """One request to a model. The prompt itself is a rendering of the log up to this ask, and is not kept here."""
+
+    kind: Literal["model_call"] = "model_call"
+    role: Role
+    reply: str
+    """Name of the reply schema, resolved by the machine; `text` where free text is wanted."""
+    tail: str = ""
+    """What stands at the end of this prompt only."""
+    cacheable: bool = False
+    sanitize: bool = False
+    """Set after a context-length error: old tool results become stubs."""
+    at_limit: Literal["ask", "fail", "pass"] = "ask"
+    """What a reached limit of the run does to this call."""
+    closes: str = ""
+    """The exit reason that the reply ends the run with; empty where a node takes the reply."""
+
+
+class ToolCall(Value):
+    """One call of a tool, with arguments that its schema has accepted."""
+
+    kind: Literal["tool_call"] = "tool_call"
+    tool: str
+    args: dict[str, Any]
+    effects: EffectClass
+    idempotent: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether doing it twice harms nobody."""
+        return self.effects in ("none", "read")
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits of tool and canonical arguments."""
+        return fingerprint(self.tool, self.args)
+
+
+class Compaction(Value):
+    """A summary that is to replace older blocks for the model (spec/context.md)."""
+
+    kind: Literal["compaction"] = "compaction"
+    first: int
+    last: int
+
+
+class ChildRun(Value):
+    """A named child run, with the goal that the parent gives it."""
+
+    kind: Literal["child_run"] = "child_run"
+    name: str
+    goal: str
+
+
+class HumanCall(Value):
+    """A question to a person. It may hold an effect back until it is answered."""
+
+    kind: Literal["human_call"] = "human_call"
+    about: InterruptKind
+    title: str
+    why: str
+    """The rule that asked, in words."""
+    holds: ModelCall | ToolCall | ChildRun | None = None
+    passed: tuple[str, ...] = ()
+    """Names of the gates that have been answered for the effect that is held, this one included."""
+    limit: str = ""
+    """Of kind `limit`: which one."""
+    questions: tuple[str, ...] = ()
+    deadline_s: float | None = None
+    on_timeout: Literal["deny", "approve", "abort"] = "deny"
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What a person may answer."""
+        return VERDICTS[self.about]
+
+
+Effect = ModelCall | ToolCall | Compaction | ChildRun | HumanCall
+
+
+class Usage(Value):
+    """What one model call used: tokens and USD."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+
+class ModelReplied(Value):
+    """The model's text, not yet read."""
+
+    kind: Literal["model_replied"] = "model_replied"
+    text: str
+    usage: Usage = Usage()
+    cached: bool = False
+
+
+class ContextOverflowed(Value):
+    """The prompt was longer than the model takes."""
+
+    kind: Literal["context_overflowed"] = "context_overflowed"
+    message: str = ""
+
+
+class MadeFile(Value):
+    """A file that a tool made in the run's own directory."""
+
+    name: str
+    text: str = ""
+    size: int = 0
+
+
+class ToolReturned(Value):
+    """A tool's result. `ran` is false where a person or a rule gave it in the tool's place."""
+
+    kind: Literal["tool_returned"] = "tool_returned"
+    value: Json = None
+    files: tuple[MadeFile, ...] = ()
+    ran: bool = True
+
+
+class Summarised(Value):
+    """The text of a summary."""
+
+    kind: Literal["summarised"] = "summarised"
+    text: str
+    usage: Usage = Usage()
+
+
+class HumanSaid(Value):
+    """A person's decision (or the deadline's)."""
+
+    kind: Literal["human_said"] = "human_said"
+    verdict: Verdict
+    args: dict[str, Any] | None = None
+    message: str = ""
+    to_step: int | None = None
+    by: str = ""
+
+
+class ChildFinished(Value):
+    """How a child run ended. `answer` is None where it has none."""
+
+    kind: Literal["child_finished"] = "child_finished"
+    run: str
+    status: str
+    answer: str | None = None
+    cost_usd: float = 0.0
+
+
+class Failed(Value):
+    """What went wrong, and what may be done about it. `ran` tells whether a call took place at all."""
+
+    kind: Literal["failed"] = "failed"
+    blame: Blame
+    message: str
+    ran: bool = True
+
+
+Answer = ModelReplied | ContextOverflowed | ToolReturned | Summarised | HumanSaid | ChildFinished | Failed
+
+EFFECT: TypeAdapter[Effect] = TypeAdapter(Annotated[Effect, Field(discriminator="kind")])
+ANSWER: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Field(discriminator="kind")])

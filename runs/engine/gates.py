@@ -1,0 +1,309 @@
+"""Gates see every effect before the world does: let it pass, hold it for a person, answer for it, or stop.
+
+They are asked in this order: every N steps (on entry to the deciding node), limits, approvals, repeated calls.
+No machine knows of them. Source: spec/runtime.md, "Gates" and "Rules".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from runs.engine.effects import ChildRun, Effect, EffectClass, Failed, HumanCall, ModelCall, ToolCall
+from runs.engine.facts import Fact, InterruptAsked, Notice
+from runs.engine.machine import Machine
+from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule
+from runs.engine.snapshot import Snapshot
+from runs.engine.values import fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Nothing to say, or only something to note."""
+
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A person is asked first."""
+
+    call: HumanCall
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The effect is not done; the node is given this answer."""
+
+    answer: Failed
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The run stops here."""
+
+    reason: str
+    message: str = ""
+
+
+Opinion = Pass | Hold | Refuse | End
+
+PASS = Pass()
+
+ALL = "*"
+"""Stands for every gate, where an effect has been let through once already."""
+
+
+def on_entry(machine: Machine, snapshot: Snapshot) -> Opinion:
+    """The gate on entry to the deciding node: every N steps, and before the first step."""
+    settings = snapshot.state.terms.settings
+    turns = machine.turns(snapshot.state)
+    if settings.interrupt_every:
+        due = _due(snapshot, "settings", settings.interrupt_every, turns)
+        if due:
+            why = f"Setting interrupt_every asks every {settings.interrupt_every} steps."
+            call = HumanCall(about="every_n_steps", title=f"{turns} steps done. Go on?", why=why)
+            return Hold(call, (InterruptAsked(rule="settings", multiple=due),))
+    for name, rule in _named(settings.rules):
+        opinion = _entry_rule(snapshot, name, rule, turns)
+        if opinion is not None:
+            return opinion
+    return PASS
+
+
+def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) -> Opinion | None:
+    """What one rule says on entry; None where it does not match."""
+    answered = snapshot.state.interrupts_asked.get(name, 0)
+    if rule.when.first_step:
+        if turns > 0:
+            return None
+        call = _question(rule, "plan", "Start the first step?")
+        due = 0 if answered else 1
+    elif rule.when.every_n_steps:
+        due = _due(snapshot, name, rule.when.every_n_steps, turns)
+        if not due and (turns == 0 or turns % rule.when.every_n_steps):
+            return None
+        call = _question(rule, "every_n_steps", f"{turns} steps done. Go on?")
+    else:
+        return None
+    if not due or rule.do == "allow":
+        return PASS
+    asked = InterruptAsked(rule=name, multiple=due)
+    match rule.do:
+        case "ask":
+            return Hold(call, (asked,))
+        case "deny":
+            return End("aborted", f"Refused by a rule: {rule.words()}")
+        case "notify":
+            return Pass((Notice(code="rule_notified", message=rule.words()), asked))
+
+
+def _due(snapshot: Snapshot, name: str, every: int, turns: int) -> int:
+    """The multiple of `every` that was reached and has not been asked at, or 0."""
+    multiple = turns // every * every
+    return multiple if multiple > snapshot.state.interrupts_asked.get(name, 0) else 0
+
+
+def on_effect(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
+    """The first gate that does not let `effect` pass. `passed` names gates that have been answered for it."""
+    facts: tuple[Fact, ...] = ()
+    for gate in (limits, approvals, repeated):
+        opinion = gate(snapshot, effect, passed)
+        if not isinstance(opinion, Pass):
+            return opinion
+        facts += opinion.facts
+    return Pass(facts) if facts else PASS
+
+
+def limits(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
+    """The run's own limits, before each model and tool call."""
+    if not snapshot.limits or not isinstance(effect, ModelCall | ToolCall | ChildRun):
+        return PASS
+    if isinstance(effect, ModelCall) and effect.at_limit == "pass":
+        return PASS
+    for name in LIMIT_NAMES:
+        limit = snapshot.limits.get(name)
+        used = snapshot.totals.used(name)
+        if limit is None or used < limit:
+            continue
+        if isinstance(effect, ModelCall) and effect.at_limit == "fail":
+            return Refuse(Failed(blame="recoverable", message=f"The limit {name} is reached.", ran=False))
+        if snapshot.state.terms.settings.on_limit == "stop":
+            return End(LIMIT_REASONS[name])
+        title = f"Limit reached: {name} {used:g} of {limit:g}"
+        why = f"The run's limit {name} is {limit:g}."
+        call = HumanCall(about="limit", title=title, why=why, holds=effect, passed=passed, limit=name)
+        return Hold(call)
+    return PASS
+
+
+def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
+    """The first rule that matches; without one, `none` and `read` pass and the rest ask."""
+    if isinstance(effect, ModelCall):
+        return _cost_rules(snapshot, effect, passed)
+    call = _call_of(effect)
+    if call is None:
+        return PASS
+    for name, rule in _named(snapshot.state.terms.settings.rules):
+        if not rule.when.about_calls or rule.when.same_call is not None:
+            continue
+        if (matched := _matches(rule, call)) is not False:
+            return _apply(name, rule, effect, call, passed, matched)
+    if call.effects in ("none", "read") or _answered("default", passed):
+        return PASS
+    why = f"No rule allows it: tools of effect {call.effects} ask by default."
+    return Hold(_ask_about(effect, call, "default", why, passed))
+
+
+def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
+    """The same call for the K-th time."""
+    call = _call_of(effect)
+    if call is None:
+        return PASS
+    for name, rule in _named(snapshot.state.terms.settings.rules):
+        if rule.when.same_call is None or (matched := _matches(rule, call)) is False:
+            continue
+        if snapshot.calls.get(fingerprint(call.tool, call.args), 0) + 1 >= rule.when.same_call:
+            return _apply(name, rule, effect, call, passed, matched)
+    return PASS
+
+
+def _cost_rules(snapshot: Snapshot, effect: ModelCall, passed: tuple[str, ...]) -> Opinion:
+    for name, rule in _named(snapshot.state.terms.settings.rules):
+        if rule.when.next_cost_usd is None or snapshot.next_cost_usd <= rule.when.next_cost_usd:
+            continue
+        if _answered(name, passed) or rule.do == "allow":
+            return PASS
+        match rule.do:
+            case "ask":
+                title = f"The next model call may cost ${snapshot.next_cost_usd:.4f}. Go on?"
+                call = _question(rule, "manual", title)
+                return Hold(call.model_copy(update={"holds": effect, "passed": (*passed, name)}))
+            case "deny":
+                return End("cost_limit", f"Refused by a rule: {rule.words()}")
+            case "notify":
+                return Pass((Notice(code="rule_notified", message=rule.words()),))
+    return PASS
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    tool: str
+    args: dict[str, Any]
+    effects: EffectClass
+
+
+def _call_of(effect: Effect) -> _Call | None:
+    match effect:
+        case ToolCall(tool=tool, args=args, effects=effects):
+            return _Call(tool, args, effects)
+        case ChildRun(name=name, goal=goal):
+            return _Call(f"agent.{name}", {"goal": goal}, "none")
+    return None
+
+
+def _answered(name: str, passed: tuple[str, ...]) -> bool:
+    return name in passed or ALL in passed
+
+
+def _named(rules: tuple[InterruptRule, ...]) -> Iterator[tuple[str, InterruptRule]]:
+    return ((f"rule:{index}", rule) for index, rule in enumerate(rules, 1))
+
+
+def _apply(
+    name: str, rule: InterruptRule, effect: Effect, call: _Call, passed: tuple[str, ...], matched: bool | str
+) -> Opinion:
+    """What a rule that matches does. A rule that could not be evaluated asks."""
+    if _answered(name, passed):
+        return PASS
+    if isinstance(matched, str):
+        return Hold(
+            _ask_about(effect, call, name, f"The rule can't be evaluated ({matched}): {rule.words()}", passed)
+        )
+    match rule.do:
+        case "allow":
+            return PASS
+        case "ask":
+            asked = _ask_about(effect, call, name, f"Rule {name[5:]}: {rule.words()}", passed)
+            return Hold(
+                asked.model_copy(update={"deadline_s": rule.deadline_s, "on_timeout": rule.on_timeout})
+            )
+        case "deny":
+            return Refuse(
+                Failed(blame="recoverable", message=f"Refused by a rule: {rule.words()}", ran=False)
+            )
+        case "notify":
+            return Pass((Notice(code="rule_notified", message=rule.words()),))
+
+
+def _ask_about(effect: Effect, call: _Call, gate: str, why: str, passed: tuple[str, ...]) -> HumanCall:
+    assert isinstance(effect, ToolCall | ChildRun)
+    return HumanCall(
+        about="tool_call", title=f"Run {call.tool}?", why=why, holds=effect, passed=(*passed, gate)
+    )
+
+
+def _question(rule: InterruptRule, about: Any, title: str) -> HumanCall:
+    return HumanCall(
+        about=about, title=title, why=rule.words(), deadline_s=rule.deadline_s, on_timeout=rule.on_timeout
+    )
+
+
+def _matches(rule: InterruptRule, call: _Call) -> bool | str:
+    """Whether the rule's keys hold for the call; a text says why that can't be told."""
+    when = rule.when
+    if when.tool is not None and not fnmatchcase(call.tool, when.tool):
+        return False
+    if when.effects is not None and call.effects not in when.effects:
+        return False
+    unsure = ""
+    for path, test in (when.args or {}).items():
+        held = _holds(test, _argument(call.args, path))
+        if held is False:
+            return False
+        unsure = unsure or (held if isinstance(held, str) else "")
+    return unsure or True
+
+
+_MISSING = object()
+
+
+def _argument(args: Mapping[str, Any], path: str) -> Any:
+    value: Any = args
+    for part in path.split("."):
+        if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, Mapping) and part in value:
+            value = value[part]
+        else:
+            return _MISSING
+    return value
+
+
+def _holds(test: ArgumentTest, value: Any) -> bool | str:
+    """Whether every comparison holds. A value that can't be compared makes the rule ask."""
+    if value is _MISSING:
+        return False
+    given = test.model_fields_set
+    if "equals" in given and value != test.equals:
+        return False
+    if test.in_ is not None and value not in test.in_:
+        return False
+    for pattern, wanted in ((test.like, True), (test.not_like, False)):
+        if pattern is None:
+            continue
+        if not isinstance(value, str):
+            return f"{value!r} is no text"
+        if fnmatchcase(value, pattern) is not wanted:
+            return False
+    for bound, below in ((test.lt, True), (test.gt, False)):
+        if bound is None:
+            continue
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return f"{value!r} is no number"
+        if not (value < bound if below else value > bound):
+            return False
+    return True

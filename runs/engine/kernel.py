@@ -1,0 +1,345 @@
+"""What next? One pure function, asked again and again.
+
+`decide` gives the next move of a run and what its last answer cost; `advance` gives the run after that move.
+Answers that mean the same in every machine end here and never reach a node. No I/O, no clock, no randomness.
+Source: spec/runtime.md, "The kernel".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from runs.engine import gates
+from runs.engine.effects import (
+    Answer,
+    ChildFinished,
+    ChildRun,
+    ContextOverflowed,
+    Effect,
+    Failed,
+    HumanCall,
+    HumanSaid,
+    ModelCall,
+    ModelReplied,
+    Summarised,
+    ToolCall,
+    ToolReturned,
+    Usage,
+)
+from runs.engine.facts import Answered, CallEdited, Exited, Fact, Notice, Rewound, Spent
+from runs.engine.machine import END, Machine, State
+from runs.engine.moves import Ask, Go, Move, Rewind, Stop
+from runs.engine.settings import LIMIT_REASONS
+from runs.engine.snapshot import Pending, Snapshot, Totals
+from runs.engine.tools import check_arguments
+
+ATTEMPTS = 3
+"""How often a call that fails for a passing reason is tried in all."""
+
+DELAYS_S = (1.0, 2.0)
+"""Seconds before the second and the third attempt."""
+
+
+class Fatal(Exception):
+    """A node can't go on; the kernel stops the run with `fatal_error`."""
+
+    def __init__(self, message: str, facts: tuple[Fact, ...] = ()) -> None:
+        self.message = message
+        self.facts = facts
+        super().__init__(message)
+
+
+class UnexpectedAnswer(Fatal):
+    """A node was given an answer to something that it did not ask."""
+
+    def __init__(self, node: str, answer: Answer | None) -> None:
+        super().__init__(f"{node} can't take the answer {answer.kind if answer else 'none'}.")
+
+
+class Decision(NamedTuple):
+    """The next move, and the run's totals once the answer is charged."""
+
+    move: Move
+    totals: Totals
+
+
+def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decision:
+    """The next move, given what was answered to the pending ask (None: nothing is pending)."""
+    settled = _settle(machine, snapshot, answer)
+    try:
+        if isinstance(settled, _Ready):
+            move = _next(machine, replace(snapshot, totals=settled.totals), settled.answer)
+            totals = settled.totals
+        else:
+            move, totals = settled, snapshot.totals
+    except Fatal as fault:
+        exited = Exited(reason="fatal_error", message=fault.message)
+        move, totals = Stop("fatal_error", (*fault.facts, exited)), snapshot.totals
+        if isinstance(settled, _Ready):
+            totals = settled.totals
+    return Decision(_with_cost(move, answer), totals)
+
+
+class _Ready(NamedTuple):
+    """An answer that may reach a node, and the totals with it."""
+
+    answer: Answer | None
+    totals: Totals
+
+
+def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move | _Ready:
+    """Failures: asked again later, turned into an answer for the node, or the end of the run."""
+    pending, totals = snapshot.pending, snapshot.totals
+    match pending.effect if pending else None, answer:
+        case ModelCall() as call, ContextOverflowed(message=why):
+            if call.sanitize:
+                too_long = f"The prompt is too long for the model, stubs included. {why}".strip()
+                if call.closes or call.at_limit == "fail":
+                    return _Ready(Failed(blame="fatal", message=too_long), totals)
+                return _stop("model_error", too_long)
+            notice = Notice(
+                code="context_overflow", message="The prompt was too long; old tool results are left out."
+            )
+            return Ask(call.model_copy(update={"sanitize": True}), (notice,))
+        case effect, Failed(blame="transient", message=why) if (
+            effect and pending and pending.attempt < ATTEMPTS
+        ):
+            number = pending.attempt + 1
+            notice = Notice(code="retried", message=f"{why} Attempt {number} of {ATTEMPTS}.".strip())
+            return Ask(effect, (notice,), DELAYS_S[pending.attempt - 1], number)
+        case ModelCall(closes="") as call, Failed(message=why):
+            return _stop("model_error", why) if call.at_limit != "fail" else _Ready(answer, totals)
+        case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
+            return _Ready(answer, replace(totals, tool_calls=totals.tool_calls + 1))
+        case ToolCall() | ChildRun(), Failed() as failed:
+            totals = totals.after_call_failed(failed)
+            if failed.blame == "fatal" and snapshot.node not in machine.takes_fatal:
+                return _stop("fatal_error", failed.message)
+            if failed.blame == "transient":
+                failed = failed.model_copy(update={"blame": "recoverable"})
+            return _Ready(failed, totals)
+    return _Ready(answer, totals.after(answer))
+
+
+def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
+    """The move that follows from an answer that is settled."""
+    effect = snapshot.pending.effect if snapshot.pending else None
+    match effect, answer:
+        case None, None:
+            return _enter(machine, snapshot)
+        case HumanCall() as call, HumanSaid() as said:
+            return _heard(machine, snapshot, call, said)
+        case ModelCall(closes=reason), _ if reason:
+            text = answer.text.strip() if isinstance(answer, ModelReplied) else ""
+            text = text or no_answer(snapshot.state)
+            return Stop(reason, (Answered(text=text, source="fallback"), Exited(reason=reason)))
+    return _ask_node(machine, snapshot, answer)
+
+
+def no_answer(state: State) -> str:
+    """The fixed sentence that stands for an answer where none could be had."""
+    return f"The run ended without an answer to: {state.terms.goal}"
+
+
+def _enter(machine: Machine, snapshot: Snapshot) -> Move:
+    """A node is asked for the first time; before the deciding one, "every N steps" looks."""
+    if snapshot.node == machine.deciding:
+        match gates.on_entry(machine, snapshot):
+            case gates.Hold(call=call, facts=facts):
+                return Ask(call, facts)
+            case gates.End(reason=reason, message=message):
+                return _stop(reason, message)
+            case gates.Pass(facts=facts):
+                return _ask_node(machine, snapshot, None, facts)
+    return _ask_node(machine, snapshot, None)
+
+
+def _ask_node(
+    machine: Machine, snapshot: Snapshot, answer: Answer | None, facts: tuple[Fact, ...] = ()
+) -> Move:
+    """The node's move; an effect goes through the gates first. `facts` come before the node's."""
+    state = machine.fold(snapshot.state, facts)
+    move = machine.nodes[snapshot.node](state, answer)
+    match move:
+        case Ask():
+            gated = _through(machine, replace(snapshot, state=state), move, ())
+            return replace(gated, facts=facts + gated.facts)
+        case Go(edge=edge):
+            move = replace(move, facts=facts + move.facts)
+            _check_edge(machine, snapshot, move)
+            return move
+    raise Fatal(f"{snapshot.node} made a move that is not its own.")
+
+
+def _check_edge(machine: Machine, snapshot: Snapshot, move: Go) -> None:
+    target = machine.targets.get((snapshot.node, move.edge))
+    if target is None:
+        raise Fatal(f"{snapshot.node} asked for the edge {move.edge}, which is not declared.", move.facts)
+    if target == END and machine.fold(snapshot.state, move.facts).exit_reason is None:
+        raise Fatal(f"{snapshot.node} ended the run without a reason.", move.facts)
+
+
+def _through(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, ...]) -> Move:
+    """`ask`, or what the gates make of it."""
+    match gates.on_effect(snapshot, ask.effect, passed):
+        case gates.Pass(facts=facts):
+            return replace(ask, facts=ask.facts + facts) if facts else ask
+        case gates.Hold(call=call, facts=facts):
+            return Ask(call, ask.facts + facts)
+        case gates.Refuse(answer=answer):
+            return _ask_node(machine, snapshot, answer, ask.facts)
+        case gates.End(reason=reason, message=message):
+            return Stop(reason, (*ask.facts, Exited(reason=reason, message=message)))
+
+
+def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSaid) -> Move:
+    """What follows from a person's decision."""
+    match said.verdict, call.about:
+        case "abort", _:
+            return _stop("aborted", said.message)
+        case "rollback", _:
+            if said.to_step is None:
+                raise Fatal("A rollback needs the step to go back to.")
+            return rewind(machine, snapshot, said.to_step, said.by, said.message)
+        case "reject", "plan":
+            return _stop("aborted", said.message)
+        case "top_up", "limit":
+            return _release(machine, snapshot, call, call.holds, call.passed)
+        case "finish", "limit":
+            return Ask(ModelCall(role="fallback", reply="text", at_limit="pass", closes=_limit_reason(call)))
+        case _, "every_n_steps" | "plan" | "manual":
+            if call.holds is None:
+                return _enter(machine, snapshot)
+            return _release(machine, snapshot, call, call.holds, call.passed)
+        case _, "tool_call" | "may_have_happened":
+            return _heard_of_call(machine, snapshot, call, said)
+    return _ask_node(machine, snapshot, said)
+
+
+def _heard_of_call(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSaid) -> Move:
+    """A verdict on a call that was held: release, change, refuse, or answer for it."""
+    ran = call.about == "may_have_happened"
+    match said.verdict:
+        case "approve":
+            return _release(machine, snapshot, call, call.holds, call.passed)
+        case "edit" if isinstance(call.holds, ToolCall | ChildRun):
+            return _edited(machine, snapshot, call, call.holds, said)
+        case "respond":
+            answer: Answer = ToolReturned(value=said.message, ran=ran)
+        case "reject":
+            answer = Failed(blame="recoverable", message=said.message or "Refused by a person.", ran=ran)
+        case _:
+            raise Fatal(f"{said.verdict} is no answer to an interrupt of kind {call.about}.")
+    return _ask_node(machine, snapshot, answer)
+
+
+def _edited(
+    machine: Machine, snapshot: Snapshot, call: HumanCall, held: ToolCall | ChildRun, said: HumanSaid
+) -> Move:
+    """The held call with new arguments: checked as any call, then through the gates; the one that asked is answered."""
+    tool = held.tool if isinstance(held, ToolCall) else f"agent.{held.name}"
+    spec = snapshot.state.terms.tools.get(tool)
+    args, notices = said.args or {}, ()
+    if spec is not None:
+        checked = check_arguments(spec, args)
+        args = checked.args
+        notices = tuple(
+            Notice(code=fault.code, message=fault.message, param=fault.param)
+            for fault in (*checked.faults, *checked.drops)
+        )
+        if checked.faults:
+            why = " ".join(fault.message for fault in checked.faults)
+            refused = Failed(
+                blame="recoverable", message=f"The call that a person wrote can't run. {why}", ran=False
+            )
+            return _ask_node(machine, snapshot, refused, notices)
+    told = CallEdited(tool=tool, args=args, by=said.by, message=said.message)
+    changed = {"args": args} if isinstance(held, ToolCall) else {"goal": str(args.get("goal", ""))}
+    return _release(
+        machine, snapshot, call, held.model_copy(update=changed), call.passed[-1:], (*notices, told)
+    )
+
+
+def _release(
+    machine: Machine,
+    snapshot: Snapshot,
+    call: HumanCall,
+    effect: Effect | None,
+    passed: tuple[str, ...],
+    facts: tuple[Fact, ...] = (),
+) -> Move:
+    """The effect that was held is asked, through the gates again."""
+    if effect is None:
+        raise Fatal(f"The interrupt of kind {call.about} holds nothing back.")
+    state = machine.fold(snapshot.state, facts)
+    return _through(machine, replace(snapshot, state=state), Ask(effect, facts), passed)
+
+
+def _limit_reason(call: HumanCall) -> str:
+    return next(reason for name, reason in LIMIT_REASONS.items() if name == call.limit)
+
+
+def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message: str = "") -> Rewind:
+    """The move that goes back to the state after row `to`."""
+    kept = machine.kept(snapshot.state)
+    return Rewind(to, (Rewound(from_seq=snapshot.head, to_seq=to, kept=kept, by=by, message=message),))
+
+
+def uncertain(pending: Pending) -> Ask:
+    """A call that may have happened: its worker died between the deed and the answer. A person says."""
+    assert isinstance(pending.effect, ToolCall)
+    why = f"A worker died while {pending.effect.tool} ran, and it can't be called twice without harm."
+    title = f"Did {pending.effect.tool} happen?"
+    held = HumanCall(
+        about="may_have_happened", title=title, why=why, holds=pending.effect, passed=(gates.ALL,)
+    )
+    return Ask(held)
+
+
+def _stop(reason: str, message: str) -> Stop:
+    return Stop(reason, (Exited(reason=reason, message=message),))
+
+
+def _with_cost(move: Move, answer: Answer | None) -> Move:
+    """`move` with what the answer cost as its first fact."""
+    match answer:
+        case ModelReplied(usage=usage) | Summarised(usage=usage) if usage != Usage():
+            spent = Spent(**usage.model_dump())
+        case ChildFinished(cost_usd=cost) if cost:
+            spent = Spent(cost_usd=cost)
+        case _:
+            return move
+    return replace(move, facts=(spent, *move.facts))
+
+
+def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) -> Snapshot:
+    """The run after a move other than a rewind, which needs the log."""
+    state = machine.fold(snapshot.state, move.facts)
+    seq = snapshot.head + 1
+    match move:
+        case Ask(effect=effect, attempt=attempt):
+            pending = Pending(effect, seq, attempt)
+            return replace(snapshot, state=state, head=seq, pending=pending, totals=totals)
+        case Go(edge=edge):
+            node = machine.targets[(snapshot.node, edge)]
+            return replace(snapshot, node=node, state=state, head=seq, pending=None, totals=totals)
+        case Stop():
+            return replace(snapshot, node=END, state=state, head=seq, pending=None, totals=totals)
+    raise TypeError("a rewind is advanced by the log, which knows the state it goes back to")
+
+
+def rewound(machine: Machine, snapshot: Snapshot, move: Rewind, node: str, state: State) -> Snapshot:
+    """The run after a rewind to a row that left it at `node` with `state`."""
+    state = machine.fold(state, move.facts)
+    return replace(snapshot, node=node, state=state, head=snapshot.head + 1, pending=None)
+
+
+def status_of(machine: Machine, state: State) -> str:
+    """The final status that an exit reason means (spec/machines.md, "Common to all four")."""
+    match state.exit_reason:
+        case "fatal_error" | "tool_error" | "model_error":
+            return "failed"
+        case "aborted":
+            return "cancelled"
+    return "succeeded" if machine.succeeded(state) else "stopped"

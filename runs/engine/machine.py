@@ -1,0 +1,180 @@
+"""What a machine declares: its graph, its state, its facts, and the words for model and reader.
+
+The drawing on the run page, the documentation and the tests read this declaration; the kernel runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple, Union
+
+from pydantic import Field, TypeAdapter
+
+from runs.engine.effects import Answer
+from runs.engine.facts import (
+    Answered,
+    COMMON_FACTS,
+    Exited,
+    Fact,
+    InterruptAsked,
+)
+from runs.engine.moves import Ask, Go
+from runs.engine.settings import Settings
+from runs.engine.tools import ToolSpec
+from runs.engine.values import Value
+
+END = "end"
+"""The pseudo-node after the last transition."""
+
+COMMON_EXITS = ("cost_limit", "token_limit", "time_limit", "model_error", "fatal_error", "aborted")
+
+
+class Terms(Value):
+    """What a run was agreed on: never changes while it runs, and is not part of the stored state."""
+
+    goal: str
+    settings: Settings
+    tools: dict[str, ToolSpec] = {}
+    guided: bool = False
+    """The model is weak: reply schemas are as narrow as the state allows, and worked examples are given."""
+
+    def permitted(self) -> list[ToolSpec]:
+        """The tools that this run may call."""
+        return [spec for spec in self.tools.values() if spec.permitted]
+
+
+class State(Value):
+    """Control values only: counters, flags, indexes, the draft at hand. The log is not in it."""
+
+    terms: Terms = Field(exclude=True, repr=False)
+    exit_reason: str | None = None
+    answer: str | None = None
+    answer_source: Literal["final_answer", "fallback"] | None = None
+    interrupts_asked: dict[str, int] = {}
+    """The last multiple that each "every N steps" rule asked at."""
+
+
+def evolve_common(state: State, fact: Fact) -> State:
+    """The fold of the facts that mean the same in every machine; others leave the state as it is."""
+    match fact:
+        case InterruptAsked(rule=rule, multiple=multiple):
+            return state.model_copy(update={"interrupts_asked": {**state.interrupts_asked, rule: multiple}})
+        case Answered(text=text, source=source):
+            return state.model_copy(update={"answer": text, "answer_source": source})
+        case Exited(reason=reason):
+            return state if state.exit_reason else state.model_copy(update={"exit_reason": reason})
+    return state
+
+
+class Edge(NamedTuple):
+    """One declared transition, and when it is taken, in words."""
+
+    source: str
+    name: str
+    target: str
+    when: str = ""
+
+
+class BudgetRow(Value):
+    """One line of a run's budget, as it is shown and stored."""
+
+    scope: str
+    name: str
+    used: float
+    limit: float
+
+
+class Block(Value):
+    """One fact as the model reads it. What a tool or a page said is data: it is fenced, and never system text."""
+
+    kind: str
+    author: Literal["user", "agent", "tool", "system"]
+    text: str
+
+
+class GraphError(Exception):
+    """A machine's declaration does not hold together."""
+
+    def __init__(self, machine: str, why: str) -> None:
+        self.machine = machine
+        self.why = why
+        super().__init__(f"The graph of {machine} is wrong: {why}.")
+
+
+NodeFunction = Callable[[Any, Answer | None], Ask | Go]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One declared state machine. `deciding` is the node where "every N steps" looks."""
+
+    name: str
+    line: str
+    start: str
+    deciding: str
+    nodes: Mapping[str, NodeFunction]
+    edges: tuple[Edge, ...]
+    exit_reasons: tuple[str, ...]
+    settings: type[Settings]
+    state: type[State]
+    own_facts: tuple[type[Fact], ...]
+    open: Callable[[Terms], State]
+    evolve: Callable[[Any, Fact], State]
+    turns: Callable[[Any], int]
+    """What "every N steps" counts."""
+    budget: Callable[[Any], tuple[BudgetRow, ...]]
+    budget_text: Callable[[Any], str]
+    system: Callable[[Terms], str]
+    block: Callable[[Fact], Block | None]
+    reply_schema: Callable[[str, Any], dict[str, Any] | None]
+    kept: Callable[[Any], dict[str, Any]] = lambda state: {}
+    """What a rollback takes along from the head."""
+    succeeded: Callable[[Any], bool] = lambda state: state.exit_reason in ("complete", "goal_achieved")
+    ok: Callable[[Any], bool | None] = lambda state: None
+    takes_fatal: frozenset[str] = frozenset()
+    """Nodes whose table names an edge for a fatal tool error."""
+    remembers: tuple[str, str] | None = None
+    """The transition (node, edge) after which the last reply may be given again from the cache."""
+    targets: Mapping[tuple[str, str], str] = field(init=False)
+    facts: TypeAdapter[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", {(edge.source, edge.name): edge.target for edge in self.edges})
+        kinds = Union[COMMON_FACTS + self.own_facts]  # noqa: UP007 (built at run time)
+        object.__setattr__(
+            self,
+            "facts",
+            TypeAdapter(tuple[Annotated[kinds, Field(discriminator="kind")], ...]),  # type: ignore[valid-type]
+        )
+        self._check()
+
+    def _check(self) -> None:
+        if len(self.targets) != len(self.edges):
+            raise GraphError(self.name, "an edge is declared twice")
+        for edge in self.edges:
+            if edge.source not in self.nodes:
+                raise GraphError(self.name, f"edge {edge.name} leaves {edge.source}, which is no node")
+            if edge.target not in self.nodes and edge.target != END:
+                raise GraphError(self.name, f"edge {edge.name} leads to {edge.target}, which is no node")
+        if self.start not in self.nodes or self.deciding not in self.nodes:
+            raise GraphError(self.name, "its first or its deciding node is not declared")
+        reached = {self.start}
+        while more := {edge.target for edge in self.edges if edge.source in reached} - reached:
+            reached |= more
+        if lost := set(self.nodes) - reached:
+            raise GraphError(self.name, f"{', '.join(sorted(lost))} can't be reached")
+
+    def fold(self, state: State, facts: tuple[Fact, ...]) -> State:
+        """The state after `facts`."""
+        for fact in facts:
+            state = self.evolve(state, fact)
+        return state
+
+    def mermaid(self) -> str:
+        """The declared graph as a Mermaid state diagram."""
+        lines = ["stateDiagram-v2", f"    [*] --> {self.start}"]
+        for edge in self.edges:
+            target = "[*]" if edge.target == END else edge.target
+            lines.append(f"    {edge.source} --> {target}: {edge.name}")
+        return "\n".join(lines)

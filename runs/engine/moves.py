@@ -1,0 +1,45 @@
+"""Moves: what is done next. Each becomes one committed row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runs.engine.effects import Effect
+from runs.engine.facts import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the world. `delay_s` seconds are waited first, by no worker; `attempt` counts from 1."""
+
+    effect: Effect
+    facts: tuple[Fact, ...] = ()
+    delay_s: float = 0.0
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Take a declared edge."""
+
+    edge: str
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the run where it stands: no edge, no exit node."""
+
+    reason: str
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """Go back to the state after the live transition row `to`."""
+
+    to: int
+    facts: tuple[Fact, ...] = ()
+
+
+Move = Ask | Go | Stop | Rewind

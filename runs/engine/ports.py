@@ -1,0 +1,57 @@
+"""What the driver needs of the world, as protocols; `runs/adapters` fulfils them.
+
+A port turns the exceptions of its own world into `Failed`; nothing else crosses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from runs.engine.effects import ContextOverflowed, Failed, ModelReplied, Role, ToolCall, ToolReturned
+from runs.engine.tools import ToolSpec
+from runs.engine.values import Value
+
+
+class Message(Value):
+    """One message of a prompt. Text of tools and people is data, and never stands in a system message."""
+
+    author: Literal["system", "user", "assistant"]
+    text: str
+
+
+class ModelRequest(Value):
+    """A prompt as it is sent. `nth` counts this run's attempts at the role from 1 (a script plays by it)."""
+
+    role: Role
+    nth: int
+    messages: tuple[Message, ...]
+    reply_schema: dict[str, Any] | None
+    """JSON schema of the reply, or None where text is wanted."""
+    reply_name: str = "reply"
+    temperature: float = 0.0
+
+
+Watch = Callable[[str], bool]
+"""Given the text so far, tells whether the call is still wanted; False cuts it."""
+
+
+class ModelPort(Protocol):
+    """A model behind one door. It has a deadline for everything."""
+
+    def ask(self, request: ModelRequest, watch: Watch) -> ModelReplied | ContextOverflowed | Failed:
+        """The reply; a fault of any kind is a `Failed`."""
+
+    def price(self, input_tokens: int) -> float:
+        """What a call with so many input tokens may cost at most, in USD; 0 where unknown."""
+
+
+class ToolPort(Protocol):
+    """The tools of one run."""
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """Every registered tool by name; `permitted` tells whether this run may call it."""
+
+    def call(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
+        """Run the tool. `nth` counts this run's attempts at the tool from 1; `key` is the idempotency key."""

@@ -1,0 +1,176 @@
+"""The settings that every run has; a machine adds its own. Unknown keys are errors.
+
+Source: spec/interfaces.md, "Settings of a run".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, field_validator, model_serializer, model_validator
+
+from runs.engine.effects import EffectClass, Verdict
+from runs.engine.values import Value
+
+LimitName = Literal["cost_usd", "tokens", "active_seconds"]
+LIMIT_NAMES: tuple[LimitName, ...] = ("cost_usd", "tokens", "active_seconds")
+"""In the order in which they are checked."""
+
+LIMIT_REASONS: dict[LimitName, str] = {
+    "cost_usd": "cost_limit",
+    "tokens": "token_limit",
+    "active_seconds": "time_limit",
+}
+
+
+class Limits(Value):
+    """Limits beside the machine's own budget: USD, tokens (input + output), seconds (waiting for a person excepted)."""
+
+    cost_usd: float | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0)
+    active_seconds: float | None = Field(default=None, ge=0)
+
+    def of(self, name: LimitName) -> float | None:
+        """The limit of that name, or None where it is not set."""
+        limit: float | None = getattr(self, name)
+        return limit
+
+
+class ArgumentTest(Value):
+    """One comparison on an argument; every one that is given must hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    equals: Any = None
+    in_: list[Any] | None = Field(default=None, alias="in")
+    like: str | None = None
+    not_like: str | None = None
+    lt: float | None = None
+    gt: float | None = None
+
+    @model_serializer
+    def _as_given(self) -> dict[str, Any]:
+        """Only what was given: `equals: null` is a test, an absent `equals` is none."""
+        given = [name for name in type(self).model_fields if name in self.model_fields_set]
+        return {name.rstrip("_"): getattr(self, name) for name in given}
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ArgumentTest:
+        if not self.model_fields_set:
+            raise ValueError("name one of equals, in, like, not_like, lt, gt")
+        return self
+
+
+class When(Value):
+    """What a rule looks at; all keys that are given must hold."""
+
+    tool: str | None = None
+    effects: list[EffectClass] | None = None
+    args: dict[str, ArgumentTest] | None = None
+    every_n_steps: int | None = Field(default=None, ge=1)
+    first_step: bool | None = None
+    same_call: int | None = Field(default=None, ge=1)
+    next_cost_usd: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _one_moment(self) -> When:
+        moments = [
+            self.every_n_steps is not None or self.first_step is not None,
+            self.next_cost_usd is not None,
+            self.tool is not None
+            or self.effects is not None
+            or self.args is not None
+            or self.same_call is not None,
+        ]
+        if sum(moments) > 1:
+            raise ValueError(
+                "can never hold: it mixes keys of a tool call (tool, effects, args, same_call), of a model call "
+                "(next_cost_usd) and of a step (every_n_steps, first_step); make a rule of each"
+            )
+        return self
+
+    @property
+    def about_calls(self) -> bool:
+        """Whether the rule looks at tool calls."""
+        return self.every_n_steps is None and self.first_step is None and self.next_cost_usd is None
+
+
+class InterruptRule(Value):
+    """When something is about to happen, do: allow, ask, deny or notify. The first match wins."""
+
+    when: When = When()
+    do: Literal["allow", "ask", "deny", "notify"]
+    deadline_s: float | None = Field(default=None, gt=0)
+    on_timeout: Literal["deny", "approve", "abort"] = "deny"
+    name: str = ""
+
+    def words(self) -> str:
+        """The rule as a person reads it."""
+        if self.name:
+            return self.name
+        when = self.when
+        parts = []
+        if when.tool is not None:
+            parts.append(f"tool {when.tool}")
+        if when.effects is not None:
+            parts.append(f"effects {' or '.join(when.effects)}")
+        for path, test in (when.args or {}).items():
+            tests = test.model_dump(exclude_unset=True, by_alias=True)
+            parts.append(
+                " and ".join(f"{path} {word.replace('_', ' ')} {value}" for word, value in tests.items())
+            )
+        if when.every_n_steps is not None:
+            parts.append(f"every {when.every_n_steps} steps")
+        if when.first_step:
+            parts.append("before the first step")
+        if when.same_call is not None:
+            parts.append(f"the same call {when.same_call} times")
+        if when.next_cost_usd is not None:
+            parts.append(f"next cost above ${when.next_cost_usd:g}")
+        return f"{self.do} when {', '.join(parts) or 'any tool is called'}"
+
+
+class GivenAnswer(Value):
+    """A decision given beforehand, applied to the interrupts as they open."""
+
+    verdict: Verdict
+    args: dict[str, Any] | None = None
+    message: str = ""
+    to_step: int | None = None
+
+
+class ContextSettings(Value):
+    """How much the model may read (spec/context.md). Tokens."""
+
+    limit_tokens: int | None = Field(default=None, ge=256)
+    compact_at: float = Field(default=0.9, gt=0, le=1)
+    keep_recent: float = Field(default=0.5, gt=0, le=1)
+
+
+class Subgraph(Value):
+    """A named child: its machine and that machine's settings (checked when the run is launched)."""
+
+    machine: str
+    settings: dict[str, Any] = {}
+
+
+SubgraphName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+
+
+class Settings(Value):
+    """What every machine's run can be told."""
+
+    model: str = ""
+    tools: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    on_limit: Literal["ask", "stop"] = "ask"
+    on_clarify: Literal["ask", "exit"] = "ask"
+    interrupt_every: int | None = Field(default=None, ge=1)
+    rules: tuple[InterruptRule, ...] = ()
+    context: ContextSettings = ContextSettings()
+    subgraphs: dict[SubgraphName, Subgraph] = {}
+    answers: tuple[GivenAnswer, ...] = ()
+
+    @field_validator("tools")
+    @classmethod
+    def _once_each(cls, tools: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(tools))

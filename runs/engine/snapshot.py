@@ -1,0 +1,91 @@
+"""What the kernel may know of a run at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from runs.engine.effects import (
+    Answer,
+    ChildFinished,
+    Effect,
+    Failed,
+    ModelReplied,
+    Summarised,
+    ToolReturned,
+)
+from runs.engine.machine import State
+from runs.engine.settings import LimitName
+from runs.engine.values import add_cost
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a run has used; never less than before, a rollback included."""
+
+    model_calls: int = 0
+    cached_model_calls: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    active_seconds: float = 0.0
+
+    def used(self, name: LimitName) -> float:
+        """What counts against the limit of that name."""
+        match name:
+            case "cost_usd":
+                return self.cost_usd
+            case "tokens":
+                return self.input_tokens + self.output_tokens
+            case "active_seconds":
+                return self.active_seconds
+
+    def after(self, answer: Answer | None) -> Totals:
+        """With what `answer` cost. A failed attempt that is tried again must not come here."""
+        match answer:
+            case ModelReplied(usage=usage, cached=cached):
+                return replace(
+                    self,
+                    model_calls=self.model_calls + 1,
+                    cached_model_calls=self.cached_model_calls + cached,
+                    input_tokens=self.input_tokens + usage.input_tokens,
+                    output_tokens=self.output_tokens + usage.output_tokens,
+                    cost_usd=add_cost(self.cost_usd, usage.cost_usd),
+                )
+            case Summarised(usage=usage):
+                return self.after(ModelReplied(text="", usage=usage))
+            case ToolReturned(ran=True):
+                return replace(self, tool_calls=self.tool_calls + 1)
+            case ChildFinished(cost_usd=cost):
+                return replace(self, tool_calls=self.tool_calls + 1, cost_usd=add_cost(self.cost_usd, cost))
+        return self
+
+    def after_call_failed(self, answer: Failed) -> Totals:
+        """With a tool call that ran and failed for good."""
+        return replace(self, tool_calls=self.tool_calls + 1) if answer.ran else self
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An ask that has not been concluded: its effect, its row's seq, its attempt."""
+
+    effect: Effect
+    seq: int
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A run between two moves. `limits` are those in force: the settings' and what people added."""
+
+    node: str
+    state: State
+    head: int = 0
+    pending: Pending | None = None
+    totals: Totals = Totals()
+    limits: Mapping[LimitName, float] = field(default_factory=dict)
+    next_cost_usd: float = 0.0
+    """What the next model call may cost."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """How often each call (by fingerprint) has been reached; filled where a rule looks at it."""

@@ -1,0 +1,174 @@
+"""What a machine may know of a tool: its name, its arguments, its effect on the world.
+
+Calling a tool is the adapters' part; here calls are only checked.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field
+
+from runs.engine.effects import EffectClass
+from runs.engine.values import Value
+
+FaultCode = Literal["missing_required", "type_mismatch"]
+DropCode = Literal["param_dropped", "unknown_param"]
+
+
+class ToolSpec(Value):
+    """A tool as a machine and a model see it. `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = Field(
+        default_factory=lambda: {"type": "object", "properties": {}, "required": []}
+    )
+    effects: EffectClass
+    idempotent: bool = False
+    """Called again with the same key it has no second effect."""
+    permitted: bool = True
+    child: str = ""
+    """Name of the subgraph, where the tool is a child run."""
+
+
+class Fault(Value):
+    """What is wrong with one argument; the call is not run."""
+
+    code: FaultCode
+    param: str
+    message: str
+
+
+class Drop(Value):
+    """An argument that was left out; the call goes on."""
+
+    code: DropCode
+    param: str
+    message: str
+
+
+class CheckedCall(Value):
+    """The arguments that may be passed on, with what was wrong and what was dropped."""
+
+    args: dict[str, Any]
+    faults: tuple[Fault, ...] = ()
+    drops: tuple[Drop, ...] = ()
+
+
+def check_arguments(spec: ToolSpec, args: dict[str, Any]) -> CheckedCall:
+    """`args` against the tool's schema (spec/machines.md, "Common to all four")."""
+    properties: dict[str, Any] = spec.parameters.get("properties") or {}
+    required = spec.parameters.get("required") or []
+    kept: dict[str, Any] = {}
+    faults: list[Fault] = []
+    drops: list[Drop] = []
+    for name in required:
+        if args.get(name) is None:
+            faults.append(
+                Fault(code="missing_required", param=name, message=f"{spec.name} needs the argument {name}.")
+            )
+    for name, value in args.items():
+        schema = properties.get(name, True if name in required else None)
+        if schema is None:
+            drops.append(
+                Drop(
+                    code="unknown_param", param=name, message=f"{spec.name} has no argument {name}; dropped."
+                )
+            )
+        elif value is None and name in required:
+            continue
+        elif wrong := mismatch(schema, value):
+            if name in required:
+                faults.append(
+                    Fault(code="type_mismatch", param=name, message=f"{spec.name}: {name} {wrong}.")
+                )
+            elif value is not None:
+                drops.append(
+                    Drop(code="param_dropped", param=name, message=f"{spec.name}: {name} {wrong}; dropped.")
+                )
+        else:
+            kept[name] = value
+    drops.sort(key=lambda drop: drop.code)  # param_dropped comes before unknown_param
+    return CheckedCall(args=kept, faults=tuple(faults), drops=tuple(drops))
+
+
+def mismatch(schema: Any, value: Any) -> str:
+    """How `value` differs from a property's schema, as the rest of a sentence; empty where it fits."""
+    if not isinstance(schema, dict):
+        return ""  # JSON schema's `true`: anything fits
+    if "anyOf" in schema:
+        wrongs = [mismatch(option, value) for option in schema["anyOf"]]
+        return "" if "" in wrongs else wrongs[0] if wrongs else ""
+    kind = schema.get("type")
+    kinds = [kind] if isinstance(kind, str) else list(kind or [])
+    if kinds and not any(_is_a(name, value) for name in kinds):
+        return f"must be {' or '.join(_ARTICLE.get(name, name) for name in kinds)}, not {_kind_of(value)}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"must be one of {', '.join(map(str, schema['enum']))}"
+    if "const" in schema and value != schema["const"]:
+        return f"must be {schema['const']}"
+    return _out_of_bounds(schema, value)
+
+
+def _out_of_bounds(schema: dict[str, Any], value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if "minimum" in schema and value < schema["minimum"]:
+            return f"must be at least {schema['minimum']}"
+        if "maximum" in schema and value > schema["maximum"]:
+            return f"must be at most {schema['maximum']}"
+    if isinstance(value, str):
+        if len(value) < schema.get("minLength", 0):
+            return f"must have at least {schema['minLength']} characters"
+        if len(value) > schema.get("maxLength", len(value)):
+            return f"must have at most {schema['maxLength']} characters"
+        if "pattern" in schema and not _is_found(schema["pattern"], value):
+            return f"must match {schema['pattern']}"
+    return ""
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    """Whether the pattern is in the text; one that Python can't read (schemas come from elsewhere) holds nobody up."""
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return True
+
+
+_ARTICLE = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "a boolean",
+    "object": "an object",
+    "array": "an array",
+    "null": "null",
+}
+
+
+def _is_a(name: str, value: Any) -> bool:
+    """JSON schema's types; a boolean is neither integer nor number (spec/interfaces.md)."""
+    match name:
+        case "string":
+            return isinstance(value, str)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "object":
+            return isinstance(value, dict)
+        case "array":
+            return isinstance(value, list | tuple)
+        case "null":
+            return value is None
+    return True
+
+
+def _kind_of(value: Any) -> str:
+    for name in ("null", "boolean", "integer", "number", "string", "object", "array"):
+        if _is_a(name, value):
+            return _ARTICLE[name]
+    return "something else"

@@ -1,0 +1,172 @@
+"""Values that travel through the engine, and the one door that foreign data passes.
+
+Nothing here knows what a run is. A value is frozen; a stored text is canonical, so that hashes are taken of the
+text that is kept and never of something read back (reliability.md, D17).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+Json = Any
+"""A JSON value: None, bool, int, float, str, list or dict with string keys."""
+
+MAX_DEPTH = 64
+MAX_NODES = 20_000
+MAX_TEXT = 400_000
+"""Characters kept of one text; what is beyond is cut with a count."""
+
+_SAFE_INT = 2**53
+_SAFE_FLOAT = 1e300
+
+
+class Value(BaseModel):
+    """A frozen value; unknown names are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def clean_text(text: str) -> str:
+    """`text` without lone surrogates and NUL, at most MAX_TEXT characters (both databases can store it)."""
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = text.replace("\x00", "\u2400")
+    if len(text) > MAX_TEXT:
+        return f"{text[:MAX_TEXT]}… [{len(text) - MAX_TEXT} characters cut]"
+    return text
+
+
+def clean(value: Any) -> Any:
+    """The JSON value nearest to `value` that every database can store and every reader can show."""
+    return _Cleaner().clean(value, 0)
+
+
+class _Cleaner:
+    """Walks one value; counts nodes, so that a wide value is cut as a deep one is."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+
+    def clean(self, value: Any, depth: int) -> Any:
+        self.nodes += 1
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            return "… [cut: too deep or too large]"
+        match value:
+            case None | bool():
+                return value
+            case int():
+                return value if -_SAFE_INT <= value <= _SAFE_INT else _digits(value)
+            case float():
+                return value if math.isfinite(value) and abs(value) <= _SAFE_FLOAT else str(value)
+            case str():
+                return clean_text(value)
+            case bytes():
+                return clean_text(value.decode("utf-8", "replace"))
+            case dict():
+                return self._object(value, depth)
+            case list() | tuple() | set() | frozenset():
+                return self._array(value, depth)
+        return clean_text(_shown(value)[:2000])
+
+    def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for key, item in value.items():
+            if self.nodes > MAX_NODES:
+                kept["…"] = "[cut: too large]"
+                break
+            kept[_key(key)] = self.clean(item, depth + 1)
+        return kept
+
+    def _array(self, value: Any, depth: int) -> list[Any]:
+        kept = []
+        for item in value:
+            if self.nodes > MAX_NODES:
+                kept.append("… [cut: too large]")
+                break
+            kept.append(self.clean(item, depth + 1))
+        return kept
+
+
+def _key(key: Any) -> str:
+    match key:
+        case str():
+            return clean_text(key)
+        case bytes():
+            return clean_text(key.decode("utf-8", "replace"))
+        case int() if not isinstance(key, bool):
+            return _digits(key)
+    return clean_text(_shown(key)[:2000])
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception as fault:  # a foreign object may raise anything here
+        return f"[{type(value).__name__}: can't be shown ({type(fault).__name__})]"
+
+
+def _digits(value: int) -> str:
+    return str(value) if value.bit_length() < 14_000 else f"an integer of {value.bit_length()} bits"
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def canonical(value: Any) -> str:
+    """The one spelling of a clean JSON value: sorted keys, no blanks."""
+    return _encode(value)
+
+
+def fingerprint(tool: str, arguments: Any) -> str:
+    """16 hex digits that stand for a call: its tool and its canonical arguments."""
+    return hashlib.sha256(f"{tool}\n{canonical(arguments)}".encode()).hexdigest()[:16]
+
+
+def add_cost(one: float, other: float) -> float:
+    """The sum of two costs in USD, to ten places, so that a sum of many does not drift."""
+    return round(one + other, 10)
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in `text`: the whole of it, a fenced block, or the first one that begins in it; else None."""
+    for candidate in _candidates(text):
+        try:
+            value, _ = _decode(candidate)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            cleaned = clean(value)
+            assert isinstance(cleaned, dict)
+            return cleaned
+        return None
+    return None
+
+
+def _decode(text: str) -> tuple[Any, int]:
+    return json.JSONDecoder().raw_decode(text)
+
+
+_FENCED = re.compile(r"```[\w-]*\s*")
+_BEGINS = re.compile(r'[{["\d]')
+"""How JSON begins: an array or a text that stands alone is no object, and what is in it is not looked at."""
+
+
+def _candidates(text: str) -> list[str]:
+    whole = text.strip()
+    starts = [whole]
+    if fence := _FENCED.search(whole):
+        starts.append(whole[fence.end() :])
+        starts.append(_from_brace(whole[fence.end() :]))
+    starts.append(_from_brace(whole))
+    return [start for start in starts if _BEGINS.match(start)]
+
+
+def _from_brace(text: str) -> str:
+    brace = text.find("{")
+    return text[brace:] if brace >= 0 else ""
