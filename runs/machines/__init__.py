@@ -1,0 +1,7 @@
+"""The four machines, each one file of pure functions. A new one is a file and a line in CATALOGUE."""
+
+from runs.engine.machine import Machine
+from runs.machines.ruled import RULED
+
+CATALOGUE: dict[str, Machine] = {machine.name: machine for machine in (RULED,)}
+"""Every machine by its name."""

@@ -1,0 +1,613 @@
+"""`ruled`: every thought is validated by rules before it may act.
+
+Pure functions: the settings, the facts, the state and its fold, the five nodes, and the words for the model.
+Source: spec/machines.md, "ruled" (seed 004).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from runs.engine.effects import (
+    Answer,
+    ChildFinished,
+    ChildRun,
+    Failed,
+    HumanCall,
+    HumanSaid,
+    ModelCall,
+    ModelReplied,
+    ToolCall,
+    ToolReturned,
+)
+from runs.engine.facts import (
+    Answered,
+    CallEdited,
+    Exited,
+    Fact,
+    Notice,
+    Rewound,
+    Spent,
+    ToolCalled,
+    ToolReported,
+)
+from runs.engine.kernel import Fatal, UnexpectedAnswer
+from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
+from runs.engine.moves import Ask, Go
+from runs.engine.settings import Settings
+from runs.engine.tools import check_arguments
+from runs.engine.values import Value, add_cost, canonical, parse_object
+from runs.machines.prompts import ruled as words
+
+REPLIES = 3
+"""How often a reply that does not parse is asked for in all."""
+
+RETRIES = 3
+"""Rejected drafts in a row before a person is asked."""
+
+FINAL = "FINAL ANSWER"
+
+GUESSES = ("I guess", "probably", "I'm not sure", "might be", "could be")
+
+HISTORY = 20
+"""How many entries of `tool_history` and `user_feedback` the state keeps, so that its size has a bound."""
+
+
+# --- settings ---------------------------------------------------------------------------------------------------
+
+
+class RulesetRule(Value):
+    """One rule on thoughts. What `value` means depends on the type; None is the default."""
+
+    type: Literal["max_depth", "cost_limit", "forbid_guessing", "require_tool_use", "forbid_pattern"]
+    value: int | float | str | tuple[str, ...] | None = None
+    enabled: bool = True
+    severity: Literal["terminal", "retryable"] | None = None
+
+    @model_validator(mode="after")
+    def _value_fits(self) -> RulesetRule:
+        match self.type:
+            case "max_depth" | "cost_limit":
+                if self.value is not None and not isinstance(self.value, int | float):
+                    raise ValueError(f"{self.type} needs a number as its value")
+            case "forbid_guessing":
+                if isinstance(self.value, int | float):
+                    raise ValueError("forbid_guessing takes a phrase or a list of phrases as its value")
+            case "forbid_pattern":
+                if not isinstance(self.value, str) or not self.value:
+                    raise ValueError("forbid_pattern needs a regular expression as its value")
+                try:
+                    re.compile(self.value)
+                except re.error as fault:
+                    raise ValueError(
+                        f"forbid_pattern: {self.value!r} is no regular expression ({fault})"
+                    ) from None
+        return self
+
+    @property
+    def terminal(self) -> bool:
+        """Whether breaking it ends the run."""
+        default = "terminal" if self.type in ("max_depth", "cost_limit") else "retryable"
+        return (self.severity or default) == "terminal"
+
+    @property
+    def most(self) -> float:
+        """The value up to which `max_depth` (steps) or `cost_limit` (USD) passes."""
+        default = 20 if self.type == "max_depth" else 0.50
+        return self.value if isinstance(self.value, int | float) else default
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """What `forbid_guessing` looks for."""
+        own = (self.value,) if isinstance(self.value, str) else self.value
+        return GUESSES + (own if isinstance(own, tuple) else ())
+
+
+DEFAULT_RULES = tuple(
+    RulesetRule(type=name) for name in ("max_depth", "cost_limit", "forbid_guessing", "require_tool_use")
+)
+
+
+class RuledSettings(Settings):
+    """The settings of a `ruled` run."""
+
+    ruleset: tuple[RulesetRule, ...] = DEFAULT_RULES
+    max_steps: int = Field(default=20, ge=1)
+    on_retries: Literal["ask", "stop"] = "ask"
+    max_rejections: int = Field(default=10, ge=0)
+    cache: bool = True
+
+    def rules_in_order(self) -> list[RulesetRule]:
+        """The enabled rules, terminal ones first."""
+        return sorted((rule for rule in self.ruleset if rule.enabled), key=lambda rule: not rule.terminal)
+
+
+# --- facts ------------------------------------------------------------------------------------------------------
+
+
+class Thought(Fact):
+    """The model's reply, read: a draft that has not been validated."""
+
+    kind: Literal["react.decision"] = "react.decision"
+    thought: str
+    tool: str | None = None
+    args: dict[str, Any] = {}
+    cached: bool = False
+
+
+class ReplyUnread(Fact):
+    """A reply that is no thought; the raw text is on the exchange."""
+
+    kind: Literal["ruled.reply.unread"] = "ruled.reply.unread"
+    message: str
+
+
+class DraftPassed(Fact):
+    """The draft broke no rule."""
+
+    kind: Literal["ruled.draft.passed"] = "ruled.draft.passed"
+
+
+class DraftRejected(Fact):
+    """The draft broke rules: it is in the log, and does not count as a step."""
+
+    kind: Literal["ruled.draft.rejected"] = "ruled.draft.rejected"
+    rules: tuple[str, ...]
+    reason: str
+
+
+class DraftApproved(Fact):
+    """A person let a draft act that breaks rules."""
+
+    kind: Literal["ruled.draft.approved"] = "ruled.draft.approved"
+    by: str
+    message: str = ""
+
+
+class DraftReturned(Fact):
+    """A person sent the draft back, with a message for the model."""
+
+    kind: Literal["ruled.draft.returned"] = "ruled.draft.returned"
+    by: str
+    message: str
+
+
+class RuleBroken(Fact):
+    """A terminal rule ends the run."""
+
+    kind: Literal["ruled.rule.broken"] = "ruled.rule.broken"
+    rule: str
+    message: str
+
+
+class StepObserved(Fact):
+    """What came of the step's action."""
+
+    kind: Literal["ruled.step.observed"] = "ruled.step.observed"
+    status: Literal["executed", "failed"]
+
+
+class StepCommitted(Fact):
+    """The step counts."""
+
+    kind: Literal["ruled.step.committed"] = "ruled.step.committed"
+    number: int
+
+
+# --- state ------------------------------------------------------------------------------------------------------
+
+
+class Draft(Value):
+    """The step at hand: what was thought, what is to be done, how far it is."""
+
+    thought: str
+    tool: str | None = None
+    args: dict[str, Any] = {}
+    status: Literal["draft", "validated", "executed", "failed"] = "draft"
+
+
+class Metadata(Value):
+    """The extended state, with the seed's names."""
+
+    goal: str
+    retry_count: int = 0
+    retry_reason: str = ""
+    rule: str = ""
+    total_cost: float = 0.0
+    tool_history: tuple[str, ...] = ()
+    summary: str = ""
+    user_feedback: dict[str, str] = {}
+    rolled_back_from: int | None = None
+    rolled_back_to: int | None = None
+    fatal_error: str = ""
+
+
+class RuledState(State):
+    """The control state of a `ruled` run."""
+
+    steps: int = 0
+    unread_replies: int = 0
+    rejections: int = 0
+    draft: Draft | None = None
+    final: bool = False
+    metadata: Metadata
+
+    @property
+    def settings(self) -> RuledSettings:
+        """The run's settings."""
+        assert isinstance(self.terms.settings, RuledSettings)
+        return self.terms.settings
+
+
+def open_state(terms: Terms) -> RuledState:
+    """The state before the first row."""
+    return RuledState(terms=terms, metadata=Metadata(goal=terms.goal))
+
+
+def _with(state: RuledState, metadata: dict[str, Any], **changes: Any) -> RuledState:
+    changes["metadata"] = state.metadata.model_copy(update=metadata)
+    return state.model_copy(update=changes)
+
+
+def _drafted(state: RuledState, **changes: Any) -> RuledState:
+    assert state.draft is not None
+    return state.model_copy(update={"draft": state.draft.model_copy(update=changes)})
+
+
+def evolve(state: RuledState, fact: Fact) -> State:
+    """The fold: one case a fact."""
+    meta = state.metadata
+    match fact:
+        case Spent(cost_usd=cost):
+            return _with(state, {"total_cost": add_cost(meta.total_cost, cost)})
+        case Thought(thought=thought, tool=tool, args=args):
+            draft = Draft(thought=thought, tool=tool, args=args)
+            return state.model_copy(update={"draft": draft, "unread_replies": 0})
+        case ReplyUnread():
+            return state.model_copy(update={"unread_replies": state.unread_replies + 1})
+        case DraftPassed():
+            return _with(_drafted(state, status="validated"), {"retry_count": 0, "retry_reason": ""})
+        case DraftRejected(reason=reason):
+            return _with(state, {"retry_count": meta.retry_count + 1, "retry_reason": reason})
+        case DraftApproved(message=message):
+            feedback = _feedback(state, message or "approved")
+            return _with(
+                _drafted(state, status="validated"), {"retry_count": 0, "retry_reason": "", **feedback}
+            )
+        case DraftReturned(message=message):
+            feedback = _feedback(state, message or "rejected")
+            return _with(state, feedback, rejections=state.rejections + 1, draft=None)
+        case RuleBroken(rule=rule):
+            return _with(state, {"rule": rule})
+        case CallEdited(args=args):
+            return _drafted(state, args=args) if state.draft else state
+        case ToolReported(tool=tool, error=error, ran=ran):
+            history = (*meta.tool_history, tool)[-HISTORY:] if ran else meta.tool_history
+            return _with(
+                _drafted(state, status="failed" if error is not None else "executed"),
+                {"tool_history": history},
+            )
+        case StepObserved(status=status):
+            return _drafted(state, status=status)
+        case StepCommitted(number=number):
+            return state.model_copy(update={"steps": number, "draft": None})
+        case Answered(source=None):
+            return evolve_common(state.model_copy(update={"final": True}), fact)
+        case Exited(reason="fatal_error", message=message):
+            return evolve_common(_with(state, {"fatal_error": message}), fact)
+        case Rewound(from_seq=head, to_seq=to, kept=kept):
+            return _with(
+                state,
+                {
+                    "rolled_back_from": head,
+                    "rolled_back_to": to,
+                    "total_cost": kept.get("total_cost", meta.total_cost),
+                },
+                rejections=kept.get("rejections", state.rejections),
+            )
+    return evolve_common(state, fact)
+
+
+def _feedback(state: RuledState, text: str) -> dict[str, Any]:
+    entries = {**state.metadata.user_feedback, f"step_{state.steps + 1}": text}
+    return {"user_feedback": dict(list(entries.items())[-HISTORY:])}
+
+
+def kept(state: RuledState) -> dict[str, Any]:
+    """What was spent stays spent, and a rejection that was given stays given."""
+    return {"total_cost": state.metadata.total_cost, "rejections": state.rejections}
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------
+
+
+class ActionReply(Value):
+    """The call that a thought asks for; names beside these are passed over, and null is no arguments."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    tool: str
+    args: dict[str, Any] | None = None
+
+
+class ThoughtReply(Value):
+    """What the model is asked to say; names beside these are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    thought: str
+    action: ActionReply | None = None
+
+
+def thought(state: RuledState, answer: Answer | None) -> Ask | Go:
+    """Asks the model, and reads its reply; one that does not parse is asked for again."""
+    match answer:
+        case None:
+            return Ask(_thought_call(state))
+        case ModelReplied(text=text, cached=cached):
+            reply = _read(text)
+            if isinstance(reply, ThoughtReply):
+                action = reply.action
+                tool, args = (action.tool, action.args or {}) if action else (None, {})
+                return Go("thought", (Thought(thought=reply.thought, tool=tool, args=args, cached=cached),))
+            unread = ReplyUnread(message=reply)
+            if state.unread_replies + 1 >= REPLIES:
+                raise Fatal(f"{REPLIES} replies in a row could not be read. The last one: {reply}", (unread,))
+            asked_again = state.model_copy(update={"unread_replies": state.unread_replies + 1})
+            return Ask(_thought_call(asked_again), (unread,))
+    raise UnexpectedAnswer("thought", answer)
+
+
+def _thought_call(state: RuledState) -> ModelCall:
+    cacheable = state.settings.cache and state.unread_replies == 0
+    return ModelCall(role="decision", reply="thought", tail=words.tail(state), cacheable=cacheable)
+
+
+def _read(text: str) -> ThoughtReply | str:
+    """The reply, or what is wrong with it."""
+    found = parse_object(text)
+    if found is None:
+        return "The reply holds no JSON object."
+    try:
+        return ThoughtReply.model_validate(found, strict=True)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the reply"
+        return f"{place}: {first['msg']}."
+
+
+def validate(state: RuledState, answer: Answer | None) -> Ask | Go:
+    """Holds the draft against the rules; too many rejected drafts are a person's to judge."""
+    match answer:
+        case None:
+            return _judge(state)
+        case HumanSaid(verdict="approve", by=by, message=message):
+            return Go("pass", (DraftApproved(by=by, message=message), *_final(state)))
+        case HumanSaid(verdict="reject", by=by, message=message):
+            return Go("retry", (DraftReturned(by=by, message=message),))
+    raise UnexpectedAnswer("validate", answer)
+
+
+def _judge(state: RuledState) -> Ask | Go:
+    broken: list[tuple[RulesetRule, str]] = []
+    for rule in state.settings.rules_in_order():
+        why = _breach(rule, state)
+        if not why:
+            continue
+        if rule.terminal:
+            reason = "cost_limit" if rule.type == "cost_limit" else "rule_violation"
+            fact = RuleBroken(rule=rule.type, message=why)
+            return Go("terminal", (fact, Exited(reason=reason, message=why)))
+        broken.append((rule, why))
+    if not broken:
+        return Go("pass", (DraftPassed(), *_final(state)))
+    rejected = DraftRejected(
+        rules=tuple(rule.type for rule, _ in broken), reason=" ".join(why for _, why in broken)
+    )
+    if state.metadata.retry_count + 1 <= RETRIES:
+        return Go("retry", (rejected,))
+    if state.settings.on_retries == "stop" or state.rejections >= state.settings.max_rejections:
+        return Go("terminal", (rejected, Exited(reason="retries_exhausted", message=rejected.reason)))
+    title = "A draft keeps breaking the rules. Let it act?"
+    return Ask(HumanCall(about="human_approval", title=title, why=rejected.reason), (rejected,))
+
+
+def _breach(rule: RulesetRule, state: RuledState) -> str:
+    """How the draft breaks `rule`, in a sentence; empty where it passes."""
+    draft = state.draft
+    assert draft is not None
+    match rule.type:
+        case "max_depth":
+            over = state.steps + 1 > rule.most
+            return f"Step {state.steps + 1} is past the {rule.most:g} that are allowed." if over else ""
+        case "cost_limit":
+            return _over_cost(rule, state)
+        case "forbid_guessing":
+            low = draft.thought.lower()
+            guess = next((phrase for phrase in rule.phrases if phrase and phrase.lower() in low), "")
+            return (
+                f"The thought guesses (“{guess}”). Use a tool to find out, or say what you know."
+                if guess
+                else ""
+            )
+        case "require_tool_use":
+            if FINAL in draft.thought or draft.tool in state.terms.tools:
+                return ""
+            which = f"{draft.tool} is no tool here. " if draft.tool else ""
+            return f"{which}Call one of the tools, or give the answer after “{FINAL}:”."
+        case "forbid_pattern":
+            pattern = re.compile(str(rule.value))
+            hit = any(pattern.search(text) for text in _texts(draft))
+            return f"The thought or its arguments hold what must not be there: {rule.value}" if hit else ""
+
+
+def _over_cost(rule: RulesetRule, state: RuledState) -> str:
+    cost = state.metadata.total_cost
+    return f"The run has cost ${cost:.4f}, more than the ${rule.most:g} allowed." if cost > rule.most else ""
+
+
+def _texts(draft: Draft) -> Iterator[str]:
+    yield draft.thought
+    yield canonical(draft.args)
+    yield from _leaves(draft.args)
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for item in value.values():
+                yield from _leaves(item)
+        case list():
+            for item in value:
+                yield from _leaves(item)
+
+
+def _final(state: RuledState) -> tuple[Fact, ...]:
+    """The answer, where the draft gives the final one."""
+    assert state.draft is not None
+    _, found, rest = state.draft.thought.partition(FINAL)
+    return (Answered(text=rest.lstrip().removeprefix(":").strip()),) if found else ()
+
+
+def action(state: RuledState, answer: Answer | None) -> Ask | Go:
+    """Runs the call, where there is one that can be run."""
+    draft = state.draft
+    assert draft is not None
+    match answer:
+        case None:
+            return _act(state, draft)
+        case ToolReturned(value=value, ran=ran, files=files):
+            names = tuple(file.name for file in files)
+            return Go("executed", (ToolReported(tool=str(draft.tool), value=value, ran=ran, files=names),))
+        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
+            return Go("executed", (ToolReported(tool=str(draft.tool), value=text),))
+        case ChildFinished(status=status):
+            error = f"The child run ended {status}, without an answer."
+            return Go("executed", (ToolReported(tool=str(draft.tool), error=error),))
+        case Failed(message=why, ran=ran):
+            return Go("executed", (ToolReported(tool=str(draft.tool), error=why, ran=ran),))
+    raise UnexpectedAnswer("action", answer)
+
+
+def _act(state: RuledState, draft: Draft) -> Ask | Go:
+    if draft.tool is None:
+        return Go("executed")
+    spec = state.terms.tools.get(draft.tool)
+    if spec is None or not spec.permitted:
+        error = f"There is no tool {draft.tool}." if spec is None else f"This run may not call {draft.tool}."
+        return Go("executed", (ToolReported(tool=draft.tool, error=error, ran=False),))
+    checked = check_arguments(spec, draft.args)
+    notices = tuple(
+        Notice(code=fault.code, message=fault.message, param=fault.param)
+        for fault in (*checked.faults, *checked.drops)
+    )
+    if checked.faults:
+        error = " ".join(fault.message for fault in checked.faults)
+        return Go("executed", (*notices, ToolReported(tool=spec.name, error=error, ran=False)))
+    called = ToolCalled(tool=spec.name, args=checked.args)
+    if spec.child:
+        return Ask(ChildRun(name=spec.child, goal=str(checked.args["goal"])), (*notices, called))
+    call = ToolCall(tool=spec.name, args=checked.args, effects=spec.effects, idempotent=spec.idempotent)
+    return Ask(call, (*notices, called))
+
+
+def observation(state: RuledState, answer: Answer | None) -> Ask | Go:
+    """Records how the action went."""
+    if answer is not None:
+        raise UnexpectedAnswer("observation", answer)
+    failed = state.draft is not None and state.draft.status == "failed"
+    return Go("recorded", (StepObserved(status="failed" if failed else "executed"),))
+
+
+def commit(state: RuledState, answer: Answer | None) -> Ask | Go:
+    """Counts the step, and looks whether the run is over."""
+    if answer is not None:
+        raise UnexpectedAnswer("commit", answer)
+    steps = state.steps + 1
+    committed = StepCommitted(number=steps)
+    for rule in state.settings.rules_in_order():
+        if rule.type == "cost_limit" and (why := _over_cost(rule, state)):
+            broken = RuleBroken(rule=rule.type, message=why)
+            return Go("terminated", (committed, broken, Exited(reason="cost_limit", message=why)))
+    if state.final:
+        return Go("terminated", (committed, Exited(reason="goal_achieved")))
+    if steps >= state.settings.max_steps:
+        return Go("terminated", (committed, Exited(reason="max_steps")))
+    return Go("continue", (committed,))
+
+
+# --- the declaration --------------------------------------------------------------------------------------------
+
+
+def budget(state: RuledState) -> tuple[BudgetRow, ...]:
+    """Committed steps, and rejected drafts in a row (advisory: past 3 a person is asked)."""
+    return (
+        BudgetRow(scope="global", name="steps", used=state.steps, limit=state.settings.max_steps),
+        BudgetRow(scope="global", name="retries", used=state.metadata.retry_count, limit=RETRIES),
+    )
+
+
+def budget_text(state: RuledState) -> str:
+    """The budget in one line."""
+    left = max(0, state.settings.max_steps - state.steps)
+    return f"BUDGET_STATE: steps left {left}/{state.settings.max_steps}, retries {state.metadata.retry_count}/{RETRIES}"
+
+
+RULED = Machine(
+    name="ruled",
+    line="Every thought is checked by rules before it may act; rejected thoughts are tried again, then shown to a person.",
+    start="thought",
+    deciding="thought",
+    nodes={
+        "thought": thought,
+        "validate": validate,
+        "action": action,
+        "observation": observation,
+        "commit": commit,
+    },
+    edges=(
+        Edge("thought", "thought", "validate"),
+        Edge("validate", "pass", "action"),
+        Edge("validate", "retry", "thought", "retryable violation"),
+        Edge("validate", "terminal", END, "terminal violation, or retries with nobody to ask"),
+        Edge("action", "executed", "observation", "also when there is nothing to execute"),
+        Edge("observation", "recorded", "commit"),
+        Edge("commit", "continue", "thought"),
+        Edge("commit", "terminated", END),
+    ),
+    exit_reasons=(
+        "goal_achieved",
+        "max_steps",
+        "cost_limit",
+        "rule_violation",
+        "retries_exhausted",
+        *COMMON_EXITS,
+    ),
+    settings=RuledSettings,
+    state=RuledState,
+    own_facts=(
+        Thought,
+        ReplyUnread,
+        DraftPassed,
+        DraftRejected,
+        DraftApproved,
+        DraftReturned,
+        RuleBroken,
+        StepObserved,
+        StepCommitted,
+    ),
+    open=open_state,
+    evolve=evolve,
+    turns=lambda state: state.steps,
+    budget=budget,
+    budget_text=budget_text,
+    system=words.system,
+    block=words.block,
+    reply_schema=words.reply_schema,
+    kept=kept,
+    remembers=("validate", "pass"),
+)
