@@ -1,0 +1,51 @@
+"""One more row on a run that nobody drives at this moment: what people and the runtime add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs.engine.facts import Fact
+from runs.engine.snapshot import Totals
+from runs.models import Run
+from runs.store.log import Batch, Row, commit
+
+
+def facts_text(facts: tuple[Fact, ...]) -> str:
+    """Facts as they are stored."""
+    return f"[{','.join(fact.model_dump_json() for fact in facts)}]"
+
+
+def totals_of(run: Run) -> Totals:
+    """The totals on the run's row."""
+    return Totals(
+        model_calls=run.model_calls,
+        cached_model_calls=run.cached_model_calls,
+        tool_calls=run.tool_calls,
+        input_tokens=run.input_tokens,
+        output_tokens=run.output_tokens,
+        cost_usd=run.cost_usd,
+        active_seconds=run.active_seconds,
+    )
+
+
+def batch_on(run: Run, row: Row, **changes: Any) -> Batch:
+    """A batch of one row at the head of `run`, which stays at its node."""
+    return Batch(
+        run_id=run.pk,
+        epoch=run.epoch,
+        node=run.node,
+        totals=totals_of(run),
+        head_hash=run.head_hash,
+        prompt_hash=run.prompt_hash,
+        rows=[row],
+        changes=changes,
+    )
+
+
+def append(run: Run, kind: str, facts: tuple[Fact, ...], **changes: Any) -> None:
+    """Write one row at the head of `run`, under its present epoch, and keep `run` up to date."""
+    batch = batch_on(run, Row(seq=run.head + 1, kind=kind, node=run.node, facts=facts_text(facts)), **changes)
+    run.head_hash = commit(batch)
+    run.head += 1
+    for name, value in changes.items():
+        setattr(run, name, value)

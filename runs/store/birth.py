@@ -1,0 +1,74 @@
+"""How a run comes into being: its row, its budget lines, its own folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+
+from runs.engine.machine import Terms
+from runs.engine.settings import LIMIT_NAMES, Settings
+from runs.engine.values import canonical, clean
+from runs.machines import CATALOGUE
+from runs.models import Budget, Run
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What a run is launched with; everything has been checked."""
+
+    machine: str
+    goal: str
+    settings: dict[str, Any]
+    """As it was given, so that defaults stay defaults."""
+    checked: Settings
+    script: dict[str, Any] | None
+    model: str
+    owner_id: int | None
+    site_rules: tuple[dict[str, Any], ...] = ()
+
+
+def folder_of(run_id: int) -> Path:
+    """The run's own directory for files; it need not exist."""
+    return Path(settings.DATA_DIR) / "runs" / str(run_id) / "files"
+
+
+def unsaved(new: NewRun) -> Run:
+    """The run's row, not yet written."""
+    return Run(
+        machine=new.machine,
+        goal=new.goal,
+        settings_json=canonical(clean(new.settings)),
+        site_rules_json=canonical(list(new.site_rules)),
+        script_json=canonical(clean(new.script)) if new.script else "",
+        model=new.model,
+        owner_id=new.owner_id,
+        node=CATALOGUE[new.machine].start,
+        due_at=Now(),
+    )
+
+
+def create_run(new: NewRun) -> Run:
+    """Write a run that has not begun, with its budget."""
+    with transaction.atomic():
+        run = unsaved(new)
+        run.save(force_insert=True)
+        open_budgets(run, new.checked)
+        run.refresh_from_db()
+    return run
+
+
+def open_budgets(run: Run, checked: Settings) -> None:
+    """The budget lines as they stand before the first row."""
+    machine = CATALOGUE[run.machine]
+    state = machine.open(Terms(goal=run.goal, settings=checked))
+    lines = [Budget(run=run, **row.model_dump()) for row in machine.budget(state)]
+    for name in LIMIT_NAMES:
+        limit = checked.limits.of(name)
+        if limit is not None:
+            lines.append(Budget(run=run, scope="limits", name=name, used=0, limit=limit))
+    Budget.objects.bulk_create(lines)

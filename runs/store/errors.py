@@ -1,0 +1,40 @@
+"""What can be wrong when a run is written to: one class each, the sentence in the class."""
+
+from __future__ import annotations
+
+from runs.models import Decision
+
+
+class Fenced(Exception):
+    """Somebody else has the seat: another worker, or a person who stopped the run."""
+
+    def __init__(self, run_id: int, epoch: int) -> None:
+        self.run_id = run_id
+        self.epoch = epoch
+        super().__init__(f"Run {run_id} is no longer ours (epoch {epoch}).")
+
+
+class NotPossible(Exception):
+    """The run's state does not allow what was asked."""
+
+    def __init__(self, sentence: str) -> None:
+        self.sentence = sentence
+        super().__init__(sentence)
+
+
+class BadDecision(Exception):
+    """A decision that its interrupt can't take."""
+
+    def __init__(self, sentence: str, field: str = "verdict") -> None:
+        self.sentence = sentence
+        self.field = field
+        super().__init__(sentence)
+
+
+class Conflict(Exception):
+    """The interrupt was decided otherwise, or is not what the person had seen."""
+
+    def __init__(self, decision: Decision | None, sentence: str) -> None:
+        self.decision = decision
+        self.sentence = sentence
+        super().__init__(sentence)

@@ -1,0 +1,45 @@
+"""A rewind as one batch: the rows after the target are no longer live, and the state is the target's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from runs.engine.kernel import rewound
+from runs.engine.machine import Block
+from runs.engine.moves import Rewind
+from runs.engine.snapshot import Snapshot
+from runs.store.appending import batch_on, facts_text
+from runs.store.loading import Loaded, load_blocks, state_at
+from runs.store.log import Batch, Row
+
+
+def prompt_chain(before: str, blocks: Iterable[Block]) -> str:
+    """The hash chain over what the model is shown, `blocks` added."""
+    for block in blocks:
+        before = hashlib.sha256(f"{before}\n{block.author}\n{block.text}".encode()).hexdigest()
+    return before
+
+
+def rewind_batch(loaded: Loaded, move: Rewind) -> tuple[Batch, Snapshot]:
+    """What is to be written, and the run after it."""
+    run, machine = loaded.run, loaded.machine
+    terms = loaded.snapshot.state.terms
+    target = run.steps.get(seq=move.to)
+    state = state_at(run, machine, terms, move.to)
+    after = rewound(machine, loaded.snapshot, move, str(target.to), state)
+    row = Row(
+        after.head,
+        "rewind",
+        run.node,
+        to=after.node,
+        facts=facts_text(move.facts),
+        state=after.state.model_dump_json(),
+    )
+    batch = batch_on(run, row)
+    batch.node = after.node
+    batch.totals = after.totals
+    batch.prompt_hash = prompt_chain("", load_blocks(run, machine, move.to))
+    batch.budgets = [line for line in machine.budget(after.state)]
+    batch.dead_after = move.to
+    return batch, after

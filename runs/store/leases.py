@@ -1,0 +1,74 @@
+"""Who works on a run: claims by one conditional update that raises the epoch, on the database's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce, Now
+
+from runs.engine.facts import Recovered
+from runs.models import Run, RunStatus
+from runs.store.appending import append
+
+LEASE_S = 20.0
+"""Seconds that a claim lasts without being renewed."""
+
+RENEW_S = 5.0
+"""Seconds between renewals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A worker's hold on a run. Writes that carry another epoch than the run's do nothing."""
+
+    run_id: int
+    epoch: int
+    worker: str
+
+
+def claim(run_id: int, worker: str) -> Lease | None:
+    """Take the run, if it is due and nobody holds it. A run whose worker was lost gets a `recovered` row."""
+    due = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | Q(status=RunStatus.RUNNING)
+    free = Q(worker="") | Q(lease_until__lt=Now())
+    with transaction.atomic():
+        run = Run.objects.filter(due, free, pk=run_id).first()
+        if run is None:
+            return None
+        lost = run.status == RunStatus.RUNNING
+        taken = Run.objects.filter(due, free, pk=run_id, epoch=run.epoch).update(
+            epoch=F("epoch") + 1,
+            worker=worker,
+            status=RunStatus.RUNNING,
+            lease_until=Now() + timedelta(seconds=LEASE_S),
+            started_at=Coalesce("started_at", Now()),
+        )
+        if not taken:
+            return None
+        run.epoch += 1
+        if lost:
+            message = "The worker was lost; another one goes on from the last row."
+            append(run, "recovered", (Recovered(epoch=run.epoch, message=message),))
+    return Lease(run_id, run.epoch, worker)
+
+
+def renew(lease: Lease) -> bool:
+    """Prolong the hold; False where it was lost."""
+    held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
+    return bool(held.update(lease_until=Now() + timedelta(seconds=LEASE_S)))
+
+
+def let_go(lease: Lease) -> None:
+    """Give the run back, to go on at once where it is unfinished. A seat that was lost is only left."""
+    mine = Run.objects.filter(pk=lease.run_id, worker=lease.worker)
+    with transaction.atomic():
+        mine.filter(epoch=lease.epoch, status=RunStatus.RUNNING).update(status=RunStatus.QUEUED, due_at=Now())
+        mine.update(worker="")
+
+
+def postpone(lease: Lease, seconds: float) -> None:
+    """After a fault: let another worker try later, not at once."""
+    mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
+    mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))

@@ -1,0 +1,115 @@
+"""Reads a run whole, once a slice: its terms, its state, its ask that waits, its budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Count, Max
+
+from runs.engine.effects import ANSWER, EFFECT, Answer
+from runs.engine.facts import Fact
+from runs.engine.machine import Block, Machine, State, Terms
+from runs.engine.settings import LIMIT_NAMES, InterruptRule, LimitName
+from runs.engine.snapshot import Pending, Snapshot
+from runs.engine.tools import ToolSpec
+from runs.machines import CATALOGUE
+from runs.models import Exchange, Run, Step
+from runs.store.appending import totals_of
+from runs.store.log import budgets_of
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A run in memory, between two moves."""
+
+    run: Run
+    machine: Machine
+    snapshot: Snapshot
+    budgets: dict[tuple[str, str], tuple[float, float]]
+    exchange: Exchange | None
+    """Of the ask that waits."""
+
+    @property
+    def answer(self) -> Answer | None:
+        """What was answered to the ask that waits, where it has been."""
+        stored = self.exchange.answer_json if self.exchange else None
+        return ANSWER.validate_json(stored) if stored else None
+
+
+def terms_of(run: Run, tools: Mapping[str, ToolSpec], guided: bool = False) -> Terms:
+    """What the run was agreed on; site rules come before its own."""
+    own = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
+    site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))
+    if site:
+        own = own.model_copy(update={"rules": site + own.rules})
+    return Terms(goal=run.goal, settings=own, tools=dict(tools), guided=guided)
+
+
+def load(run: Run, terms: Terms) -> Loaded:
+    """The run as its rows have it."""
+    machine = CATALOGUE[run.machine]
+    budgets = budgets_of(run.pk)
+    exchange = _waiting(run)
+    pending = None
+    if exchange is not None:
+        pending = Pending(EFFECT.validate_json(exchange.request_json), exchange.seq, exchange.attempt)
+    limits: dict[LimitName, float] = {
+        name: budgets["limits", name][1] for name in LIMIT_NAMES if ("limits", name) in budgets
+    }
+    snapshot = Snapshot(
+        node=run.node,
+        state=state_at(run, machine, terms, run.head),
+        head=run.head,
+        pending=pending,
+        totals=totals_of(run),
+        limits=limits,
+        calls=_reached_calls(run, terms),
+    )
+    return Loaded(run, machine, snapshot, budgets, exchange)
+
+
+def _waiting(run: Run) -> Exchange | None:
+    """The exchange of the last move, where that is an ask."""
+    moves = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP)
+    last = run.steps.filter(live=True, kind__in=moves).order_by("-seq").values_list("seq", "kind").first()
+    if last is None or last[1] != Step.Kind.ASK:
+        return None
+    return run.exchanges.get(seq=last[0])
+
+
+def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
+    """The control state after row `seq`. A row without a state has that of the row before; a rewind has its own."""
+    rows = run.steps.filter(seq__lte=seq, state_json__isnull=False).order_by("-seq")
+    stored = rows.values_list("state_json", flat=True).first()
+    if stored is None:
+        return machine.open(terms)
+    return machine.state.model_validate({**json.loads(stored), "terms": terms})
+
+
+def _reached_calls(run: Run, terms: Terms) -> dict[str, int]:
+    """How often each call was reached; only where a rule looks at it."""
+    if not any(rule.when.same_call for rule in terms.settings.rules):
+        return {}
+    calls = run.exchanges.filter(kind__in=("tool_call", "child_run"), attempt=1)
+    return dict(calls.values_list("fingerprint").annotate(times=Count("pk")))
+
+
+def attempts_of(run: Run) -> dict[str, int]:
+    """How many attempts at each role and tool the run has made, by "kind name"."""
+    made = run.exchanges.filter(nth__gt=0).values_list("kind", "name").annotate(most=Max("nth"))
+    return {f"{kind} {name}": most for kind, name, most in made}
+
+
+def load_facts(run: Run, machine: Machine, upto: int) -> Iterable[Fact]:
+    """The facts of the live rows up to `upto`, in order."""
+    rows = run.steps.filter(live=True, seq__lte=upto).exclude(facts_json="[]").order_by("seq")
+    for text in rows.values_list("facts_json", flat=True):
+        yield from machine.facts.validate_json(text)
+
+
+def load_blocks(run: Run, machine: Machine, upto: int) -> list[Block]:
+    """What the model has been shown up to row `upto`."""
+    blocks = (machine.block(fact) for fact in load_facts(run, machine, upto))
+    return [block for block in blocks if block is not None]

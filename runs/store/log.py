@@ -1,0 +1,313 @@
+"""Rows, their hash chain, and the one transaction that a move is.
+
+Plain SQL through Django's connection: the cost of a transition is a few statements and one sync, whatever the
+length of the run (performance.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from runs.engine.effects import Answer, ChildFinished
+from runs.engine.machine import BudgetRow
+from runs.engine.settings import Settings
+from runs.engine.snapshot import Totals
+from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
+from runs.store.birth import open_budgets
+from runs.store.errors import Fenced
+
+_STEP_COLUMNS = "run_id, seq, kind, live, node, edge, facts_json, state_json, at, ms, hash"
+_EXCHANGE_COLUMNS = (
+    "run_id, seq, kind, name, nth, attempt, request_json, status, answer_json, key, fingerprint, prompt_hash,"
+    " remembered, input_tokens, output_tokens, cost_usd, started_at, answered_at"
+)
+
+
+@dataclass(slots=True)
+class Row:
+    """A step that is to be written. `state` is None where it is that of the row before."""
+
+    seq: int
+    kind: str
+    node: str
+    edge: str | None = None
+    to: str | None = None
+    facts: str = "[]"
+    state: str | None = None
+    at: datetime = field(default_factory=timezone.now)
+    ms: float = 0.0
+
+    def hashed(self, before: str) -> str:
+        """The chain's next hash: of the one before and this row's content."""
+        return chain(
+            before, self.seq, self.kind, self.node, self.edge, self.to, self.facts, self.state, self.at
+        )
+
+
+def chain(
+    before: str,
+    seq: int,
+    kind: str,
+    node: str,
+    edge: str | None,
+    to: str | None,
+    facts: str,
+    state: str | None,
+    at: datetime,
+) -> str:
+    """SHA-256 of the previous row's hash and a row's content; `live`, which may change, is not part of it."""
+    moment = at.astimezone(UTC).isoformat(timespec="microseconds")
+    parts = (before, str(seq), kind, node, edge or "", to or "", facts, state or "", moment)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@dataclass(slots=True)
+class Asked:
+    """An exchange that is to be written: an ask, with its answer where it came."""
+
+    seq: int
+    kind: str
+    name: str
+    request: str
+    status: str
+    key: str
+    nth: int = 0
+    attempt: int = 1
+    answer: str | None = None
+    fingerprint: str = ""
+    prompt_hash: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    started_at: datetime = field(default_factory=timezone.now)
+    answered_at: datetime | None = None
+
+    def answered(self, answer: Answer) -> None:
+        """Take the answer, with what it used."""
+        self.status = "answered"
+        self.answer = answer.model_dump_json()
+        self.answered_at = timezone.now()
+        usage = getattr(answer, "usage", None)
+        if usage is not None:
+            self.input_tokens, self.output_tokens = usage.input_tokens, usage.output_tokens
+            self.cost_usd = usage.cost_usd
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one transaction writes for a run, whose head it moves to the last row."""
+
+    run_id: int
+    epoch: int
+    node: str
+    totals: Totals
+    head_hash: str
+    prompt_hash: str = ""
+    rows: list[Row] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    concluded: Asked | None = None
+    """An exchange that is in the database already and gets its answer now."""
+    remembered: int | None = None
+    """The model exchange whose reply has passed validation."""
+    budgets: list[BudgetRow] = field(default_factory=list)
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Other columns of the run."""
+    dead_after: int | None = None
+    """A rewind: the rows after this one are no longer live."""
+    interrupt: Interrupt | None = None
+    child: tuple[Run, Settings] | None = None
+    """A child run that this batch starts, with its checked settings."""
+    parent: tuple[int, int, ChildFinished] | None = None
+    """The parent's run and ask that this run's end answers."""
+
+
+def commit(batch: Batch) -> str:
+    """Write the batch in one transaction, and return the new head hash. Another seat's owner: `Fenced`."""
+    head_hash = batch.head_hash
+    values = []
+    for row in batch.rows:
+        head_hash = row.hashed(head_hash)
+        moment = connection.ops.adapt_datetimefield_value(row.at)
+        values += [batch.run_id, row.seq, row.kind, True, row.node, row.edge]
+        values += [row.facts, row.state, moment, row.ms, head_hash]
+    with transaction.atomic():
+        _take_the_seat(batch, head_hash)
+        with connection.cursor() as cursor:
+            if batch.dead_after is not None:
+                cursor.execute(
+                    "UPDATE runs_step SET live = %s WHERE run_id = %s AND seq > %s",
+                    (False, batch.run_id, batch.dead_after),
+                )
+            _insert_rows(cursor, batch, values)
+            for asked in batch.asked:
+                _insert_exchange(cursor, batch.run_id, asked)
+            if batch.concluded is not None:
+                _conclude(cursor, batch.run_id, batch.concluded)
+            if batch.remembered is not None:
+                cursor.execute(
+                    "UPDATE runs_exchange SET remembered = %s WHERE run_id = %s AND seq = %s",
+                    (True, batch.run_id, batch.remembered),
+                )
+            for budget in batch.budgets:
+                _write_budget(cursor, batch.run_id, budget)
+        if batch.dead_after is not None:
+            supersede(batch.run_id)
+        if batch.interrupt is not None:
+            batch.interrupt.save(force_insert=True)
+        if batch.child is not None:
+            child, checked = batch.child
+            child.save(force_insert=True)
+            open_budgets(child, checked)
+        if batch.parent is not None:
+            tell_parent(*batch.parent)
+    return head_hash
+
+
+_SEAT = (
+    "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s, model_calls = %s,"
+    " cached_model_calls = %s, tool_calls = %s, input_tokens = %s, output_tokens = %s, cost_usd = %s,"
+    " active_seconds = %s"
+)
+
+
+def _take_the_seat(batch: Batch, head_hash: str) -> None:
+    totals = batch.totals
+    head = batch.rows[-1].seq
+    values: list[Any] = [head, head_hash, batch.prompt_hash, batch.node, totals.model_calls]
+    values += [totals.cached_model_calls, totals.tool_calls, totals.input_tokens, totals.output_tokens]
+    values += [totals.cost_usd, totals.active_seconds]
+    columns = "".join(f", {name} = %s" for name in batch.changes)
+    values += [_adapted(value) for value in batch.changes.values()]
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_SEAT}{columns} WHERE id = %s AND epoch = %s", (*values, batch.run_id, batch.epoch))
+        if cursor.rowcount != 1:
+            raise Fenced(batch.run_id, batch.epoch)
+
+
+def _adapted(value: Any) -> Any:
+    return connection.ops.adapt_datetimefield_value(value) if isinstance(value, datetime) else value
+
+
+_TO = '"to"'
+_ROW = f"({', '.join(['%s'] * 12)})"
+
+
+def _insert_rows(cursor: Any, batch: Batch, values: list[Any]) -> None:
+    targets = [row.to for row in batch.rows]
+    width = len(values) // len(targets)
+    flat: list[Any] = []
+    for index, target in enumerate(targets):
+        flat += [*values[index * width : (index + 1) * width], target]
+    rows = ", ".join([_ROW] * len(targets))
+    cursor.execute(f"INSERT INTO runs_step ({_STEP_COLUMNS}, {_TO}) VALUES {rows}", flat)
+
+
+_EXCHANGE = f"INSERT INTO runs_exchange ({_EXCHANGE_COLUMNS}) VALUES ({', '.join(['%s'] * 18)})"
+
+
+def _insert_exchange(cursor: Any, run_id: int, asked: Asked) -> None:
+    values = [
+        run_id,
+        asked.seq,
+        asked.kind,
+        asked.name,
+        asked.nth,
+        asked.attempt,
+        asked.request,
+        asked.status,
+    ]
+    values += [asked.answer, asked.key, asked.fingerprint, asked.prompt_hash, False, asked.input_tokens]
+    values += [asked.output_tokens, asked.cost_usd, _adapted(asked.started_at), _adapted(asked.answered_at)]
+    cursor.execute(_EXCHANGE, values)
+
+
+def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
+    cursor.execute(
+        "UPDATE runs_exchange SET status = 'answered', answer_json = %s, nth = %s, input_tokens = %s,"
+        " output_tokens = %s, cost_usd = %s, answered_at = %s, prompt_hash = %s"
+        " WHERE run_id = %s AND seq = %s AND status <> 'answered'",
+        (
+            asked.answer,
+            asked.nth,
+            asked.input_tokens,
+            asked.output_tokens,
+            asked.cost_usd,
+            _adapted(asked.answered_at),
+            asked.prompt_hash,
+            run_id,
+            asked.seq,
+        ),
+    )
+
+
+def _write_budget(cursor: Any, run_id: int, budget: BudgetRow) -> None:
+    cursor.execute(
+        'UPDATE runs_budget SET used = %s, "limit" = %s WHERE run_id = %s AND scope = %s AND name = %s',
+        (budget.used, budget.limit, run_id, budget.scope, budget.name),
+    )
+    if cursor.rowcount == 0:
+        cursor.execute(
+            'INSERT INTO runs_budget (run_id, scope, name, used, "limit") VALUES (%s, %s, %s, %s, %s)',
+            (run_id, budget.scope, budget.name, budget.used, budget.limit),
+        )
+
+
+def save_answer(run_id: int, asked: Asked) -> None:
+    """Keep an answer whose conclusion could not be drawn: whoever goes on with the run uses it."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        _conclude(cursor, run_id, asked)
+
+
+def start(run_id: int, epoch: int, seq: int) -> None:
+    """Mark an ask that must not happen twice as started, before the deed; `Fenced` where the seat is lost."""
+    held = Run.objects.filter(pk=run_id, epoch=epoch)
+    with transaction.atomic():
+        if not held.update(epoch=epoch):
+            raise Fenced(run_id, epoch)
+        Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED).update(status="started")
+
+
+def charge(run_id: int, asked: Asked) -> None:
+    """Add what an answer cost that no row of the run will account for."""
+    if not (asked.input_tokens or asked.output_tokens or asked.cost_usd):
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runs_run SET input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,"
+            " cost_usd = cost_usd + %s WHERE id = %s",
+            (asked.input_tokens, asked.output_tokens, asked.cost_usd, run_id),
+        )
+
+
+def tell_parent(run_id: int, seq: int, finished: ChildFinished) -> None:
+    """A child has ended: its parent's ask is answered, and the parent wants a worker again."""
+    now = timezone.now()
+    asked = Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED)
+    if asked.update(status="answered", answer_json=finished.model_dump_json(), answered_at=now):
+        Run.objects.filter(pk=run_id, status=RunStatus.WAITING).update(status=RunStatus.QUEUED, due_at=now)
+
+
+def supersede(run_id: int) -> None:
+    """Pending interrupts of a run that went back or ended can no longer be decided."""
+    pending = Interrupt.objects.filter(run_id=run_id, status=Interrupt.Status.PENDING)
+    pending.update(status=Interrupt.Status.SUPERSEDED, decided_at=timezone.now())
+
+
+def budgets_of(run_id: int) -> dict[tuple[str, str], tuple[float, float]]:
+    """The run's budget lines as they are stored: used and limit by scope and name."""
+    found = Budget.objects.filter(run_id=run_id).values_list("scope", "name", "used", "limit")
+    return {(scope, name): (used, limit) for scope, name, used, limit in found}
+
+
+assert {Run._meta.db_table, Step._meta.db_table, Exchange._meta.db_table, Budget._meta.db_table} == {
+    "runs_run",
+    "runs_step",
+    "runs_exchange",
+    "runs_budget",
+}, "the plain SQL above names these tables"

@@ -1,0 +1,298 @@
+"""Moves by people: each is one conditional change and one more row. The run is queued after it, by the caller.
+
+A person's row raises the epoch: a worker that is busy finds its seat taken at its next commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from runs.engine.effects import HumanSaid, Verdict
+from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Paused, Resumed
+from runs.engine.kernel import rewind as rewind_move
+from runs.engine.machine import END
+from runs.engine.moves import Rewind
+from runs.engine.settings import LIMIT_NAMES, GivenAnswer
+from runs.engine.tools import ToolSpec, check_arguments
+from runs.engine.values import canonical, clean, clean_text
+from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
+from runs.store.appending import append, batch_on, facts_text
+from runs.store.endings import ended, for_parent
+from runs.store.errors import BadDecision, Conflict, NotPossible
+from runs.store.going_back import rewind_batch
+from runs.store.loading import Loaded, load, terms_of
+from runs.store.log import Row, commit, supersede
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A decision as it came in, with what the person had seen."""
+
+    verdict: str
+    by_name: str
+    channel: str
+    by_id: int | None = None
+    args: dict[str, Any] | None = None
+    message: str = ""
+    to_step: int | None = None
+    revision: int | None = None
+    fingerprint: str | None = None
+
+
+def _seated(run_id: int) -> Run:
+    """The unfinished run, its epoch raised: whoever drives it is fenced from here on."""
+    run = Run.objects.select_for_update().get(pk=run_id)
+    if run.finished:
+        raise NotPossible(f"Run {run_id} has ended already ({run.status}: {run.exit_reason}).")
+    run.epoch += 1
+    Run.objects.filter(pk=run_id).update(epoch=run.epoch)
+    return run
+
+
+def _loaded(run: Run) -> Loaded:
+    return load(run, terms_of(run, {}))
+
+
+def abort(run_id: int, by: str, message: str = "") -> Run:
+    """End the run now, its unfinished children too. A call that is under way can't be undone; its answer is kept."""
+    with transaction.atomic():
+        run = _seated(run_id)
+        loaded = _loaded(run)
+        said = f"{message} ({by})" if message else f"Stopped by {by}."
+        facts: tuple[Fact, ...] = (Exited(reason="aborted", message=said),)
+        state = loaded.machine.fold(loaded.snapshot.state, facts)
+        row = Row(run.head + 1, "stop", run.node, facts=facts_text(facts), state=state.model_dump_json())
+        changes = ended(loaded.machine, state)
+        batch = batch_on(run, row, **changes)
+        batch.node = END
+        batch.parent = for_parent(run, changes, run.cost_usd)
+        commit(batch)
+        supersede(run_id)
+        for child in Run.objects.filter(parent_id=run_id, ended_at__isnull=True):
+            abort(child.pk, by, f"The parent, run {run_id}, was stopped.")
+    run.refresh_from_db()
+    return run
+
+
+def pause(run_id: int, by: str, message: str = "") -> Run:
+    """Let nobody drive the run until it is resumed."""
+    with transaction.atomic():
+        run = _seated(run_id)
+        if run.status == RunStatus.PAUSED:
+            raise NotPossible(f"Run {run_id} is paused already.")
+        append(run, "pause", (Paused(by=by, message=message),), status=RunStatus.PAUSED)
+    return run
+
+
+def resume(run_id: int, by: str) -> Run:
+    """Let a paused run go on; one that waits for a person or a child waits on."""
+    with transaction.atomic():
+        run = _seated(run_id)
+        if run.status != RunStatus.PAUSED:
+            raise NotPossible(f"Run {run_id} is not paused ({run.status}).")
+        exchange = _loaded(run).exchange
+        parked = exchange is not None and exchange.kind in ("human_call", "child_run")
+        waits = parked and exchange is not None and exchange.answer_json is None
+        status = RunStatus.WAITING if waits else RunStatus.QUEUED
+        append(run, "pause", (Resumed(by=by),), status=status, due_at=timezone.now())
+    return run
+
+
+def rewind(run_id: int, to: int, by: str, message: str = "") -> Run:
+    """Go back to the state after the live transition row `to`; the rows after it stay visible."""
+    with transaction.atomic():
+        run = _seated(run_id)
+        check_target(run, to)
+        loaded = _loaded(run)
+        move = rewind_move(loaded.machine, loaded.snapshot, to, by, message)
+        _go_back(loaded, move)
+    run.refresh_from_db()
+    return run
+
+
+def _go_back(loaded: Loaded, move: Rewind) -> None:
+    batch, _ = rewind_batch(loaded, move)
+    status = RunStatus.PAUSED if loaded.run.status == RunStatus.PAUSED else RunStatus.QUEUED
+    batch.changes |= {"status": status, "due_at": timezone.now()}
+    commit(batch)
+    stop_children(loaded.run.pk, move.to)
+
+
+def stop_children(run_id: int, after: int) -> None:
+    """Stop the unfinished children whose ask is no longer live."""
+    for child in Run.objects.filter(parent_id=run_id, parent_seq__gt=after, ended_at__isnull=True):
+        abort(child.pk, "the parent's rollback", f"The parent, run {run_id}, went back.")
+
+
+def check_target(run: Run, to: int) -> None:
+    """Whether the run can go back to row `to`."""
+    if not run.steps.filter(seq=to, live=True, kind=Step.Kind.TRANSITION).exists():
+        raise NotPossible(f"Run {run.pk} can't go back to {to}: that is not a live transition of it.")
+
+
+# --- decisions --------------------------------------------------------------------------------------------------
+
+
+def decide(interrupt_id: Any, said: Said) -> Decision:
+    """Decide a pending interrupt, once. The same decision again returns the first one's outcome."""
+    with transaction.atomic():
+        interrupt = Interrupt.objects.select_related("run").get(pk=interrupt_id)
+        if interrupt.status != Interrupt.Status.PENDING:
+            return _decided_before(interrupt, said)
+        _check_seen(interrupt, said)
+        verdict = _check_verdict(interrupt, said)
+        args = _check_args(interrupt, said)
+        taken = Interrupt.objects.filter(
+            pk=interrupt.pk, status=Interrupt.Status.PENDING, revision=interrupt.revision
+        ).update(status=_outcome(said), decided_at=timezone.now())
+        if not taken:
+            raise Conflict(None, "Somebody else decided at the same moment. Look again.")
+        decision = _record(interrupt, said, args)
+        _apply(interrupt, decision, verdict, args)
+    return decision
+
+
+def _outcome(said: Said) -> str:
+    return Interrupt.Status.EXPIRED if said.channel == "deadline" else Interrupt.Status.DECIDED
+
+
+def _decided_before(interrupt: Interrupt, said: Said) -> Decision:
+    decision = Decision.objects.filter(interrupt=interrupt).first()
+    if decision is None:
+        raise Conflict(None, "This question is no longer open: its run went back or has ended.")
+    args = canonical(clean(said.args)) if said.args is not None else None
+    same = (decision.verdict, decision.args_json, decision.message, decision.to_step) == (
+        said.verdict,
+        args,
+        clean_text(said.message),
+        said.to_step,
+    )
+    if same:
+        return decision
+    when = decision.at.strftime("%Y-%m-%d %H:%M UTC")
+    raise Conflict(decision, f"{decision.by_name} decided already, {when}: {decision.verdict}.")
+
+
+def _check_seen(interrupt: Interrupt, said: Said) -> None:
+    if said.revision is not None and said.revision != interrupt.revision:
+        raise Conflict(None, "The question has changed since you saw it. Look again before you decide.")
+    if said.fingerprint is not None and said.fingerprint != interrupt.fingerprint:
+        raise Conflict(None, "The call is not the one that you saw. Look again before you decide.")
+    late = interrupt.deadline is not None and interrupt.deadline <= timezone.now()
+    if late and said.channel != "deadline":
+        raise Conflict(None, f"The time to decide ran out at {interrupt.deadline:%Y-%m-%d %H:%M UTC}.")
+
+
+def _check_verdict(interrupt: Interrupt, said: Said) -> Verdict:
+    for verdict in interrupt.verdicts:
+        if verdict == said.verdict:
+            break
+    else:
+        possible = ", ".join(interrupt.verdicts)
+        raise BadDecision(
+            f"{said.verdict} is no answer to this question ({interrupt.kind}). Possible: {possible}."
+        )
+    if verdict == "rollback":
+        if said.to_step is None:
+            raise BadDecision("Name the step to go back to.", "to_step")
+        try:
+            check_target(interrupt.run, said.to_step)
+        except NotPossible as fault:
+            raise BadDecision(fault.sentence, "to_step") from None
+    if verdict == "respond" and not said.message.strip():
+        raise BadDecision("Write the answer.", "message")
+    return verdict  # type: ignore[return-value]
+
+
+def _check_args(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
+    match said.verdict:
+        case "edit":
+            return _edited(interrupt, said)
+        case "top_up":
+            return _added(interrupt, said)
+    return None
+
+
+def _edited(interrupt: Interrupt, said: Said) -> dict[str, Any]:
+    if not isinstance(said.args, dict):
+        raise BadDecision("The new arguments must be a JSON object.", "args")
+    spec = ToolSpec(name=interrupt.tool or "the call", parameters=interrupt.schema, effects="execute")
+    checked = check_arguments(spec, clean(said.args))
+    wrong = [(fault.param, fault.message) for fault in (*checked.faults, *checked.drops)]
+    if wrong:
+        raise BadDecision(wrong[0][1], f"args.{wrong[0][0]}")
+    return checked.args
+
+
+def _added(interrupt: Interrupt, said: Said) -> dict[str, Any]:
+    given = said.args or {}
+    if not given:
+        raise BadDecision(f"Say how much to add, e.g. {interrupt.limit}.", f"args.{interrupt.limit}")
+    for name, amount in given.items():
+        if name not in LIMIT_NAMES:
+            raise BadDecision(f"There is no limit {name}. Limits: {', '.join(LIMIT_NAMES)}.", "args")
+        number = isinstance(amount, int | float) and not isinstance(amount, bool)
+        if not number or not 0 < amount < 1e12:
+            raise BadDecision(f"{name}: add a number above 0.", f"args.{name}")
+    return given
+
+
+def _record(interrupt: Interrupt, said: Said, args: dict[str, Any] | None) -> Decision:
+    return Decision.objects.create(
+        interrupt=interrupt,
+        verdict=said.verdict,
+        args_json=canonical(args) if args is not None else None,
+        message=clean_text(said.message),
+        to_step=said.to_step,
+        by_id=said.by_id,
+        by_name=said.by_name,
+        channel=said.channel,
+        revision_seen=said.revision or interrupt.revision,
+        fingerprint_seen=said.fingerprint or interrupt.fingerprint,
+    )
+
+
+def _apply(interrupt: Interrupt, decision: Decision, verdict: Verdict, args: dict[str, Any] | None) -> None:
+    """The decision's row, the answer to the ask, and the run queued; a paused one stays paused."""
+    run = _seated(interrupt.run_id)
+    status = run.status if run.status == RunStatus.PAUSED else RunStatus.QUEUED
+    decided = Decided(
+        interrupt=str(interrupt.pk),
+        about=interrupt.kind,
+        verdict=verdict,
+        by=decision.by_name,
+        channel=decision.channel,
+        message=decision.message,
+        args=args,
+        to_step=decision.to_step,
+    )
+    append(run, "decision", (decided,), status=status, due_at=timezone.now())
+    if verdict == "top_up":
+        for name, amount in (args or {}).items():
+            _raise_limit(run, name, amount, decision.by_name)
+    said = HumanSaid(
+        verdict=verdict, args=args, message=decision.message, to_step=decision.to_step, by=decision.by_name
+    )
+    Exchange.objects.filter(run=run, seq=interrupt.seq).update(
+        status=Exchange.Status.ANSWERED, answer_json=said.model_dump_json(), answered_at=Now()
+    )
+
+
+def _raise_limit(run: Run, name: str, amount: float, by: str) -> None:
+    line = Budget.objects.filter(run=run, scope="limits", name=name).first()
+    if line is None:
+        raise BadDecision(f"The run has no limit {name} to add to.", f"args.{name}")
+    line.limit = round(line.limit + amount, 10)
+    line.save(update_fields=["limit"])
+    append(run, "limit", (LimitRaised(name=name, added=amount, limit=line.limit, by=by),))
+
+
+def given_answer(run_id: int, answers: tuple[GivenAnswer, ...]) -> GivenAnswer | None:
+    """The next of the answers that were given at launch, where one is left."""
+    used = Decision.objects.filter(interrupt__run_id=run_id, channel="settings").count()
+    return answers[used] if used < len(answers) else None

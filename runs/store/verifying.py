@@ -1,0 +1,185 @@
+"""Walks a run's log: hash chain, graph, fold, budget arithmetic. Names the first row that does not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runs.engine.machine import Machine, State, Terms
+from runs.engine.tools import ToolSpec
+from runs.machines import CATALOGUE
+from runs.models import Exchange, Interrupt, Run, Step
+from runs.store.loading import terms_of
+from runs.store.log import budgets_of, chain
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """The first thing that does not fit. `seq` is None where it is the run's own row."""
+
+    seq: int | None
+    why: str
+
+    def __str__(self) -> str:
+        return f"row {self.seq}: {self.why}" if self.seq is not None else self.why
+
+
+def verify(run: Run, tools: Mapping[str, ToolSpec]) -> Misfit | None:
+    """None where everything fits."""
+    machine = CATALOGUE[run.machine]
+    return _Walk(run, machine, terms_of(run, tools)).misfit()
+
+
+class _Walk:
+    """One pass over the rows, folding as it goes."""
+
+    def __init__(self, run: Run, machine: Machine, terms: Terms) -> None:
+        self.run = run
+        self.machine = machine
+        self.state: State = machine.open(terms)
+        self.terms = terms
+        self.node = machine.start
+        self.seq = 0
+        self.hash = ""
+        self.after: dict[int, tuple[str, State]] = {}
+        """Node and state after each transition: where a rewind may lead."""
+        self.kinds: dict[int, str] = {}
+
+    def misfit(self) -> Misfit | None:
+        """The first row that does not fit, then the head, the budget, the exchanges."""
+        for step in self.run.steps.order_by("seq").iterator():
+            why = self._row(step)
+            if why:
+                return Misfit(step.seq, why)
+        return self._head() or self._budget() or self._liveness() or self._exchanges() or self._interrupts()
+
+    def _row(self, step: Step) -> str:
+        if step.seq != self.seq + 1:
+            return f"row {self.seq + 1} is missing"
+        self.seq = step.seq
+        self.hash = chain(
+            self.hash,
+            step.seq,
+            step.kind,
+            step.node,
+            step.edge,
+            step.to,
+            step.facts_json,
+            step.state_json,
+            step.at,
+        )
+        if step.hash != self.hash:
+            return "its hash is not that of its content and the row before"
+        self.kinds[step.seq] = step.kind
+        if step.node != self.node:
+            return f"it stands at {step.node}, and the run was at {self.node}"
+        return self._fold(step)
+
+    def _fold(self, step: Step) -> str:
+        facts = self.machine.facts.validate_json(step.facts_json)
+        before = self.state
+        if step.kind == Step.Kind.REWIND:
+            target = self.after.get(facts[0].to_seq)
+            if target is None:
+                return f"it goes back to {facts[0].to_seq}, which is no transition"
+            self.node, before = target
+        self.state = self.machine.fold(before, facts)
+        if step.state_json is None:
+            if self.state != before or step.kind == Step.Kind.REWIND:
+                return "it changes the state, and keeps none"
+        elif json.loads(step.state_json) != self.state.model_dump(mode="json"):
+            return "its state is not what its facts make of the state before"
+        return self._edge(step, before)
+
+    def _edge(self, step: Step, before: State) -> str:
+        if (
+            before.exit_reason
+            and self.state.exit_reason != before.exit_reason
+            and self.run.machine != "contract"
+        ):
+            return "it writes a second exit reason"
+        match step.kind:
+            case Step.Kind.TRANSITION:
+                target = self.machine.targets.get((step.node, str(step.edge)))
+                if target is None or target != step.to:
+                    return f"the edge {step.edge} from {step.node} to {step.to} is not declared"
+                self.node = target
+                self.after[step.seq] = (target, self.state)
+            case Step.Kind.STOP:
+                self.node = "end"
+                if self.state.exit_reason is None:
+                    return "it stops the run without a reason"
+            case Step.Kind.REWIND if step.to != self.node:
+                return f"it goes on at {step.to}, and the target leads to {self.node}"
+        return ""
+
+    def _head(self) -> Misfit | None:
+        run = self.run
+        if (run.head, run.head_hash) != (self.seq, self.hash):
+            return Misfit(
+                None, f"the run's head is {run.head}, and its last row {self.seq}, or their hashes differ"
+            )
+        if run.node != self.node:
+            return Misfit(None, f"the run says that it is at {run.node}, and its rows lead to {self.node}")
+        if run.finished != (self.node == "end"):
+            return Misfit(None, f"the run is {run.status} at {self.node}")
+        if run.exit_reason != (self.state.exit_reason if run.finished else None) or (
+            run.finished and run.answer != self.state.answer
+        ):
+            return Misfit(None, "the run's exit reason or answer is not that of its rows")
+        return None
+
+    def _budget(self) -> Misfit | None:
+        stored = budgets_of(self.run.pk)
+        for line in self.machine.budget(self.state):
+            if stored.get((line.scope, line.name)) != (line.used, line.limit):
+                return Misfit(
+                    None, f"the budget line {line.scope} {line.name} is not {line.used:g}/{line.limit:g}"
+                )
+        return None
+
+    def _liveness(self) -> Misfit | None:
+        """A row is dead exactly where a later rewind went back past it."""
+        live = dict(self.run.steps.values_list("seq", "live"))
+        alive = dict.fromkeys(live, True)
+        for step in self.run.steps.filter(kind=Step.Kind.REWIND).order_by("seq"):
+            to = json.loads(step.facts_json)[0]["to_seq"]
+            alive.update({seq: False for seq in live if to < seq < step.seq})
+        wrong = [seq for seq in live if live[seq] != alive[seq]]
+        return Misfit(wrong[0], "it is marked live, or not, against the rewinds") if wrong else None
+
+    def _exchanges(self) -> Misfit | None:
+        spent = 0.0
+        for exchange in Exchange.objects.filter(run=self.run).order_by("seq"):
+            if self.kinds.get(exchange.seq) != Step.Kind.ASK:
+                return Misfit(exchange.seq, "it has an exchange, and asks nothing")
+            spent += exchange.cost_usd
+        children = sum(_cost(answer) for answer in _child_answers(self.run))
+        if self.run.cost_usd + 1e-9 < round(spent, 9) and children == 0:
+            return Misfit(
+                None, f"the run's cost {self.run.cost_usd:g} is below that of its exchanges {spent:g}"
+            )
+        asks = sum(kind == Step.Kind.ASK for kind in self.kinds.values())
+        exchanges = Exchange.objects.filter(run=self.run).count()
+        return (
+            None
+            if asks == exchanges
+            else Misfit(None, f"{asks} rows ask, and there are {exchanges} exchanges")
+        )
+
+    def _interrupts(self) -> Misfit | None:
+        pending = Interrupt.objects.filter(run=self.run, status=Interrupt.Status.PENDING)
+        if self.run.finished and pending.exists():
+            return Misfit(None, "the run has ended, and a question is still open")
+        return None
+
+
+def _child_answers(run: Run) -> list[Any]:
+    answered = Exchange.objects.filter(run=run, kind="child_run", answer_json__isnull=False)
+    return [json.loads(text) for text in answered.values_list("answer_json", flat=True) if text]
+
+
+def _cost(answer: Any) -> float:
+    return float(answer.get("cost_usd", 0.0))

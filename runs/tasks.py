@@ -1,0 +1,79 @@
+"""Entrances for the queue. A message only says "look at run X": losing, repeating or reordering it loses nothing."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from celery import shared_task
+from django.conf import settings
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from runs import driver, live, store
+from runs.models import Interrupt, Run
+
+log = logging.getLogger(__name__)
+
+HINT_AGAIN_S = 5.0
+"""Seconds after which a run that is due and was not picked up is hinted at again."""
+
+SWEEP_AT_MOST = 200
+"""Runs hinted at in one sweep."""
+
+
+@shared_task(ignore_result=True)
+def drive_run(run_id: int) -> None:
+    """Drive the run for a slice; others that want a worker are hinted at."""
+    for wanting in driver.drive(run_id):
+        hint(wanting)
+
+
+def hint(run_id: int) -> None:
+    """Say that a run wants a worker. Best effort: the sweep finds what a lost message leaves behind."""
+    if not settings.HINTS:
+        return
+    try:
+        drive_run.apply_async((run_id,), retry=False)
+    except Exception as fault:
+        log.warning("no hint for run %s (%s); the sweep will find it", run_id, fault)
+
+
+def sweep() -> int:
+    """Hint at every run that is due, left by a dead worker, or never picked up; apply deadlines. How many hints."""
+    _apply_deadlines()
+    quiet = (
+        Q(hinted_at__isnull=True)
+        | Q(hinted_at__lt=Now() - timedelta(seconds=HINT_AGAIN_S))
+        | Q(hinted_at__lt=F("due_at"))
+    )
+    due = list(
+        Run.objects.due().filter(quiet).order_by("due_at").values_list("pk", flat=True)[:SWEEP_AT_MOST]
+    )
+    if due:
+        Run.objects.filter(pk__in=due).update(hinted_at=Now())
+    for run_id in due:
+        hint(run_id)
+    return len(due)
+
+
+def _apply_deadlines() -> None:
+    """What happens to a question that nobody answered in time."""
+    late = Interrupt.objects.filter(status=Interrupt.Status.PENDING, deadline__lte=Now())
+    for interrupt in late[:SWEEP_AT_MOST]:
+        try:
+            store.decide(interrupt.pk, _unanswered(interrupt))
+        except (store.Conflict, store.NotPossible):
+            continue
+        live.ring(interrupt.run_id, 0)
+        live.ring_inbox()
+        hint(interrupt.run_id)
+
+
+def _unanswered(interrupt: Interrupt) -> store.Said:
+    """The deadline's decision: what the rule says, denial where it says nothing; abort where the kind can't be denied."""
+    wanted = {"deny": "reject", "approve": "approve", "abort": "abort"}[interrupt.on_timeout]
+    verdict = wanted if wanted in interrupt.verdicts else "abort"
+    return store.Said(
+        verdict=verdict, by_name="the deadline", channel="deadline", message="Nobody answered in time."
+    )
