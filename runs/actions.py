@@ -1,0 +1,390 @@
+"""What a person can do: start, answer, rewind, pause, resume, abort. Each checks the right, makes one move, tells.
+
+Source: spec/runtime.md; who may do what: runs/DECISIONS.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings as site
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import transaction
+from pydantic import ValidationError
+
+from runs import live, store, tasks
+from runs.adapters.scripted import BadScript, Script, parse_script
+from runs.adapters.secrets import seal
+from runs.adapters.tools import TOOLS
+from runs.engine.settings import InterruptRule, Settings
+from runs.engine.values import clean_text
+from runs.machines import CATALOGUE
+from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
+from runs.store import BadDecision, Conflict, NotPossible
+
+__all__ = [
+    "BadDecision",
+    "BadLaunch",
+    "Conflict",
+    "NotAllowed",
+    "NotPossible",
+    "Problem",
+    "abort",
+    "check_launch",
+    "decide",
+    "may_decide",
+    "may_launch",
+    "may_steer",
+    "pause",
+    "register_model",
+    "resume",
+    "rewind",
+    "start_run",
+]
+
+Person = AbstractBaseUser | AnonymousUser | None
+"""Who acts; None is the installation's own operator, at the command line."""
+
+MAX_GOAL = 20_000
+"""Characters of a goal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one part of a launch: where, and a sentence."""
+
+    path: str
+    message: str
+
+
+class BadLaunch(Exception):
+    """A launch that can't be accepted; nothing was written."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        super().__init__(" ".join(f"{problem.path}: {problem.message}" for problem in problems))
+
+
+class NotAllowed(Exception):
+    """The person may not do that."""
+
+    def __init__(self, sentence: str) -> None:
+        self.sentence = sentence
+        super().__init__(sentence)
+
+
+# --- rights -----------------------------------------------------------------------------------------------------
+
+
+def _has(person: Person, permission: str) -> bool:
+    return person is None or bool(person.has_perm(permission))  # type: ignore[union-attr]
+
+
+def _sees(person: Person, run: Run) -> bool:
+    return person is None or Run.objects.for_user(person).filter(pk=run.pk).exists()  # type: ignore[attr-defined]
+
+
+def may_launch(person: Person) -> bool:
+    """Whether the person may start runs."""
+    return _has(person, "runs.add_run")
+
+
+def may_steer(person: Person, run: Run) -> bool:
+    """Whether the person may pause, resume, abort and rewind the run."""
+    return person is None or run.owner_id == person.pk or _has(person, "runs.change_run")
+
+
+def may_decide(person: Person, run: Run) -> bool:
+    """Whether the person may answer the run's interrupts."""
+    return _has(person, "runs.decide_interrupt") and _sees(person, run)
+
+
+def _name(person: Person) -> str:
+    return "the operator" if person is None else str(person.get_username())  # type: ignore[union-attr]
+
+
+# --- launching --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    settings: Settings
+    script: Script | None
+    model: str
+
+
+def start_run(
+    *,
+    machine: str,
+    goal: str,
+    settings: dict[str, Any],
+    owner: Person,
+    script: dict[str, Any] | str | None = None,
+) -> Run:
+    """Launch a run: its row and budget in one transaction, the hint on commit."""
+    checked = check_launch(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
+    new = store.NewRun(
+        machine=machine,
+        goal=clean_text(goal.strip()),
+        settings=settings,
+        checked=checked.settings,
+        script=_plain(script),
+        model=checked.model,
+        owner_id=owner.pk if owner is not None else None,
+        site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
+    )
+    if new.script is None and checked.script is not None:
+        new = store.NewRun(
+            **{**_fields(new), "script": checked.script.model_dump(mode="json", exclude_unset=True)}
+        )
+    run = store.create_run(new)
+    transaction.on_commit(lambda: tasks.hint(run.pk))
+    return run
+
+
+def _fields(new: store.NewRun) -> dict[str, Any]:
+    return {name: getattr(new, name) for name in new.__dataclass_fields__}
+
+
+def _plain(script: dict[str, Any] | str | None) -> dict[str, Any] | None:
+    if isinstance(script, str):
+        script = json.loads(script) if script.strip() else None
+    return script or None
+
+
+def check_launch(
+    *,
+    machine: str,
+    goal: str,
+    settings: dict[str, Any],
+    owner: Person,
+    script: dict[str, Any] | str | None = None,
+) -> _Checked:
+    """What a launch comes to, or `BadLaunch` with everything that is wrong with it."""
+    problems: list[Problem] = []
+    if not may_launch(owner):
+        raise NotAllowed("You may not launch runs. An administrator can add you to the group “operators”.")
+    if machine not in CATALOGUE:
+        problems.append(
+            Problem("machine", f"There is no machine {machine!r}. Machines: {', '.join(CATALOGUE)}.")
+        )
+    if not goal.strip():
+        problems.append(Problem("goal", "Say what the run is to achieve."))
+    elif len(goal) > MAX_GOAL:
+        problems.append(
+            Problem("goal", f"A goal has at most {MAX_GOAL} characters; this one has {len(goal)}.")
+        )
+    played = _script_of(script, problems)
+    checked = _settings_of(machine, settings, "settings", problems) if machine in CATALOGUE else None
+    if checked is None:
+        raise BadLaunch(tuple(problems))
+    model, played = _model_of(checked, played, problems)
+    _check_tools(checked, played, problems)
+    if checked.answers and played is None and not _has(owner, "runs.decide_interrupt"):
+        problems.append(
+            Problem(
+                "settings.answers",
+                "Answers given beforehand need the right to decide interrupts, which you lack.",
+            )
+        )
+    if problems:
+        raise BadLaunch(tuple(problems))
+    return _Checked(checked, played, model)
+
+
+def _script_of(script: dict[str, Any] | str | None, problems: list[Problem]) -> Script | None:
+    if not script or (isinstance(script, str) and not script.strip()):
+        return None
+    try:
+        return parse_script(script)
+    except BadScript as fault:
+        problems.append(Problem("script", str(fault)))
+        return None
+
+
+def _settings_of(machine: str, given: Any, path: str, problems: list[Problem]) -> Settings | None:
+    """The settings of `machine`, with those of its subgraphs checked too."""
+    if not isinstance(given, dict):
+        problems.append(Problem(path, "The settings must be a JSON object."))
+        return None
+    try:
+        checked = CATALOGUE[machine].settings.model_validate(given)
+    except ValidationError as fault:
+        problems += (
+            Problem(".".join([path, *_place(error)]), _sentence(error, machine)) for error in fault.errors()
+        )
+        return None
+    for name, child in checked.subgraphs.items():
+        where = f"{path}.subgraphs.{name}"
+        if child.machine not in CATALOGUE:
+            known = ", ".join(CATALOGUE)
+            problems.append(
+                Problem(f"{where}.machine", f"There is no machine {child.machine!r}. Machines: {known}.")
+            )
+        else:
+            _settings_of(child.machine, child.settings, f"{where}.settings", problems)
+    return checked
+
+
+def _place(error: Any) -> list[str]:
+    return [str(part) for part in error["loc"]]
+
+
+def _sentence(error: Any, machine: str) -> str:
+    """What is wrong, as a sentence that says what to do."""
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{machine} has no setting of this name."
+        case "value_error":
+            return f"{str(error['ctx']['error'])}."
+        case "missing":
+            return "This is missing."
+    return f"{error['msg']}, not {str(error['input'])[:80]!r}."
+
+
+def _model_of(checked: Settings, script: Script | None, problems: list[Problem]) -> tuple[str, Script | None]:
+    """The model's name and the script that is played, where it is one."""
+    if script is not None:
+        return "", script
+    if not checked.model:
+        names = (
+            ", ".join(ModelProfile.objects.filter(enabled=True).values_list("name", flat=True)) or "none yet"
+        )
+        problems.append(Problem("settings.model", f"Name a model, or give a script. Models: {names}."))
+        return "", None
+    profile = ModelProfile.objects.filter(name=checked.model, enabled=True).first()
+    if profile is None:
+        names = (
+            ", ".join(ModelProfile.objects.filter(enabled=True).values_list("name", flat=True)) or "none yet"
+        )
+        problems.append(Problem("settings.model", f"There is no model {checked.model!r}. Models: {names}."))
+        return checked.model, None
+    if profile.kind == ModelProfile.Kind.SCRIPT:
+        return profile.name, _script_of(profile.script_json, problems)
+    return profile.name, None
+
+
+def _check_tools(checked: Settings, script: Script | None, problems: list[Problem]) -> None:
+    known = set(TOOLS) | set(script.tools or {} if script else {})
+    for index, name in enumerate(checked.tools):
+        if name not in known:
+            tools = ", ".join(sorted(known))
+            problems.append(Problem(f"settings.tools.{index}", f"There is no tool {name!r}. Tools: {tools}."))
+
+
+# --- deciding and steering --------------------------------------------------------------------------------------
+
+
+def decide(
+    interrupt_id: Any,
+    *,
+    verdict: str,
+    by: Person,
+    channel: str,
+    args: dict[str, Any] | None = None,
+    message: str = "",
+    to_step: int | None = None,
+    revision: int | None = None,
+    fingerprint: str | None = None,
+) -> Decision:
+    """Answer an interrupt, once; the run is queued after the decision is committed."""
+    interrupt = Interrupt.objects.select_related("run").get(pk=interrupt_id)
+    if not may_decide(by, interrupt.run):
+        raise NotAllowed("You may not decide this. A reviewer can.")
+    said = store.Said(
+        verdict=verdict,
+        by_name=_name(by),
+        by_id=by.pk if by is not None else None,
+        channel=channel,
+        args=args,
+        message=message,
+        to_step=to_step,
+        revision=revision,
+        fingerprint=fingerprint,
+    )
+    decision = store.decide(interrupt_id, said)
+    _tell(interrupt.run_id)
+    return decision
+
+
+def abort(run: Run, *, by: Person, message: str = "") -> Run:
+    """End the run for good."""
+    _check_steering(by, run)
+    parent = run.parent_id
+    after = store.abort(run.pk, _name(by), clean_text(message))
+    _tell(run.pk)
+    if parent is not None:
+        _tell(parent)
+    return after
+
+
+def pause(run: Run, *, by: Person, message: str = "") -> Run:
+    """Hold the run until it is resumed."""
+    _check_steering(by, run)
+    after = store.pause(run.pk, _name(by), clean_text(message))
+    _tell(run.pk)
+    return after
+
+
+def resume(run: Run, *, by: Person) -> Run:
+    """Let a paused run go on."""
+    _check_steering(by, run)
+    after = store.resume(run.pk, _name(by))
+    _tell(run.pk)
+    return after
+
+
+def rewind(run: Run, *, to: int, by: Person, message: str = "") -> Run:
+    """Go back to the state after the live transition row `to`."""
+    _check_steering(by, run)
+    after = store.rewind(run.pk, to, _name(by), clean_text(message))
+    _tell(run.pk)
+    return after
+
+
+def _check_steering(person: Person, run: Run) -> None:
+    if not may_steer(person, run):
+        raise NotAllowed(f"Run {run.pk} is not yours to steer.")
+
+
+def _tell(run_id: int) -> None:
+    """Viewers and workers look again, once the change is committed."""
+
+    def tell() -> None:
+        live.ring(run_id, 0)
+        live.ring_inbox()
+        tasks.hint(run_id)
+
+    transaction.on_commit(tell)
+
+
+# --- the site ---------------------------------------------------------------------------------------------------
+
+
+def register_model(
+    *, name: str, base_url: str, model_id: str, api_key: str = "", **fields: Any
+) -> ModelProfile:
+    """Add or replace a model of the site; its key is stored sealed."""
+    sealed = seal(api_key, site.SECRET_KEY) if api_key else ""
+    values = {
+        "kind": ModelProfile.Kind.OPENAI,
+        "base_url": base_url,
+        "model_id": model_id,
+        "sealed_key": sealed,
+    }
+    profile, _ = ModelProfile.objects.update_or_create(
+        name=name, defaults={**values, **fields, "enabled": True}
+    )
+    return profile
+
+
+def check_rule(text: str) -> InterruptRule:
+    """A site rule from its JSON; raises `ValueError` with a sentence."""
+    try:
+        return InterruptRule.model_validate_json(text)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the rule"
+        raise ValueError(f"{where}: {first['msg']}.") from None

@@ -1,0 +1,19 @@
+"""Ends a run for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs import actions
+from runs.management.steering import SteeringCommand
+from runs.models import Run
+
+
+class Command(SteeringCommand):
+    """Ends a run for good."""
+
+    help = "End a run for good; calls under way can't be undone."
+
+    def steer(self, run: Run, options: dict[str, Any]) -> Run:
+        """The move."""
+        return actions.abort(run, by=None)

@@ -1,0 +1,48 @@
+"""Answers an interrupt from the command line, as the installation's operator."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from runs import actions
+from runs.management.asking import bad_input, interrupt_of, json_of
+
+
+class Command(BaseCommand):
+    """One decision; the same one again returns the first one's outcome."""
+
+    help = "Decide a pending interrupt. Exit code 2: not possible; 1: somebody decided otherwise."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The decision's parts."""
+        parser.add_argument("interrupt", metavar="INTERRUPT")
+        parser.add_argument("--verdict", required=True, metavar="V", help="what the interrupt's kind allows")
+        parser.add_argument(
+            "--args", dest="new_args", metavar="JSON", help="edit: the whole new arguments; top_up: amounts"
+        )
+        parser.add_argument("--message", default="", metavar="T")
+        parser.add_argument("--to-step", type=int, metavar="N", help="rollback: the seq of a live transition")
+        parser.add_argument("--revision", type=int, metavar="R", help="the revision that you saw")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Decide."""
+        interrupt = interrupt_of(options["interrupt"])
+        try:
+            decision = actions.decide(
+                interrupt.pk,
+                verdict=options["verdict"],
+                by=None,
+                channel="command",
+                args=json_of(options["new_args"], "--args"),
+                message=options["message"],
+                to_step=options["to_step"],
+                revision=options["revision"],
+            )
+        except actions.BadDecision as fault:
+            raise bad_input(fault.sentence) from None
+        except (actions.Conflict, actions.NotPossible) as fault:
+            raise CommandError(fault.sentence) from None
+        self.stdout.write(f"Recorded: {decision.verdict} on run {interrupt.run_id}.")

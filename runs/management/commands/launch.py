@@ -1,0 +1,134 @@
+"""Starts a run, or a list of them; see spec/interfaces.md for the exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runs import actions, driver
+from runs.management.asking import EXIT_CODES, bad_input, json_of
+from runs.models import Run, RunStatus
+from runs.reading import export, row_views
+
+LOOK_S = 0.2
+
+
+class Command(BaseCommand):
+    """Launch a run from the command line, as the installation's operator."""
+
+    help = "Start a run. Exit code: 0 succeeded, 3 stopped, 4 failed, 5 cancelled, 6 waiting for a person, 2 bad input."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The arguments of spec/interfaces.md."""
+        parser.add_argument("--machine", metavar="M", help="contract, checklist, planned or ruled")
+        parser.add_argument("--goal", metavar="TEXT")
+        parser.add_argument("--model", metavar="NAME", help="a model of the site")
+        parser.add_argument(
+            "--run-settings", metavar="FILE|JSON", help="the settings of the run; also --settings"
+        )
+        parser.add_argument("--script", metavar="FILE|JSON", help="prepared replies in place of a model")
+        parser.add_argument(
+            "--inline", action="store_true", help="execute in this process, without broker or server"
+        )
+        parser.add_argument("--wait", action="store_true", help="print the timeline, and end with the run")
+        parser.add_argument("--json", action="store_true", help="print the export instead")
+        parser.add_argument(
+            "--batch", metavar="FILE", help="a JSON list of launches, executed inline, an export a line"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """One launch, or a batch."""
+        if options["batch"]:
+            self._batch(json_of(options["batch"], "--batch"))
+            return
+        for name in ("machine", "goal"):
+            if options[name] is None:
+                raise bad_input(f"Name the {name}: --{name}.")
+        settings = json_of(options["run_settings"], "--settings") or {}
+        if options["model"] and isinstance(settings, dict):
+            settings = {**settings, "model": options["model"]}
+        run = self._started(
+            options["machine"], options["goal"], settings, json_of(options["script"], "--script")
+        )
+        if options["inline"]:
+            run = self._inline(run)
+        elif options["wait"] or options["json"]:
+            run = self._followed(run, silent=options["json"])
+        if options["json"]:
+            self.stdout.write(json.dumps(export(run), ensure_ascii=False))
+        else:
+            self._say(run, options["inline"] and options["wait"])
+        if options["inline"] or options["wait"] or options["json"]:
+            sys.exit(EXIT_CODES.get(run.status, 0))
+
+    def _started(self, machine: str, goal: str, settings: Any, script: Any) -> Run:
+        try:
+            return actions.start_run(machine=machine, goal=goal, settings=settings, owner=None, script=script)
+        except actions.BadLaunch as fault:
+            lines = [f"{problem.path}: {problem.message}" for problem in fault.problems]
+            raise bad_input("\n".join(lines)) from None
+
+    def _inline(self, run: Run) -> Run:
+        try:
+            return driver.drive_inline(run.pk)
+        except driver.BadAnswer as fault:
+            raise bad_input(f"settings.answers: {fault.sentence}") from None
+
+    def _followed(self, run: Run, silent: bool) -> Run:  # noqa: FBT001 (a command's own switch)
+        """Look until the run has ended or waits for a person, printing new rows."""
+        seen = 0
+        while True:
+            run.refresh_from_db()
+            if not silent:
+                seen = self._print_rows(run, seen)
+            if (
+                run.finished
+                or run.status == RunStatus.PAUSED
+                or run.interrupts.filter(status="pending").exists()
+            ):
+                return run
+            time.sleep(LOOK_S)
+
+    def _print_rows(self, run: Run, after: int) -> int:
+        while rows := row_views(run, after=after):
+            for row in rows:
+                self.stdout.write(f"{row.seq:>5}  {row.node:<12} {row.summary}")
+                after = row.seq
+        return after
+
+    def _say(self, run: Run, rows: bool) -> None:  # noqa: FBT001
+        if rows:
+            self._print_rows(run, 0)
+        reason = f" ({run.exit_reason})" if run.exit_reason else ""
+        self.stdout.write(f"Run {run.pk}: {run.status}{reason}")
+        if run.answer:
+            self.stdout.write(run.answer)
+
+    def _batch(self, items: Any) -> None:
+        if not isinstance(items, list):
+            raise bad_input("--batch needs a JSON list of {machine, goal, settings, script}.")
+        for item in items:
+            self.stdout.write(json.dumps(self._one_of_batch(item), ensure_ascii=False))
+
+    def _one_of_batch(self, item: Any) -> dict[str, Any]:
+        unknown = set(item) - {"machine", "goal", "settings", "script"} if isinstance(item, dict) else {"?"}
+        if unknown:
+            return {"error": "Each item is an object of machine, goal, settings and script."}
+        try:
+            run = actions.start_run(
+                machine=str(item.get("machine", "")),
+                goal=str(item.get("goal", "")),
+                settings=item.get("settings") or {},
+                owner=None,
+                script=item.get("script"),
+            )
+            return export(driver.drive_inline(run.pk))
+        except actions.BadLaunch as fault:
+            return {"error": str(fault)}
+        except driver.BadAnswer as fault:
+            return {"error": f"settings.answers: {fault.sentence}"}

@@ -1,0 +1,19 @@
+"""Holds a run until it is resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs import actions
+from runs.management.steering import SteeringCommand
+from runs.models import Run
+
+
+class Command(SteeringCommand):
+    """Holds a run until it is resumed."""
+
+    help = "Hold a run until it is resumed."
+
+    def steer(self, run: Run, options: dict[str, Any]) -> Run:
+        """The move."""
+        return actions.pause(run, by=None)

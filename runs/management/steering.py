@@ -1,0 +1,33 @@
+"""What abort, pause, resume and rollback have in common."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runs import actions
+from runs.management.asking import bad_input, run_of
+from runs.models import Run
+
+
+class SteeringCommand(BaseCommand):
+    """One move on one run, as the installation's operator."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which run."""
+        parser.add_argument("run", metavar="RUN")
+
+    def steer(self, run: Run, options: dict[str, Any]) -> Run:
+        """The move that a command is for."""
+        raise NotImplementedError(f"{type(self).__module__} makes no move")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Make the move, and say where the run is."""
+        run = run_of(options["run"])
+        try:
+            after = self.steer(run, options)
+        except actions.NotPossible as fault:
+            raise bad_input(fault.sentence) from None
+        self.stdout.write(f"Run {after.pk}: {after.status}, at {after.node}, row {after.head}.")
