@@ -1,0 +1,331 @@
+"""A model and tools that play prepared answers: for demonstrations, tests, and reproducing a run.
+
+Source: spec/interfaces.md, "Scripted model".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from runs.adapters.folder import NameLeavesFolder, parts_of
+from runs.engine.effects import (
+    Blame,
+    ContextOverflowed,
+    EffectClass,
+    Failed,
+    MadeFile,
+    ModelReplied,
+    Role,
+    ToolCall,
+    ToolReturned,
+    Usage,
+)
+from runs.engine.ports import ModelRequest, Watch
+from runs.engine.tools import ToolSpec
+from runs.engine.values import Json, Value, clean_text
+
+MAX_SCRIPT = 5_000_000
+"""Characters of a script."""
+
+ParamType = Literal["string", "integer", "number", "boolean", "object", "array"]
+ReplyError = Literal["context_length", "transient", "fatal"]
+Seconds = Annotated[float, Field(ge=0, le=60)]
+
+
+class BadScript(Exception):
+    """A script that can't be played. `where` is the path to the fault, `what` the rest of the sentence."""
+
+    def __init__(self, where: str, what: str) -> None:
+        self.where, self.what = where, what
+        super().__init__(
+            f"The script is not right at {where}: {what}." if where else f"The script is not right: {what}."
+        )
+
+
+class ScriptedFile(Value):
+    """A file that a scripted tool makes."""
+
+    name: StrictStr
+    text: StrictStr = ""
+
+    @field_validator("name")
+    @classmethod
+    def _stays_inside(cls, name: str) -> str:
+        try:
+            parts_of(name)
+        except NameLeavesFolder as error:
+            raise ValueError(str(error)) from None
+        return name
+
+
+class ScriptedResult(Value):
+    """One result of a scripted tool: an output or an error."""
+
+    output: Json = None
+    error: StrictStr | None = None
+    kind: Blame = "recoverable"
+    files: tuple[ScriptedFile, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> ScriptedResult:
+        given = self.model_fields_set
+        if "error" in given and "output" in given:
+            raise ValueError("a result is an output or an error, not both")
+        if "kind" in given and self.error is None:
+            raise ValueError("kind says what an error is; there is no error")
+        return self
+
+
+class ScriptedTool(Value):
+    """A tool that exists for one run alone."""
+
+    params: dict[StrictStr, ParamType] = {}
+    required: tuple[StrictStr, ...] = ()
+    effects: EffectClass
+    allowed: StrictBool = True
+    results: tuple[ScriptedResult, ...] = ()
+    description: StrictStr = ""
+    idempotent: StrictBool = False
+
+    @model_validator(mode="after")
+    def _requires_what_it_has(self) -> ScriptedTool:
+        for name in self.required:
+            if name not in self.params:
+                raise ValueError(f"{name} is required, but not among params")
+        return self
+
+
+class ScriptUsage(Value):
+    """What every model call is charged."""
+
+    input_tokens: StrictInt = Field(default=0, ge=0)
+    output_tokens: StrictInt = Field(default=0, ge=0)
+    cost_usd: float = Field(default=0.0, ge=0, le=1_000_000, strict=True)
+
+
+class Pace(Value):
+    """How slowly a demonstration goes, so that a person can watch: seconds per model call and tool call."""
+
+    model_s: Seconds = 0.0
+    tool_s: Seconds = 0.0
+    stream: StrictBool = True
+
+
+Replies = dict[Role, tuple[Json, ...]]
+ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
+
+
+class ScriptPart(Value):
+    """What a child run plays in its own way; None: the same as its parent."""
+
+    replies: Replies | None = None
+    tools: dict[ToolName, ScriptedTool] | None = None
+
+    @field_validator("replies")
+    @classmethod
+    def _can_be_played(cls, replies: Replies | None) -> Replies | None:
+        for role, row in (replies or {}).items():
+            for at, reply in enumerate(row):
+                _check_reply(f"{role}.{at}", reply)
+        return replies
+
+
+class Script(ScriptPart):
+    """A whole script."""
+
+    usage: ScriptUsage = ScriptUsage()
+    subgraphs: dict[StrictStr, ScriptPart] = {}
+    pace: Pace = Pace()
+
+    def for_child(self, name: str) -> Script:
+        """The script that the child run `name` plays, its calls counted from 1."""
+        own = self.subgraphs.get(name)
+        if own is None:
+            return self
+        given = {part: getattr(own, part) for part in ("replies", "tools") if getattr(own, part) is not None}
+        return self.model_copy(update=given)
+
+
+def _check_reply(where: str, reply: Any) -> None:
+    """A reply is an object, a text, or an object with "$error" alone."""
+    if not isinstance(reply, str | dict):
+        raise ValueError(f'reply {where} must be an object, a text, or {{"$error": …}}')
+    error = reply.get("$error", reply) if isinstance(reply, dict) else reply
+    if error is not reply and (len(reply) > 1 or error not in get_args(ReplyError)):
+        raise ValueError(
+            f'reply {where}: "$error" stands alone and is one of {", ".join(get_args(ReplyError))}'
+        )
+
+
+def parse_script(given: str | Any) -> Script:
+    """The script in a JSON text, or in an object read from one; raises `BadScript`."""
+    if isinstance(given, str):
+        given = _read(given)
+    if not isinstance(given, dict):
+        raise BadScript(
+            "", "it must be one JSON object, with replies, tools, usage and subgraphs as far as needed"
+        )
+    try:
+        return Script.model_validate(given)
+    except ValidationError as error:
+        raise _bad(error) from None
+
+
+def _read(text: str) -> Any:
+    if len(text) > MAX_SCRIPT:
+        raise BadScript("", f"it has {len(text)} characters; {MAX_SCRIPT} are the most")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadScript(
+            f"line {error.lineno}, column {error.colno}", f"it is no JSON ({error.msg})"
+        ) from None
+    except (RecursionError, ValueError):
+        raise BadScript("", "it is no JSON that can be read (too deep, or a number too long)") from None
+
+
+def _bad(error: ValidationError) -> BadScript:
+    """The first fault, in words."""
+    fault = error.errors()[0]
+    # pydantic marks the key of a mapping and the members of a union by parts that are no names of the script.
+    where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+    match fault["type"]:
+        case "missing":
+            what = "it is missing" + (
+                f"; give one of {', '.join(get_args(EffectClass))}" if "effects" in where else ""
+            )
+        case "extra_forbidden":
+            what = "this name is not known here"
+        case "value_error":
+            what = str(fault["ctx"]["error"]).rstrip(".")
+        case "literal_error":
+            what = f"{_shown(fault['input'])} is not one of {fault['ctx']['expected']}"
+        case "string_pattern_mismatch":
+            what = f"{_shown(fault['input'])} is no name of a tool (letters, digits, _ . : -)"
+        case kind if kind in _MUST_BE:
+            what = f"it must be {_MUST_BE[kind]}, not {_shown(fault['input'])}"
+        case _:
+            what = f"{fault['msg'][:1].lower()}{fault['msg'][1:]}, not {_shown(fault['input'])}"
+    return BadScript(where, what)
+
+
+_MUST_BE = {
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+}
+
+
+def _shown(value: Any) -> str:
+    return clean_text(repr(value)[:80])
+
+
+class ScriptedModel:
+    """Plays a script's replies, each role's in order; it never waits unless the script sets a pace."""
+
+    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._script = script
+        self._sleep = sleep
+
+    def ask(self, request: ModelRequest, watch: Watch) -> ModelReplied | ContextOverflowed | Failed:
+        """The reply number `request.nth` of the role; the usage is charged where there is one."""
+        row = (self._script.replies or {}).get(request.role, ())
+        if not 1 <= request.nth <= len(row):
+            return Failed(
+                blame="fatal", message=f"script exhausted (role {request.role}, call {request.nth})"
+            )
+        reply = row[request.nth - 1]
+        if isinstance(reply, dict) and "$error" in reply:
+            return _reply_error(reply["$error"])
+        text = clean_text(reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False))
+        if not self._spoken(text, watch):
+            return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+        usage = self._script.usage
+        charged = Usage(
+            input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
+        )
+        return ModelReplied(text=text, usage=charged)
+
+    def price(self, input_tokens: int) -> float:
+        """What the script charges for a call, in USD."""
+        return self._script.usage.cost_usd
+
+    def _spoken(self, text: str, watch: Watch) -> bool:
+        """Say `text` at the script's pace; false where nobody wants it any more."""
+        pace = self._script.pace
+        if pace.model_s == 0:
+            return watch(text)
+        # Ten looks a second, so that an abort is heard while the demonstration waits.
+        beats = max(1, round(pace.model_s * 10))
+        for beat in range(1, beats + 1):
+            if not watch(text[: len(text) * (beat - 1) // beats] if pace.stream else ""):
+                return False
+            self._sleep(pace.model_s / beats)
+        return watch(text)
+
+
+def _reply_error(kind: ReplyError) -> ContextOverflowed | Failed:
+    match kind:
+        case "context_length":
+            return ContextOverflowed(message="The script says that the prompt is too long.")
+        case "transient" | "fatal":
+            return Failed(blame=kind, message=f"The script says that this call fails ({kind}).")
+
+
+class ScriptedTools:
+    """Plays the results of a script's tools, each tool's in order, the last one again and again."""
+
+    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._tools = script.tools or {}
+        self._pace = script.pace
+        self._sleep = sleep
+        self._specs = {name: _spec(name, tool) for name, tool in self._tools.items()}
+
+    def specs(self) -> dict[str, ToolSpec]:
+        """The tools by name."""
+        return dict(self._specs)
+
+    def call(self, call: ToolCall, nth: int) -> ToolReturned | Failed:
+        """Result number `nth` of the tool; the files are named, and written by the caller."""
+        results = self._tools[call.tool].results
+        if self._pace.tool_s:
+            self._sleep(self._pace.tool_s)
+        if not results:
+            return ToolReturned(value=None)
+        result = results[min(max(nth, 1), len(results)) - 1]
+        if result.error is not None:
+            return Failed(blame=result.kind, message=clean_text(result.error))
+        return ToolReturned(value=result.output, files=tuple(map(_made, result.files)))
+
+
+def _spec(name: str, tool: ScriptedTool) -> ToolSpec:
+    properties = {param: {"type": kind} for param, kind in tool.params.items()}
+    return ToolSpec(
+        name=name,
+        description=tool.description,
+        parameters={"type": "object", "properties": properties, "required": list(tool.required)},
+        effects=tool.effects,
+        idempotent=tool.idempotent,
+        permitted=tool.allowed,
+    )
+
+
+def _made(file: ScriptedFile) -> MadeFile:
+    return MadeFile(name=file.name, text=file.text, size=len(file.text.encode("utf-8", "replace")))

@@ -1,0 +1,78 @@
+"""What a tool is: a name, typed arguments, its effect on the world, and one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from runs.engine.effects import Blame, EffectClass, MadeFile
+from runs.engine.tools import ToolSpec
+from runs.engine.values import Json
+
+
+class Arguments(BaseModel):
+    """The typed arguments of a tool; their JSON schema is what the model is shown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one call happens: the run's own directory, the idempotency key, and how long it may take."""
+
+    folder: Path
+    key: str
+    deadline_s: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a tool gives back: a JSON value, and the files that it made."""
+
+    value: Json
+    files: tuple[MadeFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A registered tool. `run` keeps the deadline, and raises ToolError, TimeoutError or ConnectionError."""
+
+    name: str
+    description: str
+    arguments: type[Arguments]
+    effects: EffectClass
+    idempotent: bool
+    """Called again with the same key and arguments it has no second effect."""
+    deadline_s: float
+    run: Callable[[Any, Place], Result]
+
+    def spec(self) -> ToolSpec:
+        """What machine and model see of it, not permitted."""
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            parameters=_schema_of(self.arguments),
+            effects=self.effects,
+            idempotent=self.idempotent,
+            permitted=False,
+        )
+
+
+class ToolError(Exception):
+    """A call that could not be done, in a sentence for the model that asked. One class per cause."""
+
+    blame: ClassVar[Blame] = "recoverable"
+
+
+@cache
+def _schema_of(arguments: type[Arguments]) -> dict[str, Any]:
+    schema = arguments.model_json_schema()
+    schema.pop("title", None)
+    for described in schema.get("properties", {}).values():
+        described.pop("title", None)
+    return {"properties": {}, "required": [], **schema}

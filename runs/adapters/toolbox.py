@@ -1,0 +1,179 @@
+"""The tools of one run behind the engine's port: registered ones, the script's own, and child runs."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+
+from runs.adapters.folder import RunFolder
+from runs.adapters.scripted import Script, ScriptedTools
+from runs.adapters.tool import Place, Tool, ToolError
+from runs.adapters.tools import TOOLS
+from runs.engine.effects import Failed, MadeFile, ToolCall, ToolReturned
+from runs.engine.tools import ToolSpec
+from runs.engine.values import Json, canonical, clean, clean_text
+
+MAX_RESULT = 65_536
+"""Characters of a result in its canonical spelling."""
+
+_INSTALLATION = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EIO,
+)
+
+log = logging.getLogger(__name__)
+
+
+class Toolbox:
+    """The tools of one run. A scripted tool hides a registered one of its name, a child run both."""
+
+    def __init__(
+        self,
+        permitted: Iterable[str],
+        folder: Path,
+        script: Script | None,
+        subgraphs: Iterable[str],
+        tools: Mapping[str, Tool] = TOOLS,
+    ) -> None:
+        self._folder = folder
+        self._tools = tools
+        self._scripted = ScriptedTools(script) if script else None
+        self._specs = _specs(set(permitted), tools, self._scripted, subgraphs)
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """Every tool by name; `permitted` tells whether this run may call it."""
+        return MappingProxyType(self._specs)
+
+    def call(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
+        """Run the tool; whatever goes wrong is a `Failed`."""
+        spec = self._specs.get(call.tool)
+        if spec is None or not spec.permitted or spec.child:
+            return _not_callable(call.tool, spec)
+        try:
+            answer = self._answer(call, nth, key)
+        except Exception as error:
+            return _failed(call.tool, error)
+        return answer
+
+    def _answer(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
+        if self._scripted and call.tool in self._scripted.specs():
+            played = self._scripted.call(call, nth)
+            if isinstance(played, ToolReturned):
+                self._keep(played.files)
+            return _bounded(played)
+        tool = self._tools[call.tool]
+        arguments = tool.arguments.model_validate(call.args)
+        result = tool.run(arguments, Place(self._folder, key, tool.deadline_s))
+        return _bounded(ToolReturned(value=result.value, files=result.files))
+
+    def _keep(self, files: Iterable[MadeFile]) -> None:
+        for file in files:
+            RunFolder(self._folder).write(file.name, file.text.encode("utf-8", "replace"))
+
+
+def _specs(
+    permitted: set[str], tools: Mapping[str, Tool], scripted: ScriptedTools | None, subgraphs: Iterable[str]
+) -> dict[str, ToolSpec]:
+    specs = {
+        name: tool.spec().model_copy(update={"permitted": name in permitted}) for name, tool in tools.items()
+    }
+    specs |= scripted.specs() if scripted else {}
+    return specs | {f"agent.{name}": _child_spec(name) for name in subgraphs}
+
+
+def _child_spec(name: str) -> ToolSpec:
+    goal = {"type": "string", "minLength": 1, "description": "What the child run is to do, in full."}
+    return ToolSpec(
+        name=f"agent.{name}",
+        description=f"Gives a goal to the child run {name} and returns its answer.",
+        parameters={"type": "object", "properties": {"goal": goal}, "required": ["goal"]},
+        effects="none",
+        child=name,
+    )
+
+
+def _not_callable(name: str, spec: ToolSpec | None) -> Failed:
+    if spec is None:
+        why = f"There is no tool {name}."
+    elif spec.child:
+        why = f"{name} is a child run; it is started, not called."
+    else:
+        why = f"The tool {name} is not permitted in this run."
+    return Failed(blame="recoverable", message=why, ran=False)
+
+
+def _failed(tool: str, error: Exception) -> Failed:
+    """The sentence and the blame of what a tool raised."""
+    match error:
+        case ToolError():
+            return Failed(blame=error.blame, message=clean_text(str(error)))
+        case ValidationError():
+            return Failed(blame="recoverable", message=clean_text(_faults(tool, error)), ran=False)
+        case TimeoutError() | ConnectionError():
+            return Failed(blame="transient", message=clean_text(f"{tool}: {error}"))
+        case OSError() if error.errno in _INSTALLATION:
+            why = f"{tool} can't work on this machine: {error.strerror}. An administrator has to look at it."
+            return Failed(blame="fatal", message=why)
+        case ImportError():
+            why = f"{tool} can't work: the installation lacks {error.name}. Install the requirements."
+            return Failed(blame="fatal", message=why)
+    log.error("tool %s raised %s", tool, type(error).__name__, exc_info=error)
+    return Failed(
+        blame="recoverable", message=f"{tool} failed with {type(error).__name__}; the log has more."
+    )
+
+
+def _faults(tool: str, error: ValidationError) -> str:
+    faults = (
+        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}" for fault in error.errors()[:5]
+    )
+    return f"{tool} does not take these arguments: {'; '.join(faults)}."
+
+
+def _bounded(answer: ToolReturned | Failed) -> ToolReturned | Failed:
+    if isinstance(answer, Failed):
+        return answer
+    files = tuple(file.model_copy(update={"text": clean_text(file.text)}) for file in answer.files)
+    return answer.model_copy(update={"value": cut(clean(answer.value)), "files": files})
+
+
+def cut(value: Json) -> Json:
+    """`value`; beyond MAX_RESULT the same with its long texts cut, each saying by how much."""
+    if len(canonical(value)) <= MAX_RESULT:
+        return value
+    longest = MAX_RESULT // 2
+    while longest >= 256:
+        shorter = _cut_texts(value, longest)
+        if len(canonical(shorter)) <= MAX_RESULT:
+            return shorter
+        longest //= 2
+    # Too many parts rather than too long ones: the start of its spelling is all that can be shown.
+    return _cut_text(canonical(value), MAX_RESULT // 2)
+
+
+def _cut_texts(value: Any, longest: int) -> Any:
+    match value:
+        case str():
+            return _cut_text(value, longest)
+        case list():
+            return [_cut_texts(item, longest) for item in value]
+        case dict():
+            return {_cut_text(name, longest): _cut_texts(item, longest) for name, item in value.items()}
+    return value
+
+
+def _cut_text(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… [{len(text) - longest} characters cut]"
