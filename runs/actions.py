@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings as site
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
 from django.db import transaction
 from pydantic import ValidationError
 
@@ -79,11 +79,11 @@ class NotAllowed(Exception):
 
 
 def _has(person: Person, permission: str) -> bool:
-    return person is None or bool(person.has_perm(permission))  # type: ignore[union-attr]
+    return person is None or (isinstance(person, PermissionsMixin) and person.has_perm(permission))
 
 
 def _sees(person: Person, run: Run) -> bool:
-    return person is None or Run.objects.for_user(person).filter(pk=run.pk).exists()  # type: ignore[attr-defined]
+    return person is None or Run.objects.for_user(person).filter(pk=run.pk).exists()
 
 
 def may_launch(person: Person) -> bool:
@@ -102,7 +102,7 @@ def may_decide(person: Person, run: Run) -> bool:
 
 
 def _name(person: Person) -> str:
-    return "the operator" if person is None else str(person.get_username())  # type: ignore[union-attr]
+    return "the operator" if person is None else person.get_username()
 
 
 # --- launching --------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def _sentence(error: Any, machine: str) -> str:
         case "extra_forbidden":
             return f"{machine} has no setting of this name."
         case "value_error":
-            return f"{str(error['ctx']['error'])}."
+            return f"{error['ctx']['error']}."
         case "missing":
             return "This is missing."
     return f"{error['msg']}, not {str(error['input'])[:80]!r}."

@@ -10,7 +10,7 @@ import uuid
 from typing import Any, ClassVar
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
@@ -37,9 +37,9 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def for_user(self, user: AbstractBaseUser | AnonymousUser) -> RunQuerySet:
         """Those that `user` may see: their own, and all for who may view runs."""
-        if not user.is_authenticated:
+        if not user.is_authenticated or not isinstance(user, PermissionsMixin):
             return self.none()
-        if user.has_perm("runs.view_run"):  # type: ignore[union-attr]
+        if user.has_perm("runs.view_run"):
             return self
         return self.filter(owner_id=user.pk)
 
@@ -104,7 +104,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
-    objects: ClassVar[models.Manager[Run]] = RunQuerySet.as_manager()  # type: ignore[assignment]
+    objects: ClassVar[models.Manager[Run]] = RunQuerySet.as_manager()
 
     class Meta:
         ordering = ("-id",)

@@ -71,7 +71,7 @@ def _apply_deadlines() -> None:
 
 
 def _unanswered(interrupt: Interrupt) -> store.Said:
-    """The deadline's decision: what the rule says, denial where it says nothing; abort where the kind can't be denied."""
+    """The deadline's decision: what the rule says, else denial; abort where the kind can't be denied."""
     wanted = {"deny": "reject", "approve": "approve", "abort": "abort"}[interrupt.on_timeout]
     verdict = wanted if wanted in interrupt.verdicts else "abort"
     return store.Said(

@@ -151,7 +151,7 @@ def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
         if not rule.when.about_calls or rule.when.same_call is not None:
             continue
         if (matched := _matches(rule, call)) is not False:
-            return _apply(name, rule, effect, call, passed, matched)
+            return _apply(name, rule, effect, call, passed, matched if isinstance(matched, str) else "")
     if call.effects in ("none", "read") or _answered("default", passed):
         return PASS
     why = f"No rule allows it: tools of effect {call.effects} ask by default."
@@ -167,7 +167,7 @@ def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opi
         if rule.when.same_call is None or (matched := _matches(rule, call)) is False:
             continue
         if snapshot.calls.get(fingerprint(call.tool, call.args), 0) + 1 >= rule.when.same_call:
-            return _apply(name, rule, effect, call, passed, matched)
+            return _apply(name, rule, effect, call, passed, matched if isinstance(matched, str) else "")
     return PASS
 
 
@@ -214,15 +214,14 @@ def _named(rules: tuple[InterruptRule, ...]) -> Iterator[tuple[str, InterruptRul
 
 
 def _apply(
-    name: str, rule: InterruptRule, effect: Effect, call: _Call, passed: tuple[str, ...], matched: bool | str
+    name: str, rule: InterruptRule, effect: Effect, call: _Call, passed: tuple[str, ...], unsure: str
 ) -> Opinion:
-    """What a rule that matches does. A rule that could not be evaluated asks."""
+    """What a rule that matches does. A rule that could not be evaluated (`unsure` says why) asks."""
     if _answered(name, passed):
         return PASS
-    if isinstance(matched, str):
-        return Hold(
-            _ask_about(effect, call, name, f"The rule can't be evaluated ({matched}): {rule.words()}", passed)
-        )
+    if unsure:
+        why = f"The rule can't be evaluated ({unsure}): {rule.words()}"
+        return Hold(_ask_about(effect, call, name, why, passed))
     match rule.do:
         case "allow":
             return PASS

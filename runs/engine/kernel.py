@@ -68,11 +68,13 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
     """The next move, given what was answered to the pending ask (None: nothing is pending)."""
     settled = _settle(machine, snapshot, answer)
     try:
-        if isinstance(settled, _Ready):
-            move = _next(machine, replace(snapshot, totals=settled.totals), settled.answer)
-            totals = settled.totals
-        else:
-            move, totals = settled, snapshot.totals
+        match settled:
+            case _Ready(answer=ready, totals=totals):
+                move = _next(machine, replace(snapshot, totals=totals), ready)
+            case Decision(move=move, totals=totals):
+                pass
+            case _:
+                move, totals = settled, snapshot.totals
     except Fatal as fault:
         exited = Exited(reason="fatal_error", message=fault.message)
         move, totals = Stop("fatal_error", (*fault.facts, exited)), snapshot.totals
@@ -88,7 +90,7 @@ class _Ready(NamedTuple):
     totals: Totals
 
 
-def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move | _Ready:
+def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move | Decision | _Ready:
     """Failures: asked again later, turned into an answer for the node, or the end of the run."""
     pending, totals = snapshot.pending, snapshot.totals
     match pending.effect if pending else None, answer:
@@ -115,7 +117,7 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
         case ToolCall() | ChildRun(), Failed() as failed:
             totals = totals.after_call_failed(failed)
             if failed.blame == "fatal" and snapshot.node not in machine.takes_fatal:
-                return _stop("fatal_error", failed.message)
+                return Decision(_stop("fatal_error", failed.message), totals)
             if failed.blame == "transient":
                 failed = failed.model_copy(update={"blame": "recoverable"})
             return _Ready(failed, totals)
@@ -165,7 +167,7 @@ def _ask_node(
         case Ask():
             gated = _through(machine, replace(snapshot, state=state), move, ())
             return replace(gated, facts=facts + gated.facts)
-        case Go(edge=edge):
+        case Go():
             move = replace(move, facts=facts + move.facts)
             _check_edge(machine, snapshot, move)
             return move
@@ -240,7 +242,8 @@ def _edited(
     """The held call with new arguments: checked as any call, then through the gates; the one that asked is answered."""
     tool = held.tool if isinstance(held, ToolCall) else f"agent.{held.name}"
     spec = snapshot.state.terms.tools.get(tool)
-    args, notices = said.args or {}, ()
+    args = said.args or {}
+    notices: tuple[Fact, ...] = ()
     if spec is not None:
         checked = check_arguments(spec, args)
         args = checked.args

@@ -13,8 +13,8 @@ from pydantic import Field, TypeAdapter
 
 from runs.engine.effects import Answer
 from runs.engine.facts import (
-    Answered,
     COMMON_FACTS,
+    Answered,
     Exited,
     Fact,
     InterruptAsked,
@@ -141,12 +141,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", {(edge.source, edge.name): edge.target for edge in self.edges})
-        kinds = Union[COMMON_FACTS + self.own_facts]  # noqa: UP007 (built at run time)
-        object.__setattr__(
-            self,
-            "facts",
-            TypeAdapter(tuple[Annotated[kinds, Field(discriminator="kind")], ...]),  # type: ignore[valid-type]
-        )
+        kinds: Any = Union[COMMON_FACTS + self.own_facts]  # noqa: UP007 (built at run time)
+        one: Any = Annotated[kinds, Field(discriminator="kind")]
+        object.__setattr__(self, "facts", TypeAdapter(tuple[one, ...]))
         self._check()
 
     def _check(self) -> None:

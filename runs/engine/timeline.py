@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from runs.engine.facts import CallEdited, Fact, Notice, ToolReported, UserAnswered
 from runs.engine.machine import Block
@@ -63,9 +63,9 @@ def cut(text: str) -> str:
 
 def messages(system: str, goal: str, blocks: Sequence[Block], tail: str) -> tuple[Message, ...]:
     """The prompt. Neighbouring blocks of one side make one message; the tail ends the last one."""
-    joined: list[tuple[str, list[str]]] = [("user", [f"Goal: {goal}"])]
+    joined: list[tuple[Literal["user", "assistant"], list[str]]] = [("user", [f"Goal: {goal}"])]
     for block in blocks:
-        side = "assistant" if block.author == "agent" else "user"
+        side: Literal["user", "assistant"] = "assistant" if block.author == "agent" else "user"
         if joined[-1][0] == side:
             joined[-1][1].append(block.text)
         else:
@@ -75,7 +75,7 @@ def messages(system: str, goal: str, blocks: Sequence[Block], tail: str) -> tupl
             joined[-1][1].append(tail)
         else:
             joined.append(("user", [tail]))
-    sides = (Message(author=side, text="\n\n".join(texts)) for side, texts in joined)  # type: ignore[arg-type]
+    sides = (Message(author=side, text="\n\n".join(texts)) for side, texts in joined)
     return (Message(author="system", text=system), *sides)
 
 

@@ -33,20 +33,24 @@ class ToolSpec(Value):
     """Name of the subgraph, where the tool is a child run."""
 
 
-class Fault(Value):
+class Flaw(Value):
+    """Something about one argument that the model is told of."""
+
+    code: str
+    param: str
+    message: str
+
+
+class Fault(Flaw):
     """What is wrong with one argument; the call is not run."""
 
     code: FaultCode
-    param: str
-    message: str
 
 
-class Drop(Value):
+class Drop(Flaw):
     """An argument that was left out; the call goes on."""
 
     code: DropCode
-    param: str
-    message: str
 
 
 class CheckedCall(Value):

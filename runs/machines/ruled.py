@@ -559,7 +559,7 @@ def budget_text(state: RuledState) -> str:
 
 RULED = Machine(
     name="ruled",
-    line="Every thought is checked by rules before it may act; rejected thoughts are tried again, then shown to a person.",
+    line="Every thought is checked by rules before it may act; rejected ones are tried again, then shown to a person.",
     start="thought",
     deciding="thought",
     nodes={

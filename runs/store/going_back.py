@@ -40,6 +40,6 @@ def rewind_batch(loaded: Loaded, move: Rewind) -> tuple[Batch, Snapshot]:
     batch.node = after.node
     batch.totals = after.totals
     batch.prompt_hash = prompt_chain("", load_blocks(run, machine, move.to))
-    batch.budgets = [line for line in machine.budget(after.state)]
+    batch.budgets = list(machine.budget(after.state))
     batch.dead_after = move.to
     return batch, after

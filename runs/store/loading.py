@@ -38,7 +38,7 @@ class Loaded:
         return ANSWER.validate_json(stored) if stored else None
 
 
-def terms_of(run: Run, tools: Mapping[str, ToolSpec], guided: bool = False) -> Terms:
+def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False) -> Terms:
     """What the run was agreed on; site rules come before its own."""
     own = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
     site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))

@@ -223,9 +223,8 @@ def _edited(interrupt: Interrupt, said: Said) -> dict[str, Any]:
         raise BadDecision("The new arguments must be a JSON object.", "args")
     spec = ToolSpec(name=interrupt.tool or "the call", parameters=interrupt.schema, effects="execute")
     checked = check_arguments(spec, clean(said.args))
-    wrong = [(fault.param, fault.message) for fault in (*checked.faults, *checked.drops)]
-    if wrong:
-        raise BadDecision(wrong[0][1], f"args.{wrong[0][0]}")
+    for flaw in (*checked.faults, *checked.drops):
+        raise BadDecision(flaw.message, f"args.{flaw.param}")
     return checked.args
 
 

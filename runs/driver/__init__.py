@@ -1,0 +1,85 @@
+"""Drives a run: claim it, ask the kernel what next, commit the move, perform what was asked, until it parks or ends.
+
+The loop is the same in a worker and in `launch --inline`. It holds no truth: whatever it has in memory, a worker
+that takes the run over finds in the rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+
+from django.utils import timezone
+
+from runs import live, store
+from runs.driver.holds import held
+from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
+from runs.driver.ports import NoSuchModel, model_settings, tool_specs
+from runs.models import Run, RunStatus
+
+__all__ = ["BadAnswer", "NoSuchModel", "Slice", "drive", "drive_inline", "model_settings", "tool_specs"]
+
+log = logging.getLogger(__name__)
+
+POSTPONED_S = 30.0
+"""Seconds until a run is tried again whose worker met a fault of our own."""
+
+
+def drive(run_id: int) -> list[int]:
+    """Drive the run for one slice, if it is due and nobody else has it. Which runs want a worker next."""
+    lease = store.claim(run_id, secrets.token_hex(8))
+    if lease is None:
+        return []
+    with held(lease) as hold:
+        try:
+            return Journey(hold).travel(Slice())
+        except store.Fenced:
+            return []
+        except BadAnswer as fault:
+            log.warning("run %s: %s It waits for a person.", run_id, fault.sentence)
+            return []
+        except Exception:
+            log.exception("run %s met a fault; it is tried again in %g s", run_id, POSTPONED_S)
+            store.postpone(lease, POSTPONED_S)
+            return []
+        finally:
+            store.let_go(lease)
+            live.ring(run_id, 0)
+
+
+def drive_inline(run_id: int) -> Run:
+    """Drive the run, and the children it waits for, in this process until it ends or waits for a person."""
+    while True:
+        run = Run.objects.get(pk=run_id)
+        if run.finished or run.status == RunStatus.PAUSED:
+            return run
+        if run.status == RunStatus.WAITING:
+            child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
+            if child is None or not _moved(child):
+                return Run.objects.get(pk=run_id)
+            continue
+        wait = (run.due_at - timezone.now()).total_seconds()
+        if wait > 0:
+            time.sleep(wait)
+        _drive_strictly(run_id)
+
+
+def _moved(child: Run) -> bool:
+    """Drive a child as far as it goes; whether its parent can go on."""
+    return drive_inline(child.pk).finished
+
+
+def _drive_strictly(run_id: int) -> None:
+    """One slice; a bad answer among the settings is the caller's to report."""
+    lease = store.claim(run_id, f"inline-{os.getpid()}")
+    if lease is None:
+        return
+    with held(lease) as hold:
+        try:
+            Journey(hold).travel(WHOLE)
+        except store.Fenced:
+            return
+        finally:
+            store.let_go(lease)

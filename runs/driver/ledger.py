@@ -1,0 +1,358 @@
+"""What a worker keeps in memory of the run it drives, and the batches in which it writes it.
+
+The ask of an effect that may be repeated is held back, and written together with what follows from its answer, in
+one transaction; any other ask is written before the deed (spec/runtime.md, "How many commits").
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from runs import live, store
+from runs.adapters.scripted import Script
+from runs.driver.ports import script_of
+from runs.engine.effects import Answer, ChildRun, Effect, HumanCall, ModelCall, ToolCall
+from runs.engine.facts import Fact
+from runs.engine.kernel import Decision, advance
+from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
+from runs.engine.moves import Ask, Go, Move, Rewind, Stop
+from runs.engine.settings import LIMIT_NAMES, Settings
+from runs.engine.snapshot import Snapshot
+from runs.engine.values import canonical, fingerprint
+from runs.machines import CATALOGUE
+from runs.models import Exchange, Interrupt, Run, RunStatus
+
+RISKS = {"none": "low", "read": "low", "write": "medium", "send": "high", "execute": "high"}
+
+
+class Ledger:
+    """The run between two moves, and the pen that writes the next one."""
+
+    def __init__(self, run: Run, epoch: int, terms: Terms) -> None:
+        self.run = run
+        self.epoch = epoch
+        self.terms = terms
+        self.machine: Machine = CATALOGUE[run.machine]
+        self.loaded = store.load(run, terms)
+        self.snapshot: Snapshot = self.loaded.snapshot
+        self.budgets = self.loaded.budgets
+        self.head_hash, self.prompt_hash = run.head_hash, run.prompt_hash
+        self.asked: store.Asked | None = _stored(self.loaded.exchange)
+        """The exchange of the ask that waits."""
+        self.held_back: tuple[store.Row, store.Asked] | None = None
+        """A repeatable ask that is written with what follows from it."""
+        self.started_here = False
+        """Whether this worker itself has just written the ask that must not be repeated."""
+        self.blocks: list[Block] | None = None
+        """What the model has been shown; read only where a model reads prompts."""
+        self.last_reply: int | None = None
+        """The ask of the last model reply, which the cache may remember."""
+        self.woken: list[int] = []
+        """Other runs that want a worker now: a child that was started, a parent that was answered."""
+        self.mark = time.monotonic()
+
+    @property
+    def parked(self) -> bool:
+        """Whether the ask that waits is for a person or a child to answer."""
+        pending = self.snapshot.pending
+        return pending is not None and isinstance(pending.effect, HumanCall | ChildRun)
+
+    def tick(self) -> None:
+        """Add the time since the last look to what the run has been active."""
+        now = time.monotonic()
+        active = self.snapshot.totals.active_seconds + now - self.mark
+        self.mark = now
+        self.snapshot = replace(
+            self.snapshot, totals=replace(self.snapshot.totals, active_seconds=round(active, 6))
+        )
+
+    def keep(self, answer: Answer | None) -> None:
+        """Save a paid answer that led nowhere: for the next worker where its ask is written, else as cost."""
+        if answer is None or self.asked is None:
+            return
+        if self.asked.answer is None:
+            self.asked.answered(answer)
+        if self.held_back is None:
+            store.save_answer(self.run.pk, self.asked)
+        else:
+            store.charge(self.run.pk, self.asked)
+
+    def write(
+        self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None = None
+    ) -> None:
+        """Write a move with the answer it concludes; `remember` is the transition whose reply is kept."""
+        move = decision.move
+        if isinstance(move, Ask) and self._can_wait(move, answer):
+            self.held_back = self._ask_rows(move)
+            self.asked = self.held_back[1]
+            self.snapshot = advance(self.machine, self.snapshot, move, decision.totals)
+            return
+        batch = self._opened(decision)
+        self._conclude(batch, answer)
+        if isinstance(move, Rewind):
+            self._go_back(batch, move)
+        else:
+            self._go_on(batch, move, decision, remember)
+        self.head_hash = store.commit(batch)
+        self._written(batch, move)
+
+    def _can_wait(self, move: Ask, answer: Answer | None) -> bool:
+        first = answer is None and self.held_back is None
+        return first and not move.delay_s and repeatable(move.effect)
+
+    def _opened(self, decision: Decision) -> store.Batch:
+        return store.Batch(
+            run_id=self.run.pk,
+            epoch=self.epoch,
+            node=self.snapshot.node,
+            totals=decision.totals,
+            head_hash=self.head_hash,
+            prompt_hash=self.prompt_hash,
+        )
+
+    def _conclude(self, batch: store.Batch, answer: Answer | None) -> None:
+        """The ask that is answered: written now where it was held back, else completed."""
+        if self.held_back is not None:
+            row, asked = self.held_back
+            batch.rows.append(row)
+            batch.asked.append(asked)
+            batch.prompt_hash = self._shown(batch.prompt_hash, self.facts_held_back())
+            if answer is not None:
+                asked.answered(answer)
+        elif answer is not None and self.asked is not None and self.asked.status != "answered":
+            self.asked.answered(answer)
+            batch.concluded = self.asked
+
+    def facts_held_back(self) -> tuple[Fact, ...]:
+        """The facts of the ask that is not written yet."""
+        if self.held_back is None or self.held_back[0].facts == "[]":
+            return ()
+        facts: tuple[Fact, ...] = self.machine.facts.validate_json(self.held_back[0].facts)
+        return facts
+
+    def _go_on(
+        self, batch: store.Batch, move: Ask | Go | Stop, decision: Decision, remember: tuple[str, str] | None
+    ) -> None:
+        before = self.snapshot
+        asked: store.Asked | None = None
+        if isinstance(move, Ask):
+            row, asked = self._ask_rows(move)
+            batch.asked.append(asked)
+        else:
+            row = self._row(move)
+        after = advance(self.machine, before, move, decision.totals)
+        row.state = _changed(before.state, after.state)
+        batch.rows.append(row)
+        batch.node = after.node
+        batch.prompt_hash = self._shown(batch.prompt_hash, move.facts)
+        self._budget(batch, after)
+        if after.node == END:
+            batch.changes = store.ended(self.machine, after.state)
+            batch.parent = store.for_parent(self.run, batch.changes, after.totals.cost_usd)
+        elif isinstance(move, Ask):
+            self._park(batch, move)
+        if isinstance(move, Go) and (before.node, move.edge) == remember:
+            batch.remembered = self.last_reply
+        self.snapshot, self.asked = after, asked
+
+    def _row(self, move: Go | Stop) -> store.Row:
+        node, seq, ms = self.snapshot.node, self.snapshot.head + 1, self._ms()
+        facts = store.facts_text(move.facts)
+        if isinstance(move, Stop):
+            return store.Row(seq, "stop", node, facts=facts, ms=ms)
+        return store.Row(
+            seq, "transition", node, move.edge, self.machine.targets[node, move.edge], facts, ms=ms
+        )
+
+    def _ask_rows(self, move: Ask) -> tuple[store.Row, store.Asked]:
+        seq, effect = self.snapshot.head + 1, move.effect
+        row = store.Row(seq, "ask", self.snapshot.node, facts=store.facts_text(move.facts))
+        if move.facts:
+            row.state = _changed(self.snapshot.state, self.machine.fold(self.snapshot.state, move.facts))
+        deed = isinstance(effect, ToolCall) and not effect.repeatable and not move.delay_s
+        again = move.attempt > 1 and self.asked is not None
+        asked = store.Asked(
+            seq=seq,
+            kind=effect.kind,
+            name=_name(effect),
+            request=effect.model_dump_json(),
+            status="started" if deed else "asked",
+            key=self.asked.key if again and self.asked is not None else f"run-{self.run.pk}-{seq}",
+            attempt=move.attempt,
+            fingerprint=_fingerprint(effect),
+        )
+        return row, asked
+
+    def _budget(self, batch: store.Batch, after: Snapshot) -> None:
+        """The budget lines that have changed."""
+        lines = list(self.machine.budget(after.state))
+        for name in LIMIT_NAMES:
+            if name in after.limits:
+                used = round(after.totals.used(name), 10)
+                lines.append(BudgetRow(scope="limits", name=name, used=used, limit=after.limits[name]))
+        for line in lines:
+            if self.budgets.get((line.scope, line.name)) != (line.used, line.limit):
+                self.budgets[line.scope, line.name] = (line.used, line.limit)
+                batch.budgets.append(line)
+
+    def _park(self, batch: store.Batch, move: Ask) -> None:
+        """An ask that no worker waits for: its person, its child, its moment."""
+        match move.effect:
+            case HumanCall() as call:
+                batch.changes = {"status": RunStatus.WAITING.value}
+                batch.interrupt = self._interrupt(call, batch.rows[-1].seq)
+            case ChildRun() as call:
+                batch.changes = {"status": RunStatus.WAITING.value}
+                batch.child = self._child(call, batch.rows[-1].seq)
+            case _ if move.delay_s:
+                due = timezone.now() + timedelta(seconds=move.delay_s)
+                batch.changes = {"status": RunStatus.QUEUED.value, "due_at": due}
+
+    def _go_back(self, batch: store.Batch, move: Rewind) -> None:
+        self.loaded.snapshot = self.snapshot
+        self.run.node, self.run.head = self.snapshot.node, self.snapshot.head
+        back, after = store.rewind_batch(self.loaded, move)
+        batch.rows += back.rows
+        batch.node, batch.prompt_hash = after.node, back.prompt_hash
+        batch.budgets, batch.dead_after = back.budgets, back.dead_after
+        for line in batch.budgets:
+            self.budgets[line.scope, line.name] = (line.used, line.limit)
+        self.snapshot, self.asked, self.blocks = after, None, None
+
+    def _written(self, batch: store.Batch, move: Move) -> None:
+        """After the commit, and only then, viewers are told."""
+        self.held_back = None
+        self.prompt_hash = batch.prompt_hash
+        self.started_here = bool(batch.asked) and batch.asked[-1].status == "started"
+        if isinstance(move, Rewind):
+            store.stop_children(self.run.pk, move.to)
+        live.ring(self.run.pk, self.snapshot.head)
+        if batch.interrupt is not None:
+            live.ring_inbox()
+        if batch.child is not None:
+            self.woken.append(batch.child[0].pk)
+        if batch.parent is not None:
+            self.woken.append(batch.parent[0])
+            live.ring(batch.parent[0], 0)
+
+    def _shown(self, prompt_hash: str, facts: tuple[Fact, ...]) -> str:
+        """The hash chain over what the model has been shown, with these facts."""
+        blocks = self.blocks_of(facts)
+        if self.blocks is not None:
+            self.blocks += blocks
+        return store.prompt_chain(prompt_hash, blocks)
+
+    def blocks_of(self, facts: tuple[Fact, ...]) -> list[Block]:
+        """How the model reads `facts`."""
+        return [block for fact in facts if (block := self.machine.block(fact)) is not None]
+
+    def _ms(self) -> float:
+        """Milliseconds that the move at hand took, the call that it concludes included."""
+        if self.asked is not None and self.asked.answered_at is not None:
+            return round((self.asked.answered_at - self.asked.started_at).total_seconds() * 1000, 3)
+        return round((time.monotonic() - self.mark) * 1000, 3)
+
+    def _interrupt(self, call: HumanCall, seq: int) -> Interrupt:
+        tool, args, effects = _held_call(call.holds)
+        spec = self.terms.tools.get(tool)
+        deadline = timezone.now() + timedelta(seconds=call.deadline_s) if call.deadline_s else None
+        return Interrupt(
+            run=self.run,
+            seq=seq,
+            kind=call.about,
+            title=call.title,
+            why=call.why,
+            tool=tool,
+            args_json=canonical(args),
+            schema_json=canonical(spec.parameters if spec else {}),
+            effects=effects,
+            risk=RISKS.get(effects, "unknown") if tool else "low",
+            fingerprint=fingerprint(tool, args) if tool else "",
+            limit=call.limit,
+            verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or tool]),
+            deadline=deadline,
+            on_timeout=call.on_timeout,
+        )
+
+    def _child(self, call: ChildRun, seq: int) -> tuple[Run, Settings]:
+        named = self.terms.settings.subgraphs[call.name]
+        checked = CATALOGUE[named.machine].settings.model_validate(named.settings)
+        script = script_of(self.run.script_json).for_child(call.name) if self.run.script_json else None
+        new = store.NewRun(
+            machine=named.machine,
+            goal=call.goal,
+            settings=named.settings,
+            checked=checked,
+            script=_plain(script),
+            model=checked.model or self.run.model,
+            owner_id=self.run.owner_id,
+            site_rules=tuple(json.loads(self.run.site_rules_json)),
+        )
+        child = store.unsaved(new)
+        child.parent_id, child.parent_seq, child.child_name = self.run.pk, seq, call.name
+        return child, checked
+
+
+def _stored(exchange: Exchange | None) -> store.Asked | None:
+    """The exchange of an ask that was written by an earlier slice."""
+    if exchange is None:
+        return None
+    return store.Asked(
+        seq=exchange.seq,
+        kind=exchange.kind,
+        name=exchange.name,
+        request=exchange.request_json,
+        status=exchange.status,
+        key=exchange.key,
+        nth=exchange.nth,
+        attempt=exchange.attempt,
+        prompt_hash=exchange.prompt_hash,
+    )
+
+
+def repeatable(effect: Effect) -> bool:
+    """Whether doing it twice harms nobody, and a worker does it."""
+    return isinstance(effect, ModelCall) or (isinstance(effect, ToolCall) and effect.repeatable)
+
+
+def _name(effect: Effect) -> str:
+    match effect:
+        case ModelCall(role=role):
+            return role
+        case ToolCall(tool=tool):
+            return tool
+        case ChildRun(name=name):
+            return f"agent.{name}"
+        case HumanCall(about=about):
+            return about
+    return effect.kind
+
+
+def _held_call(held: Effect | None) -> tuple[str, dict[str, Any], str]:
+    """Tool, arguments and effect class of a call; empty where it is none."""
+    match held:
+        case ToolCall(tool=tool, args=args, effects=effects):
+            return tool, args, effects
+        case ChildRun(name=name, goal=goal):
+            return f"agent.{name}", {"goal": goal}, "none"
+    return "", {}, ""
+
+
+def _fingerprint(effect: Effect) -> str:
+    tool, args, _ = _held_call(effect)
+    return fingerprint(tool, args) if tool else ""
+
+
+def _changed(before: State, after: State) -> str | None:
+    """The state as text, where it is another one."""
+    return None if after is before or after == before else after.model_dump_json()
+
+
+def _plain(script: Script | None) -> dict[str, Any] | None:
+    return script.model_dump(mode="json", exclude_unset=True) if script is not None else None

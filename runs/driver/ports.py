@@ -1,0 +1,88 @@
+"""Builds the world of a run from its settings: its model and its tools. Nothing else builds ports."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.conf import settings
+
+from runs import store
+from runs.adapters.openai_compatible import ModelSettings, OpenAICompatible
+from runs.adapters.scripted import Script, ScriptedModel, parse_script
+from runs.adapters.secrets import unseal
+from runs.adapters.toolbox import Toolbox
+from runs.engine.ports import ModelPort
+from runs.engine.tools import ToolSpec
+from runs.machines import CATALOGUE
+from runs.models import ModelProfile, Run
+
+
+class NoSuchModel(Exception):
+    """A run names a model that the site does not have, or has switched off."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"There is no model {name!r} here. Launch a run like this one with another model.")
+
+
+@dataclass(slots=True)
+class Ports:
+    """The world of one run."""
+
+    model: ModelPort
+    model_key: str
+    """Model and parameters, as far as the cache of replies tells them apart."""
+    reads_prompt: bool
+    guided: bool
+    tools: Toolbox
+
+
+def ports_of(run: Run) -> Ports:
+    """The ports that the run's settings name."""
+    wanted = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
+    script = script_of(run.script_json) if run.script_json else None
+    tools = Toolbox(wanted.tools, store.folder_of(run.pk), script, wanted.subgraphs)
+    if script is not None:
+        return Ports(ScriptedModel(script), "script", False, False, tools)
+    profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
+    if profile is None:
+        raise NoSuchModel(run.model)
+    model = OpenAICompatible(model_settings(profile))
+    return Ports(model, f"{profile.base_url} {profile.model_id} 0", True, profile.guided, tools)
+
+
+@lru_cache(maxsize=64)
+def script_of(text: str) -> Script:
+    """A script, read once for all the slices of its run."""
+    return parse_script(text)
+
+
+def model_settings(profile: ModelProfile) -> ModelSettings:
+    """A model's profile as its adapter takes it; the key from its variable, else unsealed."""
+    key = os.environ.get(profile.key_variable, "") if profile.key_variable else ""
+    if not key and profile.sealed_key:
+        key = unseal(profile.sealed_key, settings.SECRET_KEY)
+    return ModelSettings.model_validate(
+        {
+            "name": profile.name,
+            "base_url": profile.base_url,
+            "model_id": profile.model_id,
+            "api_key": key,
+            "output_mode": profile.output_mode,
+            "input_price": profile.input_price,
+            "output_price": profile.output_price,
+            "context_tokens": profile.context_tokens,
+            "max_output_tokens": profile.max_output_tokens,
+            "timeout_s": profile.timeout_s,
+            "guided": profile.guided,
+        }
+    )
+
+
+def tool_specs(run: Run) -> dict[str, ToolSpec]:
+    """Every tool that the run knows of; those it may call are `permitted`."""
+    wanted = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
+    script = script_of(run.script_json) if run.script_json else None
+    return dict(Toolbox(wanted.tools, store.folder_of(run.pk), script, wanted.subgraphs).specs)

@@ -1,0 +1,108 @@
+"""Durable transitions per second of a scripted `ruled` run, each committed before the next.
+
+    python3 -m tests.benchmarks.transitions [--profile] [TRANSITIONS ...]
+
+Measures the database of DATABASE_URL, or a new SQLite file; `tests/benchmarks/run` does both databases.
+Prints per run: transitions, seconds, transitions per second, the last tenth against the first, the time to
+load the run again, bytes on disk for each transition (SQLite).
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import pstats
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import django
+
+PER_CYCLE = 5
+"""Transitions of one step of `ruled`: thought, validate, action, observation, commit."""
+
+RESULT = "x" * 1000
+"""The tool's result: about 1 KB."""
+
+
+def script_of(cycles: int) -> dict[str, Any]:
+    """A script that calls one reading tool `cycles` - 1 times, then gives the answer."""
+    calls = [
+        {"thought": f"I look up number {n}", "action": {"tool": "search", "args": {"q": f"number {n}"}}}
+        for n in range(cycles - 1)
+    ]
+    answer = {"thought": "FINAL ANSWER: done", "action": None}
+    search = {"params": {"q": "string"}, "required": ["q"], "effects": "read", "results": [{"output": RESULT}]}
+    return {
+        "replies": {"decision": [*calls, answer]},
+        "tools": {"search": search},
+        "usage": {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.000001},
+    }
+
+
+def measure(transitions: int, database: Path | None, profile: cProfile.Profile | None) -> None:
+    """Run once, and print the figures."""
+    from runs import actions, driver, store
+    from runs.models import Step
+
+    cycles = transitions // PER_CYCLE
+    settings = {"max_steps": cycles + 1, "ruleset": [{"type": "forbid_guessing"}, {"type": "require_tool_use"}]}
+    run = actions.start_run(
+        machine="ruled", goal="benchmark", settings=settings, owner=None, script=script_of(cycles)
+    )
+    size = database.stat().st_size if database else 0
+    started = time.perf_counter()
+    if profile is not None:
+        profile.enable()
+    run = driver.drive_inline(run.pk)
+    if profile is not None:
+        profile.disable()
+    seconds = time.perf_counter() - started
+    assert run.status == "succeeded", run.exit_reason
+    steps = Step.objects.filter(run=run, kind="transition").order_by("seq")
+    made = steps.count()
+    moments = list(steps.values_list("at", flat=True))
+    tenth = max(1, made // 10)
+    first = (moments[tenth] - moments[0]).total_seconds()
+    last = (moments[-1] - moments[-1 - tenth]).total_seconds()
+    started = time.perf_counter()
+    loaded = store.load(run, store.terms_of(run, driver.tool_specs(run)))
+    loading_ms = (time.perf_counter() - started) * 1000
+    assert loaded.snapshot.node == "end"
+    grown = (database.stat().st_size - size) / made if database else 0
+    print(
+        f"{made:>7} transitions  {seconds:7.2f} s  {made / seconds:8.0f}/s  last tenth ÷ first {last / first:5.2f}"
+        f"  load {loading_ms:5.1f} ms" + (f"  {grown:6.0f} B each" if database else "")
+    )
+
+
+def main() -> None:
+    """Measure the sizes that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("transitions", nargs="*", type=int, default=[100, 1_000, 10_000])
+    parser.add_argument("--profile", action="store_true", help="print the largest costs of the last size")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["AGENTSITE_DATA_DIR"] = folder
+        database = None
+        if not os.environ.get("DATABASE_URL"):
+            database = Path(folder, "db.sqlite3")
+            os.environ["DATABASE_URL"] = f"sqlite:///{database}"
+        os.environ["REDIS_URL"] = ""
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        profile = cProfile.Profile() if options.profile else None
+        for size in options.transitions:
+            measure(size, database, profile if size == options.transitions[-1] else None)
+        if profile is not None:
+            pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(25)
+
+
+if __name__ == "__main__":
+    main()
