@@ -1,0 +1,1 @@
+"""The site: settings, addresses, servers and their supervision. Importable without Django."""

@@ -1,0 +1,18 @@
+"""The web server's entrance: pages through Django, sockets through Channels, for this site's own origin."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
+pages = get_asgi_application()
+
+from channels.auth import AuthMiddlewareStack  # noqa: E402  (Django must be set up before its models are imported)
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+
+from agentsite.origin import SameOriginOnly  # noqa: E402
+from runs.routing import websocket_urlpatterns  # noqa: E402
+
+sockets = SameOriginOnly(AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
+application = ProtocolTypeRouter({"http": pages, "websocket": sockets})

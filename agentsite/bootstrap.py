@@ -1,0 +1,184 @@
+"""Makes `.venv` beside manage.py from the hash-pinned lock, with the standard library, and goes on inside it.
+
+Works on a bare Python; nothing here may import a package that has to be installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+
+OLDEST = (3, 11)
+ENTERED = "AGENTSITE_ENTERED_VENV"
+NEEDED = ("django", "celery", "channels", "daphne", "psycopg", "pydantic_settings", "redis")
+LAST_LINES = 12
+LOCKED_INSTALL = (
+    *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
+    *("--require-hashes", "--no-deps", "--only-binary", ":all:"),
+)
+
+
+class CannotStart(Exception):
+    """The environment can't be made; the sentence says what to do."""
+
+
+class PythonTooOld(CannotStart):
+    """This interpreter is older than the product needs."""
+
+    def __init__(self, found: tuple[int, int]) -> None:
+        super().__init__(
+            f"agentsite needs Python {OLDEST[0]}.{OLDEST[1]} or newer; this is Python {found[0]}.{found[1]}. "
+            "Run it with a newer one, for example: python3.12 manage.py up"
+        )
+        self.found = found
+
+
+class NoVenvModule(CannotStart):
+    """Debian and Ubuntu ship Python without ensurepip."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{sys.executable} can't make a virtual environment: its venv module or ensurepip is missing. "
+            "On Debian or Ubuntu: apt-get install python3-venv. Then run the same command again."
+        )
+
+
+class InstallFailed(CannotStart):
+    """The package installer gave up; its last lines say why."""
+
+    def __init__(self, lock: Path, output: str) -> None:
+        last = "\n".join("    " + line for line in output.strip().splitlines()[-LAST_LINES:])
+        super().__init__(
+            f"Installing the packages of {lock.name} failed. Is the network there? "
+            f"Run the same command again to go on where it stopped. The installer's last lines:\n{last}"
+        )
+        self.lock = lock
+        self.output = output
+
+
+def enter(root: Path) -> None:
+    """Return if this interpreter has what is needed; otherwise go on in `.venv`, made or repaired first."""
+    try:
+        check_python(sys.version_info[:2])
+        if usable_here():
+            return
+        if os.environ.get(ENTERED):
+            raise InstallFailed(root / "requirements.lock", f"{sys.prefix} lacks one of {', '.join(NEEDED)}")
+        python = make_venv(root)
+    except CannotStart as why:
+        sys.exit(str(why))
+    os.environ[ENTERED] = "1"
+    os.execv(python, [str(python), *sys.argv])
+
+
+def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.environ) -> None:
+    """Let `--data DIR` of `up` decide where the settings, read before any command runs, find the data."""
+    environ.pop(ENTERED, None)
+    if len(argv) < 2 or argv[1] not in {"up", "local_model"}:
+        return
+    for here, argument in enumerate(argv):
+        if argument == "--data" and here + 1 < len(argv):
+            environ["AGENTSITE_DATA_DIR"] = os.path.abspath(argv[here + 1])
+        elif argument.startswith("--data="):
+            environ["AGENTSITE_DATA_DIR"] = os.path.abspath(argument.removeprefix("--data="))
+
+
+def check_python(found: tuple[int, ...]) -> None:
+    """Refuse an interpreter that is too old."""
+    if tuple(found[:2]) < OLDEST:
+        raise PythonTooOld((found[0], found[1]))
+
+
+def usable_here() -> bool:
+    """Whether this very interpreter can import the product's packages."""
+    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
+
+
+def make_venv(root: Path) -> Path:
+    """The interpreter of `.venv`, which has what the lock names; made, repaired or updated if need be."""
+    venv, lock = root / ".venv", root / "requirements.lock"
+    python = venv / "bin" / "python"
+    if stamp_of(venv, lock) == digest(lock) and runs(python):
+        return python
+    with only_one(root / ".venv.lock"):
+        if stamp_of(venv, lock) == digest(lock) and runs(python):
+            return python
+        if not runs(python, "-m", "pip", "--version"):
+            say("Making .venv, this machine's own environment for agentsite (once, about a minute) …")
+            create_venv(venv)
+        install(python, venv, lock)
+    return python
+
+
+def create_venv(venv: Path) -> None:
+    """A fresh virtual environment, in place of whatever half-made one is there."""
+    if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
+        raise NoVenvModule
+    made = run([sys.executable, "-m", "venv", "--clear", str(venv)])
+    if made.returncode != 0:
+        if "ensurepip" in made.stdout:
+            raise NoVenvModule
+        raise InstallFailed(venv, made.stdout)
+
+
+def install(python: Path, venv: Path, lock: Path) -> None:
+    """Install exactly what the lock names, by hash, unless its stamp says that this was done."""
+    if stamp_of(venv, lock) == digest(lock):
+        return
+    say(f"Installing the packages of {lock.name} into .venv …")
+    done = run([str(python), *LOCKED_INSTALL, "-r", str(lock)])
+    if done.returncode != 0:
+        raise InstallFailed(lock, done.stdout)
+    stamp_file(venv, lock).write_text(digest(lock), encoding="ascii")
+
+
+def digest(lock: Path) -> str:
+    """What the stamp of an installed lock must say."""
+    return hashlib.sha256(lock.read_bytes()).hexdigest()
+
+
+def stamp_file(venv: Path, lock: Path) -> Path:
+    """Where the environment remembers which version of a lock it has."""
+    return venv / f"{lock.name}.sha256"
+
+
+def stamp_of(venv: Path, lock: Path) -> str:
+    """The remembered version, or nothing."""
+    with contextlib.suppress(FileNotFoundError):
+        return stamp_file(venv, lock).read_text(encoding="ascii").strip()
+    return ""
+
+
+def runs(python: Path, *arguments: str) -> bool:
+    """Whether an interpreter starts at all (a half-made environment's doesn't)."""
+    return python.exists() and run([str(python), *(arguments or ("-c", "pass"))]).returncode == 0
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command with both its outputs in one text, never asking anything."""
+    try:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    except OSError as why:
+        return subprocess.CompletedProcess(command, 127, stdout=str(why))
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Two first calls at once make one environment: the second waits."""
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def say(sentence: str) -> None:
+    """To the terminal's error stream, so that a command's output stays its own."""
+    print(sentence, file=sys.stderr, flush=True)

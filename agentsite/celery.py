@@ -1,0 +1,21 @@
+"""The Celery application: a queue of hints, configured by Django's settings."""
+
+import os
+import warnings
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
+# In a container root is the usual user, and only JSON is accepted.
+warnings.filterwarnings("ignore", message=".*superuser privileges", category=RuntimeWarning)
+
+app = Celery("agentsite")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def keep_django_logging(**_: Any) -> None:
+    """Celery would otherwise bring its own format."""

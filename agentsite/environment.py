@@ -1,0 +1,206 @@
+"""What the environment may set, checked once: an unsafe or unreadable value stops the start."""
+
+import os
+import secrets
+import socket
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+ROOT = Path(__file__).resolve().parent.parent
+SQLITE_OPTIONS = {
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    "init_command": (
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA temp_store=MEMORY;"
+        " PRAGMA cache_size=-16000; PRAGMA mmap_size=134217728;"
+    ),
+}
+POSTGRES_LIMITS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=5s -c statement_timeout=30s"
+LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 bytes on Linux, 103 on macOS
+
+
+class Environment(BaseSettings):
+    """The environment's variables by their own names; lists are written with commas."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=True)
+
+    data_dir: Path = Field(ROOT / "var", alias="AGENTSITE_DATA_DIR")
+    database_url: str = Field("", alias="DATABASE_URL")
+    redis_url: str | None = Field(None, alias="REDIS_URL")
+    secret_key: str = Field("", alias="SECRET_KEY")
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("localhost", "127.0.0.1", "[::1]"), alias="ALLOWED_HOSTS"
+    )
+    csrf_trusted_origins: Annotated[tuple[str, ...], NoDecode] = Field((), alias="CSRF_TRUSTED_ORIGINS")
+    https: bool = Field(False, alias="HTTPS")
+    debug: bool = Field(False, alias="DEBUG")
+    database_pool: int = Field(20, alias="DATABASE_POOL", ge=0, le=500)
+    hints: bool = Field(True, alias="HINTS")  # off: nothing is rung or queued, and everything still works
+    broker_timeout: float = Field(
+        2.0, alias="BROKER_TIMEOUT", gt=0
+    )  # seconds; the longest that a hint may take
+    log_level: str = Field("WARNING", alias="LOG_LEVEL")
+
+    @field_validator("allowed_hosts", "csrf_trusted_origins", mode="before")
+    @classmethod
+    def split_at_commas(cls, value: Any) -> Any:
+        """`a.example, b.example` is two names."""
+        return (
+            tuple(filter(None, (part.strip() for part in value.split(","))))
+            if isinstance(value, str)
+            else value
+        )
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def names_only(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        """A wildcard would let any web page open a socket to this site."""
+        if not hosts or "*" in hosts:
+            raise ValueError("name the hosts that this site answers to; '*' and an empty list are refused")
+        return hosts
+
+    @field_validator("data_dir")
+    @classmethod
+    def absolute(cls, path: Path) -> Path:
+        """The children of `up` may have another working directory."""
+        return path.expanduser().absolute()
+
+
+def read_environment() -> Environment:
+    """The checked environment; what is wrong is said by variable name."""
+    try:
+        return Environment()
+    except ValidationError as why:
+        faults = "; ".join(
+            f"{error['loc'][0]}: {error['msg'].removeprefix('Value error, ')}" for error in why.errors()
+        )
+        raise ImproperlyConfigured(f"The environment can't be used. {faults}.") from None
+
+
+def database_of(url: str, data_dir: Path, pool: int) -> dict[str, Any]:
+    """Django's description of the database at a URL: `sqlite:////abs/path` or `postgresql://user@host:port/name`."""
+    if not url:
+        return sqlite_database(data_dir / "agentsite.sqlite3")
+    parts = urlsplit(url)
+    match parts.scheme:
+        case "sqlite" | "sqlite3" if len(parts.path) > 1 and not parts.netloc:
+            return sqlite_database(Path(unquote(parts.path[1:])))
+        case "postgres" | "postgresql":
+            return postgres_database(url, pool)
+    raise ImproperlyConfigured(
+        f"DATABASE_URL can't be used: {parts.scheme or 'it'} is not a form that agentsite knows. Write "
+        "sqlite:////absolute/path.sqlite3, postgresql://user:password@host:5432/name "
+        "or postgresql://user@/name?host=/folder/of/the/socket."
+    )
+
+
+def sqlite_database(path: Path) -> dict[str, Any]:
+    """A file, opened so that several processes may write and every commit is on the disk."""
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(path),
+        "OPTIONS": dict(SQLITE_OPTIONS),
+        "TEST": {"NAME": f"{path}.test"},
+    }
+
+
+def postgres_database(url: str, pool: int) -> dict[str, Any]:
+    """A server, over TCP or its unix socket; connections come from a pool unless its size is 0."""
+    parts = urlsplit(url)
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    host = query.pop("host", None) or unquote(parts.hostname or "")
+    options: dict[str, Any] = {**query, "options": POSTGRES_LIMITS}
+    if pool:
+        options["pool"] = {"min_size": 1, "max_size": pool, "timeout": 10}
+    try:
+        port = str(parts.port or query.pop("port", ""))
+    except ValueError:
+        raise ImproperlyConfigured("DATABASE_URL can't be used: its port is not a number.") from None
+    options.pop("port", None)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.removeprefix("/")) or "agentsite",
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": host,
+        "PORT": port,
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": options,
+    }
+
+
+def private_dir(path: Path) -> Path:
+    """The folder, made if need be, open to its owner alone; an open folder of other files is refused."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        if any(path.iterdir()) and not (path / "secret_key").exists():
+            raise ImproperlyConfigured(
+                f"{path} can't be the data directory: it holds other files and others may read it. "
+                f"Name an empty or new folder, or make this one private first: chmod 700 {path}"
+            )
+        path.chmod(0o700)
+    return path
+
+
+def secret_key_in(data_dir: Path) -> str:
+    """The site's key, made once; whoever loses a race reads the winner's."""
+    path = private_dir(data_dir) / "secret_key"
+    if not path.exists():
+        draft = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(64))
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return path.read_text(encoding="ascii")
+
+
+def broker_socket(data_dir: Path) -> Path:
+    """Where the embedded broker listens: beside the data, or where the path is short enough."""
+    beside = data_dir / "broker" / "valkey.sock"
+    if len(os.fsencode(beside)) <= LONGEST_SOCKET_PATH:
+        return beside
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    name = data_dir.stat().st_ino if data_dir.exists() else 0
+    return base / f"agentsite-{os.getuid()}-{name}" / "valkey.sock"
+
+
+def redis_url_of(given: str | None, data_dir: Path) -> str:
+    """The broker to use: what the environment says, else the embedded one if it answers, else none."""
+    if given is not None:
+        return given
+    path = broker_socket(data_dir)
+    return f"unix://{path}" if answers(path) else ""
+
+
+def answers(path: Path) -> bool:
+    """Whether a server accepts connections at this unix socket."""
+    if not path.exists():
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.settimeout(0.5)
+        try:
+            line.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def celery_broker_of(redis_url: str) -> str:
+    """The same broker in Celery's spelling."""
+    if not redis_url:
+        return "memory://"
+    parts = urlsplit(redis_url)
+    if parts.scheme != "unix":
+        return redis_url
+    number = parse_qs(parts.query).get("db", ["0"])[-1]
+    return f"redis+socket://{parts.path}?virtual_host={number}"

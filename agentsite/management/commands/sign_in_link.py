@@ -1,0 +1,32 @@
+"""`manage.py sign_in_link`: a fresh link while the site runs, for a person who has no password (any more)."""
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from agentsite.sign_in_link import make_link
+
+
+class Command(BaseCommand):
+    """Whoever may run this command may read the database anyway."""
+
+    help = "Print a link that signs a person in once, within an hour."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Who, and where the site is."""
+        parser.add_argument("person", nargs="?", default="admin", help="a user name (default: admin)")
+        parser.add_argument(
+            "--address", default="http://127.0.0.1:8000", help="default: http://127.0.0.1:8000"
+        )
+
+    def handle(self, *args: Any, person: str, address: str, **options: Any) -> None:
+        """The link, alone on its line."""
+        found = User.objects.filter(username=person, is_active=True).first()
+        if found is None:
+            names = ", ".join(User.objects.filter(is_active=True).values_list("username", flat=True)[:10])
+            raise CommandError(
+                f"Nobody active is called {person!r} here. There are: {names or 'no people yet'}."
+            )
+        self.stdout.write(make_link(found, address))

@@ -1,0 +1,202 @@
+"""`manage.py up`: everything on one machine until Ctrl-C."""
+
+import asyncio
+import hashlib
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import django
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError, connections
+
+from agentsite import broker
+from agentsite.environment import private_dir
+from agentsite.migrating import DatabaseAway, prepare_database
+from agentsite.ports import HOST, listens, port_number, refuse_taken
+from agentsite.sign_in_link import make_link
+from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
+
+WORKER_THREADS = 64
+WORKER_CONNECTIONS = (
+    WORKER_THREADS + 8
+)  # a run holds one while its model answers; a renewing thread needs more
+
+
+class AlreadyRunning(CommandError):
+    """Another `up` holds this data directory."""
+
+    def __init__(self, data_dir: Path, record: dict[str, Any]) -> None:
+        where = f" at {record['address']}" if record.get("address") else ""
+        process = f" (process {record['up']['pid']})" if record.get("up") else ""
+        super().__init__(
+            f"agentsite already runs on {data_dir}{where}{process}. Open it there, stop it with "
+            "Ctrl-C in its terminal, or give a second site its own: manage.py up --data DIR --port PORT"
+        )
+
+
+class Command(BaseCommand):
+    """Prepares the data, starts broker, web server, worker and scheduler, and keeps them running."""
+
+    help = "Run everything on this machine until Ctrl-C: broker, web server, worker and scheduler."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Where to listen, where the data is."""
+        parser.add_argument(
+            "--port", type=port_number, default=8000, help="on this machine only (default: 8000)"
+        )
+        parser.add_argument(
+            "--data", metavar="DIR", help="the data directory (default: var, beside manage.py)"
+        )
+        parser.add_argument("--no-browser", action="store_true", help="don't open the page in a browser")
+
+    def handle(self, *args: Any, port: int, no_browser: bool, **options: Any) -> None:
+        """Everything in its order; exit code 0 after Ctrl-C."""
+        os.umask(0o077)
+        data_dir: Path = settings.DATA_DIR
+        record = private_dir(data_dir / "run") / "up.json"
+        with held(data_dir / "run" / "up.lock") as mine:
+            if not mine:
+                raise AlreadyRunning(data_dir, read_record(record))
+            stop_leftovers(record, self.say)
+            refuse_taken(port, "up")
+            try:
+                prepare_database()
+                collect_static_files(data_dir)
+                asyncio.run(self.serve(port, record, opens_browser=not no_browser and has_display()))
+            except OperationalError as why:
+                raise DatabaseAway(why) from None
+            except (GaveUp, NotReady, broker.NoBrokerProgram, broker.NotPrivate) as why:
+                raise CommandError(str(why)) from None
+            except KeyboardInterrupt:
+                pass
+        self.say("Stopped.")
+
+    async def serve(self, port: int, record: Path, *, opens_browser: bool) -> None:
+        """The processes, from the first to the last."""
+        address = f"http://{HOST}:{port}"
+        link = await asyncio.to_thread(administrator_link, address)
+
+        async def welcome() -> None:
+            self.say(f"agentsite runs at {address}")
+            self.say(f"Sign in (works once, within an hour): {link}")
+            self.say(f"Data: {settings.DATA_DIR}{elsewhere()}")
+            self.say("Ctrl-C stops everything.")
+            if opens_browser:
+                await asyncio.to_thread(webbrowser.open, link)
+
+        children = children_of(settings.DATA_DIR, port)
+        await Supervisor(children, self.say, record, {"address": address}).run(welcome)
+
+    def say(self, sentence: str) -> None:
+        """A line in the terminal, at once even into a pipe."""
+        self.stdout.write(sentence)
+        self.stdout.flush()
+
+
+def collect_static_files(data_dir: Path) -> None:
+    """Into the data directory, but only when one of them has changed since."""
+    stamp = data_dir / "run" / "static.sha256"
+    wanted = static_digest()
+    if stamp.exists() and stamp.read_text() == wanted and settings.STATIC_ROOT.exists():
+        return
+    call_command("collectstatic", interactive=False, verbosity=0, clear=settings.STATIC_ROOT.exists())
+    stamp.write_text(wanted)
+
+
+def static_digest() -> str:
+    """What the static files are now: their names, sizes and times, and Django's version for the admin's."""
+    digest = hashlib.sha256(django.__version__.encode())
+    for folder in settings.STATICFILES_DIRS:
+        for path in sorted(Path(folder).rglob("*")):
+            about = path.stat()
+            digest.update(f"{path}\0{about.st_size}\0{about.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def administrator_link(address: str) -> str:
+    """A fresh sign-in link for the administrator, who is made if the site has none."""
+    administrators = User.objects.filter(is_superuser=True, is_active=True).order_by("pk")
+    person = administrators.filter(username="admin").first() or administrators.first()
+    if person is None:
+        person = User.objects.create_superuser(username="admin")
+    try:
+        return make_link(person, address)
+    finally:
+        connections.close_all()
+
+
+def children_of(data_dir: Path, port: int) -> list[Child]:
+    """What is kept running: the broker (unless REDIS_URL names one) first, because the others need it."""
+    logs = private_dir(data_dir / "logs")
+    own = {
+        "AGENTSITE_DATA_DIR": str(data_dir),
+        "CELERY_SKIP_CHECKS": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(settings.BASE_DIR), os.environ.get("PYTHONPATH")])),
+    }
+    children = []
+    if not settings.ENVIRONMENT.redis_url:
+        path = broker.prepare(data_dir)
+        own["REDIS_URL"] = f"unix://{path}"
+        children.append(
+            Child(
+                "broker",
+                broker.command(data_dir, path),
+                logs / "broker.log",
+                ready=lambda: broker.replies(path),
+            )
+        )
+    manage = str(settings.BASE_DIR / "manage.py")
+    # A worker listens to the broker all day and may wait longer than a page that only leaves a hint there.
+    workers = own | {"DATABASE_POOL": str(WORKER_CONNECTIONS), "BROKER_TIMEOUT": "10"}
+    return [
+        *children,
+        Child("worker", worker_command(), logs / "worker.log", workers),
+        Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own),
+        Child("web", web_command(port), logs / "web.log", own, ready=lambda: listens(port)),
+    ]
+
+
+def web_command(port: int) -> list[str]:
+    """Daphne, on this machine only, with limits on everything that a client may send or keep open."""
+    return [
+        *(sys.executable, "-m", "daphne", "-b", HOST, "-p", str(port), "-v", "0", "--no-server-name"),
+        *("--websocket-max-message-size", "65536", "--websocket-max-frame-size", "65536"),
+        *("--websocket_timeout", "-1", "--ping-interval", "20", "--ping-timeout", "20"),
+        *("--application-close-timeout", "5", "--http-timeout", "60", "agentsite.asgi:application"),
+    ]
+
+
+def worker_command() -> list[str]:
+    """Celery with threads: a worker mostly waits for models."""
+    return [
+        *(sys.executable, "-m", "celery", "--app", "agentsite", "worker", "--pool", "threads"),
+        *(
+            "--concurrency",
+            str(WORKER_THREADS),
+            "--without-gossip",
+            "--without-mingle",
+            "--without-heartbeat",
+        ),
+        *("--loglevel", "WARNING"),
+    ]
+
+
+def elsewhere() -> str:
+    """How other commands find a data directory that is not the usual one."""
+    usual = settings.BASE_DIR / "var"
+    return (
+        "" if usual == settings.DATA_DIR else f" (for other commands: AGENTSITE_DATA_DIR={settings.DATA_DIR})"
+    )
+
+
+def has_display() -> bool:
+    """Whether a browser window could appear: a person at a terminal with a screen."""
+    screen = sys.platform == "darwin" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    return screen and sys.stdout.isatty()

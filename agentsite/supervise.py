@@ -1,0 +1,331 @@
+"""Keeps a few child processes running until told to stop, and says in the terminal what happened to them.
+
+Knows nothing of Django: a child is a command line, a log file and a way to see that it is ready.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LOG_BYTES = 2_000_000
+SHOWN_LINES = 8
+LINE_LIMIT = 1 << 20
+ALARMS = ("ERROR", "CRITICAL", "Traceback")
+
+
+class GaveUp(Exception):
+    """A child died again and again right after its start."""
+
+    def __init__(self, name: str, deaths: int) -> None:
+        super().__init__(
+            f"The {name} died {deaths} times right after starting, so everything stops. "
+            f"The lines above say why; the whole log is in the data directory under logs/{name}.log."
+        )
+        self.name = name
+
+
+class NotReady(Exception):
+    """A child runs but does not do its work."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(f"The {name} was not ready after {seconds:g} seconds, so everything stops.")
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Child:
+    """One process to keep: its command, where its output goes, and how to see that it works."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    ready: Callable[[], bool] | None = None
+    grace: float = 10.0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait before a restart, and when to stop trying."""
+
+    first_pause: float = 0.2
+    longest_pause: float = 5.0
+    quick_death: float = 5.0
+    quick_deaths_allowed: int = 4
+    ready_within: float = 30.0
+
+
+class Supervisor:
+    """Starts children in order, restarts those that die, stops all in the reverse order."""
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        say: Callable[[str], None],
+        record: Path,
+        about: Mapping[str, str],
+        patience: Patience = Patience(),
+    ) -> None:
+        self.children = children
+        self.say = say
+        self.record = record
+        self.about = about
+        self.patience = patience
+        self.processes: dict[str, asyncio.subprocess.Process] = {}
+        self.stopping = asyncio.Event()
+
+    async def run(self, when_ready: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Until `stop` or a signal; GaveUp or NotReady when it can't go on. Leaves nothing running."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.stop)
+        keepers: list[asyncio.Task[None]] = []
+        try:
+            for child in self.children:
+                up = asyncio.Event()
+                keepers.append(asyncio.create_task(self._keep(child, up), name=child.name))
+                if child.ready is not None:
+                    await self._first(keepers, self._until_ready(child, up))
+            if when_ready is not None and not self.stopping.is_set():
+                await when_ready()
+            await self._first(keepers, self.stopping.wait())
+        finally:
+            self.stopping.set()
+            await self._stop_all()
+            await asyncio.gather(*keepers, return_exceptions=True)
+            self.record.unlink(missing_ok=True)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        """Begin to stop everything; `run` returns when it is done."""
+        self.stopping.set()
+
+    async def _first(self, keepers: list[asyncio.Task[None]], wanted: Awaitable[object]) -> None:
+        """Wait for something, or fail with the first keeper that gave up."""
+        waiting = asyncio.ensure_future(wanted)
+        done, _ = await asyncio.wait([waiting, *keepers], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            if task is not waiting and not self.stopping.is_set():
+                waiting.cancel()
+            task.result()
+
+    async def _until_ready(self, child: Child, up: asyncio.Event) -> None:
+        """Until the child does its work, or everything is being stopped."""
+        assert child.ready is not None
+        until = time.monotonic() + self.patience.ready_within
+        await up.wait()
+        while not self.stopping.is_set() and not child.ready():
+            if time.monotonic() > until:
+                raise NotReady(child.name, self.patience.ready_within)
+            await asyncio.sleep(0.03)
+
+    async def _keep(self, child: Child, up: asyncio.Event) -> None:
+        """Run one child again and again until everything stops."""
+        quick, pause = 0, self.patience.first_pause
+        with BoundedLog(child.log) as log:
+            while not self.stopping.is_set():
+                began = time.monotonic()
+                code, last = await self._run_once(child, log, up)
+                if self.stopping.is_set():
+                    return
+                lived = time.monotonic() - began
+                quick, pause = (
+                    (quick + 1, pause * 2)
+                    if lived < self.patience.quick_death
+                    else (1, self.patience.first_pause)
+                )
+                self.say(obituary(child, code, last))
+                if quick > self.patience.quick_deaths_allowed:
+                    raise GaveUp(child.name, quick)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.stopping.wait(), min(pause, self.patience.longest_pause))
+
+    async def _run_once(self, child: Child, log: "BoundedLog", up: asyncio.Event) -> tuple[int, list[str]]:
+        """Start the child, pass its output on, and return how it ended with its last lines."""
+        process = await asyncio.create_subprocess_exec(
+            *child.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **child.environ},
+            limit=LINE_LIMIT,
+            start_new_session=True,
+        )
+        self.processes[child.name] = process
+        self._write_record()
+        if self.stopping.is_set():
+            signal_group(process.pid, signal.SIGKILL)
+        up.set()
+        last: deque[str] = deque(maxlen=SHOWN_LINES)
+        pump = asyncio.create_task(self._pump(child, process, log, last))
+        try:
+            code = await process.wait()
+            # A grandchild may hold the pipe open: what matters has been written by now.
+            await asyncio.wait([pump], timeout=0.5)
+        finally:
+            pump.cancel()
+            self.processes.pop(child.name, None)
+            signal_group(process.pid, signal.SIGKILL)  # what it started and did not stop
+        return code, list(last)
+
+    async def _pump(
+        self, child: Child, process: asyncio.subprocess.Process, log: "BoundedLog", last: deque[str]
+    ) -> None:
+        """Output into the log; alarms into the terminal too."""
+        assert process.stdout is not None
+        while True:
+            try:
+                raw = await process.stdout.readline()
+            except ValueError:
+                continue  # a line beyond LINE_LIMIT: the stream has dropped it
+            if not raw:
+                return
+            log.write(raw)
+            line = raw.decode("utf-8", "replace").rstrip()
+            if not line:
+                continue
+            last.append(line)
+            if any(alarm in line[:80] for alarm in ALARMS) and not self.stopping.is_set():
+                self.say(f"{child.name}: {line[:300]}")
+
+    async def _stop_all(self) -> None:
+        """Ask all to stop; the first child, which the others need, only when they have."""
+        first, *others = self.children
+        await asyncio.gather(*(self._stop_one(child) for child in others))
+        await self._stop_one(first)
+
+    async def _stop_one(self, child: Child) -> None:
+        """TERM, then after the child's grace KILL, for its whole group."""
+        process = self.processes.get(child.name)
+        if process is None or process.returncode is not None:
+            return
+        signal_group(process.pid, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), child.grace)
+        except TimeoutError:
+            signal_group(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    def _write_record(self) -> None:
+        """Note who runs, so that the next start can find what a killed supervisor left behind."""
+        children = {name: passport(process.pid) for name, process in self.processes.items()}
+        write_atomically(
+            self.record, json.dumps({**self.about, "up": passport(os.getpid()), "children": children})
+        )
+
+
+class BoundedLog:
+    """A log file that is set aside as `.1` when it gets long, so that two files are all it ever is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> "BoundedLog":
+        self.file = self.path.open("ab", buffering=0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def write(self, line: bytes) -> None:
+        """Append a line, in a new file if the old one is full."""
+        if self.file.tell() + len(line) > LOG_BYTES:
+            self.file.close()
+            self.path.replace(self.path.with_name(self.path.name + ".1"))
+            self.file = self.path.open("ab", buffering=0)
+        self.file.write(line)
+
+
+def obituary(child: Child, code: int, last: Sequence[str]) -> str:
+    """What died, how, and its last words."""
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    words = "".join(f"\n    {line[:300]}" for line in last)
+    return f"The {child.name} died ({how}); starting it again." + (
+        f" Its last lines:{words}" if words else ""
+    )
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """To a child and all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def birth_of(pid: int) -> str:
+    """When a process started: two processes of one number differ here; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        pass
+    if Path("/proc/self/stat").exists():
+        return ""  # there is no such process
+    asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
+    return asked.stdout.strip()
+
+
+def passport(pid: int) -> dict[str, int | str]:
+    """A process by number and birth."""
+    return {"pid": pid, "born": birth_of(pid)}
+
+
+def is_alive(who: Mapping[str, int | str]) -> bool:
+    """Whether the very process of this passport still runs (a zombie does not)."""
+    pid, born = int(who["pid"]), who["born"]
+    if not born or birth_of(pid) != born:
+        return False
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True
+
+
+def stop_leftovers(record: Path, say: Callable[[str], None], grace: float = 10.0) -> None:
+    """Stop the children of a killed supervisor; call it only while holding the data directory's lock."""
+    left = {name: who for name, who in read_record(record).get("children", {}).items() if is_alive(who)}
+    if left:
+        say(f"A previous start was killed and left behind: {', '.join(left)}. Stopping that first.")
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
+        for who in filter(is_alive, left.values()):
+            signal_group(int(who["pid"]), number)
+        until = time.monotonic() + patience
+        while any(map(is_alive, left.values())) and time.monotonic() < until:
+            time.sleep(0.05)
+    record.unlink(missing_ok=True)
+
+
+def read_record(record: Path) -> dict[str, Any]:
+    """What the last supervisor noted, or nothing."""
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Readers see the old text or the new one."""
+    draft = path.with_name(path.name + ".new")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Whether this process got the lock; the system lets go of it when the process ends, however it ends."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

@@ -1,0 +1,12 @@
+"""The site's addresses: the pages of `runs`, the admin, and the way in."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from agentsite.sign_in_link import sign_in_with_link
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("sign-in/<str:token>/", sign_in_with_link, name="sign-in-link"),
+    path("", include("runs.urls")),
+]

@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""The project's one door: every command starts here, on a bare Python as well as inside the environment."""
+
+import os
+import sys
+from pathlib import Path
+
+from agentsite import bootstrap
+
+
+def main() -> None:
+    """Find or make the environment that has Django, then run the command there."""
+    bootstrap.enter(Path(__file__).resolve().parent)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
+    bootstrap.take_data_dir(sys.argv)
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(own_settings(sys.argv))
+
+
+def own_settings(argv: list[str]) -> list[str]:
+    """`launch --settings` are the run's, where Django would take them for its own settings module."""
+    if argv[1:2] != ["launch"]:
+        return argv
+    named = "--run-settings"
+    return [
+        named + word.removeprefix("--settings") if word.split("=")[0] == "--settings" else word
+        for word in argv
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The one-time sign-in link."""
+
+import datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.auth.tokens import default_token_generator
+from django.test import Client
+
+from agentsite.sign_in_link import TOKENS, SignInTokens, make_link, user_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+BASE = "http://127.0.0.1:8000/"
+
+
+@pytest.fixture
+def alice() -> User:
+    return User.objects.create_user("alice")
+
+
+def token_of(link: str) -> str:
+    return link.removeprefix(BASE + "sign-in/").removesuffix("/")
+
+
+def test_a_link_names_its_person(alice: User) -> None:
+    assert user_of(token_of(make_link(alice, BASE))) == alice
+
+
+def test_a_link_works_once(alice: User, client: Client) -> None:
+    link = make_link(alice, BASE)
+    assert b"alice" in client.get(link).content
+    assert client.post(link)["Location"] == "/"
+    assert client.session["_auth_user_id"] == str(alice.pk)
+    again = Client().post(link)
+    assert again["Location"] == "/sign-in/"
+
+
+def test_any_other_sign_in_makes_a_link_void(alice: User, client: Client) -> None:
+    token = token_of(make_link(alice, BASE))
+    client.force_login(alice)
+    assert user_of(token) is None
+
+
+def test_looking_at_a_link_does_not_use_it_up(alice: User, client: Client) -> None:
+    link = make_link(alice, BASE)
+    assert client.get(link).status_code == client.get(link).status_code == 200
+    assert user_of(token_of(link)) == alice
+
+
+def test_a_used_link_says_so_on_the_sign_in_page(alice: User, client: Client) -> None:
+    answer = client.get("/sign-in/1.used-up/", follow=True)
+    assert "does not work any more" in answer.content.decode()
+
+
+def test_a_link_ends_after_an_hour(alice: User) -> None:
+    class Earlier(SignInTokens):
+        def _now(self) -> datetime.datetime:
+            return datetime.datetime.now() - datetime.timedelta(seconds=3601)  # noqa: DTZ005  (as Django counts)
+
+    assert TOKENS.check_token(alice, Earlier().make_token(alice)) is False
+
+
+def test_a_person_who_was_switched_off_has_no_link(alice: User) -> None:
+    token = token_of(make_link(alice, BASE))
+    alice.is_active = False
+    alice.save()
+    assert user_of(token) is None
+
+
+def test_a_password_reset_token_is_no_sign_in_link(alice: User) -> None:
+    assert user_of(f"{alice.pk}.{default_token_generator.make_token(alice)}") is None
+
+
+@pytest.mark.parametrize("token", ["", "x", "1.", "1.abc-def", "zzzzzzzzzzzzzzzzz.1-2", "-1.a-b", "1.1.1"])
+def test_nonsense_names_nobody(token: str) -> None:
+    assert user_of(token) is None

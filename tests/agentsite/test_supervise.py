@@ -1,0 +1,188 @@
+"""The supervisor with real, small processes."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentsite.supervise import (
+    LOG_BYTES,
+    BoundedLog,
+    Child,
+    GaveUp,
+    NotReady,
+    Patience,
+    Supervisor,
+    held,
+    is_alive,
+    passport,
+    read_record,
+    stop_leftovers,
+)
+
+WAITS = "import signal; signal.pause()"
+HASTY = Patience(first_pause=0.01, quick_death=30, quick_deaths_allowed=2, ready_within=0.5)
+
+
+def child(
+    name: str, code: str, folder: Path, ready: Callable[[], bool] | None = None, grace: float = 10
+) -> Child:
+    return Child(name, [sys.executable, "-S", "-c", code], folder / f"{name}.log", ready=ready, grace=grace)
+
+
+def supervisor(folder: Path, *children: Child) -> tuple[Supervisor, list[str]]:
+    said: list[str] = []
+    return Supervisor(children, said.append, folder / "up.json", {"address": "here"}, HASTY), said
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def pid_of(running: Supervisor, name: str) -> int:
+    return running.processes[name].pid
+
+
+async def test_a_child_that_dies_is_started_again_and_the_terminal_says_so(tmp_path: Path) -> None:
+    running, said = supervisor(
+        tmp_path, child("worker", f"print('last words', flush=True); {WAITS}", tmp_path)
+    )
+    task = asyncio.create_task(running.run())
+    await until(
+        lambda: b"last words" in (tmp_path / "worker.log").read_bytes() if running.processes else False
+    )
+    first = pid_of(running, "worker")
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: bool(running.processes) and pid_of(running, "worker") != first)
+    running.stop()
+    await task
+    assert said == ["The worker died (signal SIGKILL); starting it again. Its last lines:\n    last words"]
+
+
+async def test_stop_ends_all_children_and_what_they_started(tmp_path: Path) -> None:
+    grandchild = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {WAITS!r}])"
+    parent = child("worker", f"{grandchild}; print(p.pid, flush=True); {WAITS}", tmp_path)
+    running, _ = supervisor(tmp_path, child("broker", WAITS, tmp_path), parent)
+    task = asyncio.create_task(running.run())
+    log = tmp_path / "worker.log"
+    await until(lambda: log.exists() and log.read_text().strip().isdecimal())
+    everybody = [passport(pid_of(running, name)) for name in ("broker", "worker")]
+    everybody.append(passport(int(log.read_text())))
+    assert all(map(is_alive, everybody))
+    running.stop()
+    await task
+    await until(lambda: not any(map(is_alive, everybody)))
+    assert not (tmp_path / "up.json").exists()
+
+
+async def test_a_child_that_ignores_the_request_is_killed_after_its_grace(tmp_path: Path) -> None:
+    ignores = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    deaf = f"{ignores}; print('deaf', flush=True); signal.pause()"
+    running, _ = supervisor(tmp_path, child("worker", deaf, tmp_path, grace=0.1))
+    task = asyncio.create_task(running.run())
+    log = tmp_path / "worker.log"
+    await until(lambda: log.exists() and "deaf" in log.read_text())
+    who = passport(pid_of(running, "worker"))
+    running.stop()
+    await task
+    assert not is_alive(who)
+
+
+async def test_it_gives_up_on_a_child_that_dies_at_once_and_leaves_nothing_running(tmp_path: Path) -> None:
+    running, said = supervisor(
+        tmp_path, child("broker", WAITS, tmp_path), child("web", "raise SystemExit('no such page')", tmp_path)
+    )
+    with pytest.raises(GaveUp, match="The web died 3 times") as gave_up:
+        await running.run()
+    assert gave_up.value.name == "web"
+    assert len(said) == 3
+    assert "exit code 1" in said[0] and "no such page" in said[0]
+    assert running.processes == {}
+
+
+async def test_a_child_that_never_gets_ready_stops_everything_with_a_sentence(tmp_path: Path) -> None:
+    running, _ = supervisor(tmp_path, child("web", WAITS, tmp_path, ready=lambda: False))
+    with pytest.raises(NotReady, match="The web was not ready after 0"):
+        await running.run()
+    assert running.processes == {}
+
+
+async def test_the_terminal_shows_alarms_and_the_log_has_everything(tmp_path: Path) -> None:
+    code = f"print('calm'); print('12:00 ERROR runs.store disk full', flush=True); {WAITS}"
+    running, said = supervisor(tmp_path, child("worker", code, tmp_path))
+    task = asyncio.create_task(running.run())
+    await until(lambda: bool(said))
+    running.stop()
+    await task
+    assert said == ["worker: 12:00 ERROR runs.store disk full"]
+    assert (tmp_path / "worker.log").read_text() == "calm\n12:00 ERROR runs.store disk full\n"
+
+
+async def test_welcome_comes_after_the_last_child_is_ready(tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    running, said = supervisor(
+        tmp_path, child("web", f"open({str(flag)!r}, 'w'); {WAITS}", tmp_path, ready=flag.exists)
+    )
+
+    async def welcome() -> None:
+        said.append("welcome" if flag.exists() else "too early")
+        running.stop()
+
+    await running.run(welcome)
+    assert said == ["welcome"]
+
+
+async def test_a_signal_stops_everything(tmp_path: Path) -> None:
+    running, _ = supervisor(tmp_path, child("worker", WAITS, tmp_path))
+
+    async def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    await running.run(interrupt)
+    assert running.processes == {}
+
+
+def test_what_a_killed_supervisor_left_is_stopped(tmp_path: Path) -> None:
+    orphan = subprocess.Popen([sys.executable, "-S", "-c", WAITS], start_new_session=True)
+    record, said = tmp_path / "up.json", list[str]()
+    record.write_text(json.dumps({"children": {"web": passport(orphan.pid)}}))
+    stop_leftovers(record, said.append)
+    assert orphan.wait(5) == -signal.SIGTERM
+    assert said == ["A previous start was killed and left behind: web. Stopping that first."]
+    assert not record.exists()
+
+
+def test_a_number_that_now_belongs_to_another_process_is_left_alone(tmp_path: Path) -> None:
+    record, said = tmp_path / "up.json", list[str]()
+    record.write_text(json.dumps({"children": {"web": {"pid": os.getpid(), "born": "another day"}}}))
+    stop_leftovers(record, said.append)
+    assert said == []
+
+
+def test_a_torn_record_is_no_record(tmp_path: Path) -> None:
+    (tmp_path / "up.json").write_text('{"up": ')
+    assert read_record(tmp_path / "up.json") == {}
+
+
+def test_a_lock_is_held_once(tmp_path: Path) -> None:
+    with held(tmp_path / "lock") as first, held(tmp_path / "lock") as second:
+        assert (first, second) == (True, False)
+    with held(tmp_path / "lock") as again:
+        assert again
+
+
+def test_a_log_never_outgrows_two_files(tmp_path: Path) -> None:
+    line = b"x" * (LOG_BYTES // 3) + b"\n"
+    with BoundedLog(tmp_path / "web.log") as log:
+        for _ in range(9):
+            log.write(line)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["web.log", "web.log.1"]
+    assert all(path.stat().st_size <= LOG_BYTES for path in tmp_path.iterdir())

@@ -1,0 +1,78 @@
+"""What all tests share: the real site, the browser, and the rule for where there is no browser."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agentsite.chromium import ARGUMENTS, HOW_TO_GET, find_chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+    from tests.stack import Site
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without Chromium the browser tests are skipped with the reason; where CI is set they fail instead."""
+    if find_chromium() is None and not os.environ.get("CI"):
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(pytest.mark.skip(reason=HOW_TO_GET))
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Site"]:
+    """The whole stack on a free port, one for all tests of the session."""
+    from tests.stack import running_site
+
+    with running_site(tmp_path_factory.mktemp("site")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_site(tmp_path: Path) -> Iterator["Site"]:
+    """A stack of the test's own, for tests that break it."""
+    from tests.stack import running_site
+
+    with running_site(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """One headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    program = find_chromium()
+    if program is None:
+        pytest.fail(HOW_TO_GET)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def browser_context(browser: "Browser", site: "Site") -> Iterator["BrowserContext"]:
+    """A person's browser without cookies, at home on the shared site."""
+    context = browser.new_context(base_url=site.url)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(browser_context: "BrowserContext") -> "Page":
+    """One tab of it."""
+    return browser_context.new_page()
+
+
+@pytest.fixture
+def admin_page(page: "Page", site: "Site") -> "Page":
+    """A tab in which the administrator has signed in."""
+    page.goto(site.fresh_link())
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/runs/")
+    return page

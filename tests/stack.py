@@ -1,0 +1,212 @@
+"""The real thing for tests: `manage.py up` on a data directory and port of its own, and faults for it."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from agentsite.environment import ROOT
+from agentsite.supervise import is_alive, read_record
+
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+LINK_BEGINS = "Sign in (works once, within an hour): "
+
+
+class DidNotStart(AssertionError):
+    """The stack did not come up; what it printed says why."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__(f"`manage.py up` did not start. It printed:\n{output}")
+
+
+class Site:
+    """One running site: its address, its sign-in link, its processes."""
+
+    def __init__(self, data_dir: Path, port: int, environ: dict[str, str] | None = None) -> None:
+        self.data_dir = data_dir
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.environ = own_environ(data_dir) | (environ or {})
+        self.lines: list[str] = []
+        self.process: subprocess.Popen[str] | None = None
+        self.reader: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start (again), and wait until the page answers."""
+        self.lines = []
+        self.process = subprocess.Popen(
+            [sys.executable, "manage.py", "up", "--port", str(self.port), "--no-browser"],
+            cwd=ROOT,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
+        self.reader.start()
+        try:
+            wait_for(lambda: self.answers() or self.process_ended(), START_SECONDS)
+            wait_for(
+                lambda: any("Ctrl-C" in line for line in self.lines) or self.process_ended(), START_SECONDS
+            )
+        except TimeoutError:
+            self.stop()
+        if self.process_ended():
+            self.reader.join(5)
+            raise DidNotStart(self.output)
+
+    def stop(self) -> int:
+        """What Ctrl-C does; the exit code."""
+        assert self.process is not None and self.reader is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            code = self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill_all()
+            code = self.process.wait(STOP_SECONDS)
+        self.reader.join(5)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    @property
+    def output(self) -> str:
+        """All that `up` printed since its last start."""
+        return "\n".join(self.lines)
+
+    @property
+    def link(self) -> str:
+        """The one-time sign-in link of the last start."""
+        return next(line for line in self.lines if line.startswith(LINK_BEGINS)).removeprefix(LINK_BEGINS)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The processes by name: broker, worker, scheduler, web."""
+        children = read_record(self.data_dir / "run" / "up.json").get("children", {})
+        return {name: who["pid"] for name, who in children.items() if is_alive(who)}
+
+    def manage(self, *arguments: str, code: int | None = 0, timeout: float = 120) -> str:
+        """A command of manage.py on this site's data; its standard output, after a check of its exit code."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert code is None or done.returncode == code, (
+            f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
+        return done.stdout
+
+    def fresh_link(self, person: str = "admin") -> str:
+        """Another one-time sign-in link, for anybody."""
+        return self.manage("sign_in_link", person, "--address", self.url).strip()
+
+    def export(self, run: str) -> dict[str, Any]:
+        """A run as `export` writes it."""
+        exported: dict[str, Any] = json.loads(self.manage("export", run))
+        return exported
+
+    def kill9(self, name: str) -> int:
+        """kill -9 one process by its name; returns the number it had."""
+        pid = self.pids[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    @contextlib.contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        """Stop a process without ending it, as a sleeping machine does."""
+        pid = self.pids[name]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def back(self, name: str, killed: int, seconds: float = 30) -> int:
+        """Wait until another process of that name runs (and the page answers); returns its number."""
+        wait_for(lambda: self.pids.get(name, killed) != killed and self.answers(), seconds)
+        return self.pids[name]
+
+    def kill_all(self) -> None:
+        """kill -9 everything at once, the supervisor first, as if the power went."""
+        assert self.process is not None
+        pids = self.pids.values()
+        self.process.kill()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def answers(self) -> bool:
+        """Whether the site says that it is well."""
+        try:
+            with urllib.request.urlopen(self.url + "/healthz", timeout=5) as page:
+                return bool(page.status == 200)
+        except urllib.error.HTTPError as why:
+            why.close()
+            return False
+        except OSError:
+            return False
+
+    def process_ended(self) -> bool:
+        """Whether `up` itself has ended."""
+        return self.process is not None and self.process.poll() is not None
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with contextlib.suppress(ValueError):
+            for line in process.stdout:
+                self.lines.append(line.rstrip("\n"))
+
+
+def own_environ(data_dir: Path) -> dict[str, str]:
+    """This process's environment without what the tests' own settings put there."""
+    foreign = {"REDIS_URL", "DATABASE_URL", "DJANGO_SETTINGS_MODULE", "DJANGO_ALLOW_ASYNC_UNSAFE"}
+    kept = {name: value for name, value in os.environ.items() if name not in foreign}
+    return kept | {"AGENTSITE_DATA_DIR": str(data_dir)}
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def wait_for(condition: Callable[[], object], seconds: float) -> None:
+    """Until something is so; TimeoutError if it isn't in time."""
+    until = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > until:
+            raise TimeoutError(f"not so after {seconds:g} seconds")
+        pause.wait(0.05)
+
+
+@contextlib.contextmanager
+def running_site(data_dir: Path, environ: dict[str, str] | None = None) -> Iterator[Site]:
+    """A site that runs for the length of a `with`, and leaves no process behind."""
+    site = Site(data_dir, free_port(), environ)
+    site.start()
+    try:
+        yield site
+    finally:
+        site.stop()
