@@ -2,9 +2,9 @@
 
     python3 -m tests.benchmarks.transitions [--profile] [TRANSITIONS ...]
 
-Measures the database of DATABASE_URL, or a new SQLite file; `tests/benchmarks/run` does both databases.
-Prints per run: transitions, seconds, transitions per second, the last tenth against the first, the time to
-load the run again, bytes on disk for each transition (SQLite).
+Measures a new SQLite file, then a new PostgreSQL cluster where its programs are found; or only the database of
+DATABASE_URL, where that is set. Prints for each size: seconds, transitions per second, the last tenth against the
+first, the time to load the run again, bytes on disk for each transition (SQLite).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import cProfile
 import os
 import pstats
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import django
+
+from tests.benchmarks import postgres
 
 PER_CYCLE = 5
 """Transitions of one step of `ruled`: thought, validate, action, observation, commit."""
@@ -35,7 +38,12 @@ def script_of(cycles: int) -> dict[str, Any]:
         for n in range(cycles - 1)
     ]
     answer = {"thought": "FINAL ANSWER: done", "action": None}
-    search = {"params": {"q": "string"}, "required": ["q"], "effects": "read", "results": [{"output": RESULT}]}
+    search = {
+        "params": {"q": "string"},
+        "required": ["q"],
+        "effects": "read",
+        "results": [{"output": RESULT}],
+    }
     return {
         "replies": {"decision": [*calls, answer]},
         "tools": {"search": search},
@@ -49,7 +57,10 @@ def measure(transitions: int, database: Path | None, profile: cProfile.Profile |
     from runs.models import Step
 
     cycles = transitions // PER_CYCLE
-    settings = {"max_steps": cycles + 1, "ruleset": [{"type": "forbid_guessing"}, {"type": "require_tool_use"}]}
+    settings = {
+        "max_steps": cycles + 1,
+        "ruleset": [{"type": "forbid_guessing"}, {"type": "require_tool_use"}],
+    }
     run = actions.start_run(
         machine="ruled", goal="benchmark", settings=settings, owner=None, script=script_of(cycles)
     )
@@ -80,26 +91,45 @@ def measure(transitions: int, database: Path | None, profile: cProfile.Profile |
 
 
 def main() -> None:
-    """Measure the sizes that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure the sizes that were asked for, each database in a process of its own."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("transitions", nargs="*", type=int, default=[100, 1_000, 10_000])
     parser.add_argument("--profile", action="store_true", help="print the largest costs of the last size")
     options = parser.parse_args()
+    if os.environ.get("DATABASE_URL"):
+        measure_all(options.transitions, options.profile)
+        return
+    again = [sys.executable, "-m", "tests.benchmarks.transitions", *sys.argv[1:]]
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["AGENTSITE_DATA_DIR"] = folder
-        database = None
-        if not os.environ.get("DATABASE_URL"):
-            database = Path(folder, "db.sqlite3")
-            os.environ["DATABASE_URL"] = f"sqlite:///{database}"
-        os.environ["REDIS_URL"] = ""
+        print("SQLite", flush=True)
+        subprocess.run(
+            again, check=True, env={**os.environ, "DATABASE_URL": f"sqlite:///{folder}/db.sqlite3"}
+        )
+    found = postgres.binaries()
+    if found is None:
+        print("PostgreSQL: no initdb on this machine")
+        return
+    with postgres.cluster(found) as url:
+        print("PostgreSQL", flush=True)
+        subprocess.run(again, check=True, env={**os.environ, "DATABASE_URL": url})
+
+
+def measure_all(sizes: list[int], profiled: bool) -> None:  # noqa: FBT001
+    """Measure `sizes` on the database of DATABASE_URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"AGENTSITE_DATA_DIR": folder, "REDIS_URL": "", "DATABASE_POOL": "0"}
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
+        url = os.environ["DATABASE_URL"]
+        database = Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else None
         django.setup()
         from django.core.management import call_command
 
         call_command("migrate", verbosity=0)
-        profile = cProfile.Profile() if options.profile else None
-        for size in options.transitions:
-            measure(size, database, profile if size == options.transitions[-1] else None)
+        profile = cProfile.Profile() if profiled else None
+        for size in sizes:
+            measure(size, database, profile if size == sizes[-1] else None)
         if profile is not None:
             pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(25)
 

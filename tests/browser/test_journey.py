@@ -1,0 +1,114 @@
+"""The whole path on real parts: launch in the browser, watch live, approve, finish; and the same while things die."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.stack import Site, running_site, wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack]
+
+WITHIN = 30_000  # milliseconds
+
+
+def sign_in(page: "Page", link: str) -> None:
+    """Follow a one-time link."""
+    page.goto(link)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/runs/")
+
+
+def launch_demonstration(page: "Page", base: str) -> str:
+    """Launch the demonstration from the form; the run's number."""
+    page.goto(f"{base}/runs/new/?demonstration")
+    page.get_by_role("button", name="Launch", exact=True).click()
+    page.wait_for_url(re.compile(r"/runs/\d+/"))
+    found = re.search(r"/runs/(\d+)/", page.url)
+    assert found is not None
+    return found[1]
+
+
+def rows_of(page: "Page") -> list[int]:
+    """The numbers of the rows that the page shows, in their order."""
+    numbers: list[int] = page.eval_on_selector_all(
+        "[data-timeline] > [data-seq]", "rows => rows.map(row => Number(row.dataset.seq))"
+    )
+    return numbers
+
+
+def approve(page: "Page") -> None:
+    """Press the card's first button, once it is there."""
+    button = page.locator("[data-approve]")
+    expect(button).to_be_visible(timeout=WITHIN)
+    button.click()
+
+
+def check_ended(site: Site, page: "Page", run: str) -> dict[str, Any]:
+    """The page shows the answer and every row once and in order; the log verifies. Gives the export."""
+    expect(page.locator('[data-panel="header"]')).to_contain_text("Succeeded", timeout=WITHIN)
+    export = site.export(run)
+    wait_for(lambda: rows_of(page) == list(range(1, export["run"]["head"] + 1)), 30)
+    expect(page.locator('[data-panel="answer"]')).to_contain_text(export["run"]["answer"])
+    assert "all fit" in site.manage("verify", run)
+    return export
+
+
+def test_a_newcomer_launches_watches_approves_and_reads_the_answer(site: Site, page: "Page") -> None:
+    sign_in(page, site.fresh_link())
+    run = launch_demonstration(page, site.url)
+    page.evaluate("window.notReloaded = true")
+    expect(page.locator("[data-card]")).to_contain_text("write_file", timeout=WITHIN)
+    expect(page.locator("[data-inbox-count]").first).to_have_text("1")
+    name = page.locator('[data-card] [name="arg.name"]')
+    name.fill("basket.txt")
+    expect(page.locator("[data-approve]")).to_contain_text("1 change")
+    approve(page)
+    export = check_ended(site, page, run)
+    assert page.evaluate("window.notReloaded") is True
+    assert export["run"]["totals"]["tool_calls"] == 2
+    assert {
+        fact["tool"]
+        for step in export["steps"]
+        for fact in step["facts"]
+        if fact["kind"] == "react.tool.call"
+    } == {
+        "calculator",
+        "write_file",
+    }
+    with page.expect_download() as download:
+        page.locator('[data-panel="files"]').get_by_role("link", name="basket.txt").click()
+    assert "93" in Path(download.value.path()).read_text()
+
+
+def test_a_run_that_waits_survives_the_death_of_everything(own_site: Site, browser: "Browser") -> None:
+    page = browser.new_context().new_page()
+    sign_in(page, own_site.link)
+    run = launch_demonstration(page, own_site.url)
+    expect(page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    before = own_site.export(run)
+    for name in ("worker", "web", "broker"):
+        own_site.back(name, own_site.kill9(name))
+    after = own_site.export(run)
+    assert after["steps"] == before["steps"]
+    page.reload()
+    approve(page)
+    check_ended(own_site, page, run)
+    page.context.close()
+
+
+def test_with_every_message_suppressed_the_page_still_shows_every_row_once(
+    tmp_path: Path, browser: "Browser"
+) -> None:
+    with running_site(tmp_path, {"HINTS": "0"}) as silent:
+        page = browser.new_context().new_page()
+        sign_in(page, silent.link)
+        run = launch_demonstration(page, silent.url)
+        approve(page)
+        check_ended(silent, page, run)
+        page.context.close()
