@@ -41,6 +41,8 @@ class ModelCall(Value):
     """Name of the reply schema, resolved by the machine; `text` where free text is wanted."""
     tail: str = ""
     """What stands at the end of this prompt only."""
+    shows: tuple[str, ...] = ()
+    """Names whose whole texts stand before the tail, in this prompt only."""
     cacheable: bool = False
     sanitize: bool = False
     """Set after a context-length error: old tool results become stubs."""
@@ -58,6 +60,8 @@ class ToolCall(Value):
     args: dict[str, Any]
     effects: EffectClass
     idempotent: bool = False
+    infra: bool = False
+    """Works on the run's own record: no limit holds it, and its answer says that nothing `ran`, so it counts nowhere."""
 
     @property
     def repeatable(self) -> bool:

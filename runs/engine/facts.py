@@ -52,6 +52,8 @@ class ToolReported(Fact):
     error: str | None = None
     ran: bool = True
     files: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    """Names of the artifacts that it became, where the machine keeps such."""
 
 
 class UserAnswered(Fact):

@@ -124,6 +124,8 @@ def limits(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opini
         return PASS
     if isinstance(effect, ModelCall) and effect.at_limit == "pass":
         return PASS
+    if isinstance(effect, ToolCall) and effect.infra:
+        return PASS
     for name in LIMIT_NAMES:
         limit = snapshot.limits.get(name)
         used = snapshot.totals.used(name)

@@ -5,7 +5,7 @@ The drawing on the run page, the documentation and the tests read this declarati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Union
 
@@ -20,6 +20,7 @@ from runs.engine.facts import (
     InterruptAsked,
 )
 from runs.engine.moves import Ask, Go
+from runs.engine.ports import Message
 from runs.engine.settings import Settings
 from runs.engine.tools import ToolSpec
 from runs.engine.values import Value
@@ -36,6 +37,8 @@ class Terms(Value):
     goal: str
     settings: Settings
     tools: dict[str, ToolSpec] = {}
+    skills: dict[str, str] = {}
+    """Named texts that an administrator keeps (`contract`)."""
     guided: bool = False
     """The model is weak: reply schemas are as narrow as the state allows, and worked examples are given."""
 
@@ -85,12 +88,27 @@ class BudgetRow(Value):
     limit: float
 
 
+class ArtifactRow(Value):
+    """An artifact as the export and the page show it."""
+
+    name: str
+    kind: str
+    error: str | None = None
+    slot: str | None = None
+
+
 class Block(Value):
     """One fact as the model reads it. What a tool or a page said is data: it is fenced, and never system text."""
 
     kind: str
     author: Literal["user", "agent", "tool", "system"]
     text: str
+    shows: dict[str, str] = {}
+    """Whole texts by name, for prompts that ask for them (`ModelCall.shows`)."""
+    path: str = ""
+    """Where it can be found again: `st:<seq>`."""
+    covers: dict[str, str | None] = {}
+    """Paths whose blocks are hidden from now on, each with what is shown in their place; None shows them again."""
 
 
 class GraphError(Exception):
@@ -128,12 +146,21 @@ class Machine:
     system: Callable[[Terms], str]
     block: Callable[[Fact], Block | None]
     reply_schema: Callable[[str, Any], dict[str, Any] | None]
+    examples: Callable[[Terms], tuple[Message, ...]] = lambda terms: ()
+    """Worked examples, between the system text and the goal."""
+    arrange: Callable[[Terms, Sequence[Block]], Sequence[Block]] = lambda terms, blocks: blocks
+    """The blocks as a prompt shows them: with their paths, or hidden, where the machine's tools work with paths."""
+    artifacts: Callable[[Any], tuple[ArtifactRow, ...]] = lambda state: ()
+    """What the run has made, as far as its state knows."""
     kept: Callable[[Any], dict[str, Any]] = lambda state: {}
     """What a rollback takes along from the head."""
     succeeded: Callable[[Any], bool] = lambda state: state.exit_reason in ("complete", "goal_achieved")
     ok: Callable[[Any], bool | None] = lambda state: None
     takes_fatal: frozenset[str] = frozenset()
     """Nodes whose table names an edge for a fatal tool error."""
+    built_in: tuple[ToolSpec, ...] = ()
+    """Tools of its own, permitted in every run. They touch nothing: such a call gives back its arguments, or, where it
+    is an infra call, what it found in the run's own record."""
     remembers: tuple[str, str] | None = None
     """The transition (node, edge) after which the last reply may be given again from the cache."""
     targets: Mapping[tuple[str, str], str] = field(init=False)

@@ -7,11 +7,12 @@ as such, and never stands in the system text. Source: spec/context.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
+from runs.engine.effects import ModelCall
 from runs.engine.facts import CallEdited, Fact, Notice, ToolReported, UserAnswered
-from runs.engine.machine import Block
+from runs.engine.machine import Block, Machine, Terms
 from runs.engine.ports import Message
 from runs.engine.values import canonical
 
@@ -61,8 +62,31 @@ def cut(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}… [{len(text) - SHOWN} characters more]"
 
 
-def messages(system: str, goal: str, blocks: Sequence[Block], tail: str) -> tuple[Message, ...]:
-    """The prompt. Neighbouring blocks of one side make one message; the tail ends the last one."""
+def prompt(machine: Machine, terms: Terms, blocks: Sequence[Block], call: ModelCall) -> tuple[Message, ...]:
+    """The prompt of `call`, when `blocks` have been shown."""
+    shown = machine.arrange(terms, sanitized(blocks) if call.sanitize else blocks)
+    tail = "\n\n".join([*_asked_for(blocks, call.shows), *([call.tail] if call.tail else [])])
+    return messages(machine.system(terms), terms.goal, shown, tail, machine.examples(terms))
+
+
+def _asked_for(blocks: Sequence[Block], names: Sequence[str]) -> Iterator[str]:
+    """The newest whole text of each name, as data."""
+    for name in names:
+        found = next((block.shows[name] for block in reversed(blocks) if name in block.shows), None)
+        if found is not None:
+            yield fenced(name, cut(found))
+
+
+def blocks_of(machine: Machine, facts: Iterable[Fact], seq: int) -> list[Block]:
+    """How the model reads the facts of row `seq`."""
+    found = (machine.block(fact) for fact in facts)
+    return [block.model_copy(update={"path": f"st:{seq}"}) for block in found if block is not None]
+
+
+def messages(
+    system: str, goal: str, blocks: Sequence[Block], tail: str, examples: tuple[Message, ...] = ()
+) -> tuple[Message, ...]:
+    """The messages. Neighbouring blocks of one side make one; the tail ends the last one."""
     joined: list[tuple[Literal["user", "assistant"], list[str]]] = [("user", [f"Goal: {goal}"])]
     for block in blocks:
         side: Literal["user", "assistant"] = "assistant" if block.author == "agent" else "user"
@@ -76,7 +100,7 @@ def messages(system: str, goal: str, blocks: Sequence[Block], tail: str) -> tupl
         else:
             joined.append(("user", [tail]))
     sides = (Message(author=side, text="\n\n".join(texts)) for side, texts in joined)
-    return (Message(author="system", text=system), *sides)
+    return (Message(author="system", text=system), *examples, *sides)
 
 
 def sanitized(blocks: Iterable[Block]) -> list[Block]:
@@ -84,7 +108,7 @@ def sanitized(blocks: Iterable[Block]) -> list[Block]:
     kept = list(blocks)
     last_agent = max((index for index, block in enumerate(kept) if block.author == "agent"), default=-1)
     return [
-        block.model_copy(update={"text": fenced("a tool", STUB)})
+        block.model_copy(update={"text": fenced("a tool", f"{STUB} {block.path}".strip())})
         if index < last_agent and block.author == "tool"
         else block
         for index, block in enumerate(kept)

@@ -6,6 +6,7 @@ Calling a tool is the adapters' part; here calls are only checked.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -59,6 +60,36 @@ class CheckedCall(Value):
     args: dict[str, Any]
     faults: tuple[Fault, ...] = ()
     drops: tuple[Drop, ...] = ()
+
+
+class InspectedCall(Value):
+    """A call as a model wrote it: what it names, what may be passed on, what is wrong with it."""
+
+    spec: ToolSpec | None
+    args: dict[str, Any]
+    flaws: tuple[Flaw, ...]
+    """What keeps it from running, in the order of spec/machines.md: codes `missing_tool_id`, `unknown_tool_id`,
+    `tool_not_allowed`, `bad_params`, `missing_required`, `type_mismatch`."""
+    drops: tuple[Drop, ...]
+
+
+def inspect_call(tools: Mapping[str, ToolSpec], tool_id: object, params: object) -> InspectedCall:
+    """A call against the tools of the run. Where the tool is not known, its arguments can't be judged."""
+    if not isinstance(tool_id, str) or not tool_id:
+        flaw = Flaw(code="missing_tool_id", param="", message="The call names no tool.")
+        return InspectedCall(spec=None, args={}, flaws=(flaw,), drops=())
+    spec = tools.get(tool_id)
+    if spec is None:
+        flaw = Flaw(code="unknown_tool_id", param="", message=f"There is no tool {tool_id}.")
+        return InspectedCall(spec=None, args={}, flaws=(flaw,), drops=())
+    flaws: tuple[Flaw, ...] = ()
+    if not spec.permitted:
+        flaws += (Flaw(code="tool_not_allowed", param="", message=f"This run may not call {tool_id}."),)
+    if not isinstance(params, dict):
+        bad = Flaw(code="bad_params", param="", message=f"The arguments of {tool_id} must be an object.")
+        return InspectedCall(spec=spec, args={}, flaws=(*flaws, bad), drops=())
+    checked = check_arguments(spec, params)
+    return InspectedCall(spec=spec, args=checked.args, flaws=(*flaws, *checked.faults), drops=checked.drops)
 
 
 def check_arguments(spec: ToolSpec, args: dict[str, Any]) -> CheckedCall:

@@ -1,0 +1,453 @@
+"""The kernel: what never reaches a node, and what a person's answers do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runs.engine import kernel
+from runs.engine.effects import (
+    VERDICTS,
+    Answer,
+    ChildFinished,
+    ContextOverflowed,
+    Failed,
+    HumanCall,
+    ModelCall,
+    ModelReplied,
+    Summarised,
+    ToolCall,
+    ToolReturned,
+    Usage,
+)
+from runs.engine.machine import END, Edge, GraphError, Machine
+from runs.engine.moves import Ask, Go, Rewind, Stop
+from runs.engine.snapshot import Pending, Snapshot, Totals
+from tests.engine.toys import TOY, ToyState, toy
+from tests.worlds import GOAL, Run, ScriptedWorld, WorkerDied, said
+
+BUSY = Failed(blame="transient", message="busy.")
+GONE = Failed(blame="fatal", message="gone")
+
+
+@pytest.fixture
+def world() -> ScriptedWorld:
+    return (
+        ScriptedWorld()
+        .tool("look", "seen", params={"x": "string"})
+        .tool("save", "saved", effects="write", params={"x": "string"})
+        .child("helper", ChildFinished(run="c", status="succeeded", answer="a", cost_usd=0.5))
+    )
+
+
+# --- failures ---------------------------------------------------------------------------------------------
+
+
+def asks(run: Run, kind: str) -> list[tuple[int, float]]:
+    return [(row.attempt, row.delay_s) for row in run.rows if row.effect and row.effect["kind"] == kind]
+
+
+def test_a_transient_failure_is_asked_again_after_one_and_two_seconds(world: ScriptedWorld) -> None:
+    run = world.model_says(BUSY, BUSY, "done").drive(TOY)
+    assert asks(run, "model_call") == [(1, 0.0), (2, 1.0), (3, 2.0)]
+    assert run.notices[:2] == ["retried", "retried"]
+    assert (run.exit_reason, run.totals.model_calls) == ("complete", 1)
+
+
+def test_an_attempt_that_failed_is_neither_counted_nor_charged(world: ScriptedWorld) -> None:
+    run = world.model_says(BUSY, "done").drive(TOY)
+    assert (run.totals.model_calls, run.totals.cost_usd, run.totals.input_tokens) == (1, 0.001, 10)
+
+
+def test_the_third_transient_failure_of_a_model_is_a_model_error(world: ScriptedWorld) -> None:
+    run = world.model_says(BUSY, BUSY, BUSY, "done").drive(TOY)
+    assert (run.exit_reason, run.rows[-1].kind, run.snapshot.node) == ("model_error", "stop", END)
+
+
+@pytest.mark.parametrize("blame", ["fatal", "recoverable"])
+def test_a_model_that_fails_for_good_is_a_model_error_at_once(world: ScriptedWorld, blame: Any) -> None:
+    run = world.model_says(Failed(blame=blame, message="no key")).drive(TOY)
+    assert run.exit_reason == "model_error"
+    assert asks(run, "model_call") == [(1, 0.0)]
+    assert run.facts("react.exit")[0].message == "no key"
+
+
+def test_the_third_transient_failure_of_a_tool_is_recoverable(world: ScriptedWorld) -> None:
+    run = world.tool("look", BUSY, BUSY, BUSY, "seen").model_says("look a", "done").drive(TOY)
+    assert asks(run, "tool_call") == [(1, 0.0), (2, 1.0), (3, 2.0)]
+    report = run.facts("react.tool.result")[0]
+    assert (report.error, run.exit_reason, run.totals.tool_calls) == ("busy.", "complete", 1)
+
+
+def test_a_transient_child_is_tried_again_too(world: ScriptedWorld) -> None:
+    world.child("helper", BUSY, ChildFinished(run="c", status="succeeded", answer="a"))
+    run = world.model_says("child go", "done").drive(TOY)
+    assert asks(run, "child_run") == [(1, 0.0), (2, 1.0)]
+    assert run.totals.tool_calls == 1
+
+
+def test_a_fatal_tool_stops_the_run_where_the_table_names_no_edge(world: ScriptedWorld) -> None:
+    run = world.tool("look", GONE).model_says("look a").drive(TOY)
+    assert (run.exit_reason, run.rows[-1].kind, run.totals.tool_calls) == ("fatal_error", "stop", 1)
+
+
+def test_a_fatal_tool_reaches_the_node_where_the_table_names_an_edge(world: ScriptedWorld) -> None:
+    run = world.tool("look", GONE).model_says("look a", "done").drive(toy(frozenset({"act"})))
+    assert run.exit_reason == "complete"
+    assert run.facts("react.tool.result")[0].error == "gone"
+
+
+def test_a_call_that_did_not_run_is_not_counted(world: ScriptedWorld) -> None:
+    world.tool("look", Failed(blame="recoverable", message="refused", ran=False))
+    assert world.model_says("look a", "done").drive(TOY).totals.tool_calls == 0
+
+
+# --- prompts that are too long ----------------------------------------------------------------------------
+
+
+def test_a_prompt_that_is_too_long_is_rendered_once_more_with_stubs(world: ScriptedWorld) -> None:
+    run = world.model_says(ContextOverflowed(message="8192"), "done").drive(TOY)
+    assert [effect["sanitize"] for effect in run.asked("model_call")] == [False, True]
+    assert run.notices[0] == "context_overflow"
+    assert (run.exit_reason, run.totals.model_calls) == ("complete", 1)
+
+
+def test_a_second_time_is_a_model_error(world: ScriptedWorld) -> None:
+    run = world.model_says(ContextOverflowed(), ContextOverflowed(message="8192"), "done").drive(TOY)
+    assert run.exit_reason == "model_error"
+    assert "8192" in run.facts("react.exit")[0].message
+
+
+def test_each_call_has_its_own_second_chance(world: ScriptedWorld) -> None:
+    world.model_says(ContextOverflowed(), "look a", ContextOverflowed(), "done")
+    assert world.drive(TOY).exit_reason == "complete"
+
+
+# --- the graph --------------------------------------------------------------------------------------------
+
+
+def test_an_edge_that_is_not_declared_is_fatal(world: ScriptedWorld) -> None:
+    run = world.model_says("undeclared").drive(TOY)
+    assert (run.exit_reason, run.rows[-1].kind) == ("fatal_error", "stop")
+    assert run.facts("react.exit")[0].message == "act asked for the edge nowhere, which is not declared."
+    assert run.notices == ["word", "x"]
+
+
+def test_a_run_can_not_end_without_a_reason(world: ScriptedWorld) -> None:
+    run = world.model_says("reasonless").drive(TOY)
+    assert run.exit_reason == "fatal_error"
+    assert "without a reason" in run.facts("react.exit")[0].message
+
+
+def test_a_node_can_not_stop_the_run_by_itself(world: ScriptedWorld) -> None:
+    assert world.model_says("stop").drive(TOY).exit_reason == "fatal_error"
+
+
+def test_an_answer_to_nothing_is_fatal() -> None:
+    start = ScriptedWorld().start(TOY).snapshot
+    decision = kernel.decide(TOY, start, ToolReturned(value=1))
+    assert isinstance(decision.move, Stop)
+    assert decision.move.reason == "fatal_error"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"edges": (*TOY.edges, Edge("act", "again", "act"))}, "declared twice"),
+        ({"edges": (*TOY.edges, Edge("gone", "x", "act"))}, "gone, which is no node"),
+        ({"edges": (*TOY.edges, Edge("act", "x", "gone"))}, "gone, which is no node"),
+        ({"start": "gone"}, "first or its deciding node"),
+        ({"deciding": "gone"}, "first or its deciding node"),
+        ({"start": "act", "edges": TOY.edges[:1] + TOY.edges[2:]}, "think can't be reached"),
+    ],
+)
+def test_a_graph_that_does_not_hold_together_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(GraphError, match=why):
+        toy(**changes)
+
+
+def test_the_exit_reason_is_written_once() -> None:
+    state = ToyState(terms=ScriptedWorld().start(TOY).terms)
+    first = kernel._stop("aborted", "").facts
+    second = kernel._stop("fatal_error", "").facts
+    assert TOY.fold(state, (*first, *second)).exit_reason == "aborted"
+
+
+# --- limits and the fallback ------------------------------------------------------------------------------
+
+
+def test_finish_makes_one_fallback_call_that_no_limit_holds(world: ScriptedWorld) -> None:
+    world.model_says("look a").model_says("all I know", role="fallback").person_says("finish")
+    run = world.drive(TOY, limits={"tokens": 10})
+    assert (run.exit_reason, run.answer, run.state.answer_source) == ("token_limit", "all I know", "fallback")
+    assert (run.totals.model_calls, run.rows[-1].kind, run.status) == (2, "stop", "stopped")
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        [GONE],
+        [BUSY, BUSY, BUSY],
+        [ContextOverflowed(), ContextOverflowed()],
+        ["   "],
+    ],
+)
+def test_a_fallback_that_fails_gives_the_fixed_sentence(world: ScriptedWorld, failing: list[Any]) -> None:
+    world.model_says("look a").model_says(*failing, role="fallback").person_says("finish")
+    run = world.drive(TOY, limits={"cost_usd": 0.0005})
+    assert (run.exit_reason, run.answer) == ("cost_limit", f"The run ended without an answer to: {GOAL}")
+    assert run.state.answer_source == "fallback"
+
+
+@pytest.mark.parametrize("failing", [[GONE], [ContextOverflowed(), ContextOverflowed()], [BUSY, BUSY, BUSY]])
+def test_a_call_that_may_fail_gives_its_failure_to_the_node(world: ScriptedWorld, failing: list[Any]) -> None:
+    run = world.model_says("fallback", "done").model_says(*failing, role="fallback").drive(TOY)
+    assert run.exit_reason == "complete"
+    assert run.facts("react.tool.result")[0].error
+
+
+def test_a_call_that_may_fail_does_so_at_a_limit(world: ScriptedWorld) -> None:
+    run = world.model_says("fallback").drive(TOY, limits={"tokens": 10}, on_limit="stop")
+    assert run.facts("react.tool.result")[0].error == "The limit tokens is reached."
+    assert run.exit_reason == "token_limit"
+
+
+def test_top_up_lets_the_held_call_go(world: ScriptedWorld) -> None:
+    world.model_says("look a", "done").person_says(said("top_up", args={"tokens": 100}))
+    run = world.drive(TOY, limits={"tokens": 10})
+    assert (run.exit_reason, run.interrupts) == ("complete", ["limit"])
+    assert run.snapshot.limits == {"tokens": 110}
+
+
+def test_top_up_of_too_little_asks_again(world: ScriptedWorld) -> None:
+    world.model_says("look a", "done").person_says(said("top_up", args={"tokens": 1}), "abort")
+    run = world.drive(TOY, limits={"tokens": 10})
+    assert run.interrupts == ["limit", "limit"]
+
+
+def test_what_was_approved_stays_approved_over_a_limit(world: ScriptedWorld) -> None:
+    """The limit is reached while a person thinks about the call; topping up does not ask for the call again."""
+    world.seconds_per_effect = 3.0
+    world.model_says("save a", "done").person_says("approve", said("top_up", args={"active_seconds": 100}))
+    run = world.drive(TOY, limits={"active_seconds": 5})
+    assert run.interrupts == ["tool_call", "limit"]
+    assert (run.exit_reason, run.totals.tool_calls) == ("complete", 1)
+
+
+# --- people -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("about", list(VERDICTS))
+def test_abort_and_rollback_answer_every_kind(about: Any) -> None:
+    assert set(VERDICTS[about][-2:]) == {"abort", "rollback"}
+    pending = Pending(HumanCall(about=about, title="", why=""), 7)
+    snapshot = Snapshot("think", ScriptedWorld().start(TOY).state, head=8, pending=pending)
+    aborted = kernel.decide(TOY, snapshot, said("abort", message="enough")).move
+    assert isinstance(aborted, Stop)
+    assert aborted.reason == "aborted"
+    back = kernel.decide(TOY, snapshot, said("rollback", to_step=3)).move
+    assert isinstance(back, Rewind)
+    assert (back.to, back.facts[0].from_seq, back.facts[0].by) == (3, 8, "alice")  # type: ignore[attr-defined]
+
+
+def test_the_verdicts_are_the_specs() -> None:
+    assert {about: verdicts[:-2] for about, verdicts in VERDICTS.items()} == {
+        "tool_call": ("approve", "edit", "reject", "respond"),
+        "question": ("respond",),
+        "limit": ("top_up", "finish"),
+        "every_n_steps": ("resume",),
+        "manual": ("resume",),
+        "human_approval": ("approve", "reject"),
+        "plan": ("approve", "edit", "reject"),
+        "may_have_happened": ("approve", "respond", "reject"),
+    }
+
+
+def test_a_rollback_without_a_step_is_fatal(world: ScriptedWorld) -> None:
+    run = world.model_says("save a").start(TOY)
+    while not run.waits_for:
+        assert run.step(world)
+    move = kernel.decide(TOY, run.snapshot, said("rollback")).move
+    assert isinstance(move, Stop)
+    assert move.reason == "fatal_error"
+
+
+def test_a_call_waits_for_a_person_and_is_released(world: ScriptedWorld) -> None:
+    run = world.model_says("save a", "done").person_says("approve").drive(TOY)
+    assert [row.kind for row in run.rows[2:6]] == ["ask", "decision", "ask", "transition"]
+    assert run.facts("react.tool.result")[0].value == "saved"
+
+
+@pytest.mark.parametrize(
+    ("decision", "value", "error"),
+    [
+        (said("respond", message="by hand"), "by hand", None),
+        (said("reject", message="no"), None, "no"),
+        (said("reject"), None, "Refused by a person."),
+    ],
+)
+def test_a_call_that_is_answered_for_or_refused_is_not_run(
+    world: ScriptedWorld, decision: Any, value: Any, error: Any
+) -> None:
+    run = world.model_says("save a", "done").person_says(decision).drive(TOY)
+    report = run.facts("react.tool.result")[0]
+    assert (report.value, report.error, report.ran, run.totals.tool_calls) == (value, error, False, 0)
+    assert run.asked("tool_call") == []
+
+
+def test_an_edited_call_is_checked_against_the_schema(world: ScriptedWorld) -> None:
+    run = world.model_says("save a", "done").person_says(said("edit", args={"x": "b", "y": 1})).drive(TOY)
+    assert run.asked("tool_call")[0]["args"] == {"x": "b"}
+    edited = run.facts("react.tool.edited")[0]
+    assert (edited.args, edited.by) == ({"x": "b"}, "alice")
+    assert "unknown_param" in run.notices
+
+
+def test_an_edit_that_does_not_fit_the_schema_is_not_run(world: ScriptedWorld) -> None:
+    world.tool("save", effects="write", params={"x": "string"}, required=("x",))
+    run = world.model_says("save a", "done").person_says(said("edit", args={"x": 5})).drive(TOY)
+    report = run.facts("react.tool.result")[0]
+    assert (report.ran, run.totals.tool_calls) == (False, 0)
+    assert report.error == "The call that a person wrote can't run. save: x must be a string, not an integer."
+    assert run.asked("tool_call") == []
+
+
+def test_an_edited_child_gets_the_new_goal(world: ScriptedWorld) -> None:
+    rules = [{"when": {"tool": "agent.*"}, "do": "ask"}]
+    run = (
+        world.model_says("child a", "done")
+        .person_says(said("edit", args={"goal": "b"}))
+        .drive(TOY, rules=rules)
+    )
+    assert run.asked("child_run")[0]["goal"] == "b"
+    assert run.exit_reason == "complete"
+
+
+@pytest.mark.parametrize("verdict", ["resume", "finish", "top_up"])
+def test_a_verdict_of_another_kind_is_fatal(verdict: str, world: ScriptedWorld) -> None:
+    run = world.model_says("save a").start(TOY)
+    while not run.waits_for:
+        assert run.step(world)
+    move = kernel.decide(TOY, run.snapshot, said(verdict)).move
+    assert isinstance(move, Stop)
+    assert move.reason == "fatal_error"
+
+
+# --- calls that may have happened -------------------------------------------------------------------------
+
+
+def test_a_repeatable_call_of_a_lost_worker_is_made_again(world: ScriptedWorld) -> None:
+    run = world.tool("look", WorkerDied(), "seen").model_says("look a", "done").drive(TOY)
+    assert run.kinds() == [
+        "ask",
+        "transition",
+        "ask",
+        "recovered",
+        "transition",
+        "ask",
+        "transition",
+        "transition",
+    ]
+    assert run.totals.tool_calls == 1
+
+
+def test_an_idempotent_call_of_a_lost_worker_is_made_again(world: ScriptedWorld) -> None:
+    world.tool("save", WorkerDied(), "saved", effects="write", idempotent=True)
+    world.model_says("save a", "done").person_says("approve")
+    run = Run.start(_idempotent_toy(), {}, world.tools).drive(world)
+    assert run.interrupts == ["tool_call"]
+    assert run.exit_reason == "complete"
+
+
+def _idempotent_toy() -> Machine:
+    def act(state: ToyState, answer: Answer | None) -> Any:
+        if answer is None and state.word.startswith("save"):
+            return Ask(ToolCall(tool="save", args={}, effects="write", idempotent=True))
+        return TOY.nodes["act"](state, answer)
+
+    return toy(nodes={**TOY.nodes, "act": act})
+
+
+@pytest.mark.parametrize(
+    ("decision", "value", "error", "calls"),
+    [
+        (said("approve"), "saved", None, 1),
+        (said("respond", message="it did"), "it did", None, 1),
+        (said("reject", message="it did not"), None, "it did not", 1),
+    ],
+)
+def test_another_call_of_a_lost_worker_is_a_persons_to_judge(
+    world: ScriptedWorld, decision: Any, value: Any, error: Any, calls: int
+) -> None:
+    world.tool("save", WorkerDied(), "saved", effects="write")
+    run = world.model_says("save a", "done").person_says("approve", decision).drive(TOY)
+    assert run.interrupts == ["tool_call", "may_have_happened"]
+    report = run.facts("react.tool.result")[0]
+    assert (report.value, report.error, report.ran, run.totals.tool_calls) == (value, error, True, calls)
+
+
+# --- costs ------------------------------------------------------------------------------------------------
+
+
+def test_what_an_answer_cost_is_the_first_fact(world: ScriptedWorld) -> None:
+    run = world.model_says("child go", "done").drive(TOY)
+    spent = [row.told[0] for row in run.rows if row.told and row.told[0].kind == "run.spent"]
+    assert [fact.cost_usd for fact in spent] == [0.001, 0.5, 0.001]
+    assert run.totals.cost_usd == pytest.approx(0.502)
+
+
+def test_a_cached_reply_counts_and_costs_nothing() -> None:
+    start = ScriptedWorld().start(TOY).snapshot
+    asked = kernel.advance(TOY, start, Ask(ModelCall(role="decision", reply="text")), start.totals)
+    decision = kernel.decide(TOY, asked, ModelReplied(text="done", cached=True))
+    assert (decision.totals.model_calls, decision.totals.cached_model_calls, decision.totals.cost_usd) == (
+        1,
+        1,
+        0,
+    )
+    assert [fact.kind for fact in decision.move.facts] == ["react.notice"]
+
+
+def test_the_last_reply_is_charged_where_the_run_stops() -> None:
+    start = ScriptedWorld().start(toy(nodes={**TOY.nodes, "think": _undeclared})).snapshot
+    asked = kernel.advance(TOY, start, Ask(ModelCall(role="decision", reply="text")), start.totals)
+    usage = Usage(input_tokens=7, cost_usd=0.1)
+    decision = kernel.decide(
+        toy(nodes={**TOY.nodes, "think": _undeclared}), asked, ModelReplied(text="", usage=usage)
+    )
+    assert isinstance(decision.move, Stop)
+    assert decision.totals.cost_usd == 0.1
+    assert decision.move.facts[0].kind == "run.spent"
+
+
+def _undeclared(state: ToyState, answer: Answer | None) -> Go:
+    return Go("nowhere")
+
+
+def test_what_was_answered_in_a_tools_place_is_no_tool_call() -> None:
+    assert Totals().after(ToolReturned(value=1)).tool_calls == 1
+    assert Totals().after(ToolReturned(value=1, ran=False)).tool_calls == 0
+
+
+def test_a_summary_is_a_model_call() -> None:
+    after = Totals().after(Summarised(text="so far", usage=Usage(input_tokens=3, cost_usd=0.5)))
+    assert (after.model_calls, after.input_tokens, after.cost_usd) == (1, 3, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        ("complete", "succeeded"),
+        ("goal_achieved", "succeeded"),
+        ("max_steps", "stopped"),
+        ("cost_limit", "stopped"),
+        ("fatal_error", "failed"),
+        ("tool_error", "failed"),
+        ("model_error", "failed"),
+        ("aborted", "cancelled"),
+    ],
+)
+def test_the_status_follows_from_the_reason(reason: str, status: str) -> None:
+    state = ScriptedWorld().start(TOY).state.model_copy(update={"exit_reason": reason})
+    assert kernel.status_of(TOY, state) == status
