@@ -1,0 +1,364 @@
+"""The administrators' tables: runs and their rows to look at, interrupts to decide, models and site rules to edit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminURLFieldWidget
+from django.core.exceptions import PermissionDenied
+from django.db import models
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
+
+from runs import actions
+from runs.adapters.scripted import BadScript, parse_script
+from runs.adapters.secrets import seal
+from runs.models import Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Step
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):
+    """A table to look at: what stands in the log is changed by nobody."""
+
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody adds a row by hand."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody changes one."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody takes one away."""
+        return False
+
+
+def _page(run_id: int, seq: int | None = None) -> SafeString:
+    """A link to the run's own page."""
+    address = reverse("run", args=[run_id])
+    if seq is None:
+        return format_html('<a href="{}">Run {}</a>', address, run_id)
+    return format_html('<a href="{}?step={}">Run {}, row {}</a>', address, seq, run_id, seq)
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnlyAdmin):
+    """Runs, with a link to the page of each."""
+
+    list_display = (
+        "id",
+        "page",
+        "machine",
+        "short_goal",
+        "status",
+        "exit_reason",
+        "owner",
+        "model",
+        "head",
+        "cost_usd",
+        "created_at",
+    )
+    list_filter = ("status", "machine", "exit_reason")
+    list_select_related = ("owner",)
+    search_fields = ("goal",)
+    date_hierarchy = "created_at"
+    exclude = ("script_json",)
+
+    @admin.display(description="page")
+    def page(self, run: Run) -> SafeString:
+        """The link."""
+        return _page(run.pk)
+
+    @admin.display(description="goal")
+    def short_goal(self, run: Run) -> str:
+        """The goal's beginning."""
+        return run.goal if len(run.goal) <= 80 else f"{run.goal[:79]}…"
+
+
+@admin.register(Step)
+class StepAdmin(ReadOnlyAdmin):
+    """Rows of the log."""
+
+    list_display = ("page", "kind", "live", "node", "edge", "at", "ms")
+    list_filter = ("kind", "live")
+    search_fields = ("=run__id",)
+    search_help_text = "A run's number."
+    ordering = ("-id",)
+
+    @admin.display(description="row")
+    def page(self, step: Step) -> SafeString:
+        """The link."""
+        return _page(step.run_id, step.seq)
+
+
+@admin.register(Exchange)
+class ExchangeAdmin(ReadOnlyAdmin):
+    """What was asked of the world, and answered."""
+
+    list_display = (
+        "page",
+        "kind",
+        "name",
+        "status",
+        "attempt",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+        "started_at",
+    )
+    list_filter = ("kind", "status")
+    search_fields = ("=run__id", "name")
+    search_help_text = "A run's number, or the name of a tool or role."
+    ordering = ("-id",)
+
+    @admin.display(description="row")
+    def page(self, exchange: Exchange) -> SafeString:
+        """The link."""
+        return _page(exchange.run_id, exchange.seq)
+
+
+@admin.register(Decision)
+class DecisionAdmin(ReadOnlyAdmin):
+    """Who decided what, when and from where."""
+
+    list_display = ("interrupt", "verdict", "by_name", "channel", "at", "message")
+    list_filter = ("verdict", "channel")
+    list_select_related = ("interrupt",)
+    date_hierarchy = "at"
+
+
+@admin.register(Interrupt)
+class InterruptAdmin(ReadOnlyAdmin):
+    """Questions to people. A pending one can be approved or rejected here; the run page can do more."""
+
+    list_display = ("title", "page", "kind", "status", "effects", "risk", "created_at", "deadline")
+    list_filter = ("status", "kind")
+    ordering = ("status", "-created_at")
+    change_form_template = "admin/runs/interrupt/change_form.html"
+
+    @admin.display(description="run")
+    def page(self, interrupt: Interrupt) -> SafeString:
+        """The link."""
+        return _page(interrupt.run_id, interrupt.seq)
+
+    def get_urls(self) -> list[Any]:
+        """The admin's own addresses, and the one that decides."""
+        decide = path(
+            "<uuid:interrupt_id>/decide/",
+            self.admin_site.admin_view(require_POST(self.decide)),
+            name="runs_interrupt_decide",
+        )
+        return [decide, *super().get_urls()]
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The question, with the buttons where the reader may decide it."""
+        interrupt = Interrupt.objects.select_related("run").filter(pk=object_id).first()
+        open_to_me = (
+            interrupt is not None
+            and interrupt.status == Interrupt.Status.PENDING
+            and actions.may_decide(request.user, interrupt.run)
+        )
+        context = {
+            **(extra_context or {}),
+            "interrupt": interrupt,
+            "open_to_me": open_to_me,
+            "may_approve": open_to_me and interrupt is not None and "approve" in interrupt.verdicts,
+            "may_reject": open_to_me and interrupt is not None and "reject" in interrupt.verdicts,
+        }
+        return super().change_view(request, object_id, form_url, context)
+
+    def decide(self, request: HttpRequest, interrupt_id: Any) -> HttpResponse:
+        """Approve or reject, with a message."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        interrupt = get_object_or_404(Interrupt, pk=interrupt_id)
+        verdict = request.POST.get("verdict", "")
+        if verdict not in ("approve", "reject"):
+            messages.error(request, "The admin approves or rejects; everything else is on the run page.")
+        else:
+            self._decide(request, interrupt, verdict)
+        return redirect("admin:runs_interrupt_change", interrupt.pk)
+
+    def _decide(self, request: HttpRequest, interrupt: Interrupt, verdict: str) -> None:
+        revision = request.POST.get("revision", "")
+        try:
+            actions.decide(
+                interrupt.pk,
+                verdict=verdict,
+                by=request.user,
+                channel="admin",
+                message=request.POST.get("message", "").replace("\r\n", "\n").strip(),
+                revision=int(revision) if revision.isdigit() and len(revision) < 10 else None,
+                fingerprint=request.POST.get("fingerprint") or None,
+            )
+        except actions.NotAllowed as refused:
+            raise PermissionDenied(refused.sentence) from None
+        except (actions.Conflict, actions.BadDecision, actions.NotPossible) as fault:
+            messages.error(request, str(fault))
+        else:
+            messages.success(request, f"Recorded: {verdict}.")
+
+
+class AddressField(forms.URLField):
+    """A server's address; without a scheme it is one of this network."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(assume_scheme="http", **options)
+
+
+class ModelProfileForm(forms.ModelForm):
+    """A model's profile; its key goes in and never comes out."""
+
+    new_key = forms.CharField(
+        label="Key",
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}, render_value=False),
+        help_text="Stored encrypted and never shown again. Left empty, the stored one stays.",
+    )
+    forget_key = forms.BooleanField(label="Forget the stored key", required=False)
+
+    class Meta:
+        model = ModelProfile
+        exclude = ("sealed_key",)
+        field_classes = {"base_url": AddressField}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        stored = "A key is stored." if self.instance.sealed_key else "No key is stored."
+        self.fields["new_key"].help_text = f"{stored} {self.fields['new_key'].help_text}"
+
+    def clean(self) -> dict[str, Any]:
+        """What each kind of model needs."""
+        data: dict[str, Any] = super().clean() or self.cleaned_data
+        if data.get("new_key") and data.get("forget_key"):
+            self.add_error("forget_key", "Enter a new key or forget the stored one, not both.")
+        match data.get("kind"):
+            case ModelProfile.Kind.OPENAI:
+                for name, what in (
+                    ("base_url", "the server's address, such as http://127.0.0.1:9000/v1"),
+                    ("model_id", "the name that the server has for the model"),
+                ):
+                    if not data.get(name) and name not in self.errors:
+                        self.add_error(name, f"An OpenAI-compatible server needs {what}.")
+            case ModelProfile.Kind.SCRIPT:
+                self._check_script(data.get("script_json", ""))
+        return data
+
+    def _check_script(self, text: str) -> None:
+        if not text.strip():
+            self.add_error("script_json", "A model of kind script needs the script that it plays.")
+            return
+        try:
+            parse_script(text)
+        except BadScript as fault:
+            self.add_error("script_json", str(fault))
+
+    def save(self, commit: bool = True) -> ModelProfile:  # noqa: FBT001, FBT002 (Django's signature)
+        """Seal the key."""
+        if self.cleaned_data.get("forget_key"):
+            self.instance.sealed_key = ""
+        if self.cleaned_data.get("new_key"):
+            self.instance.sealed_key = seal(self.cleaned_data["new_key"], settings.SECRET_KEY)
+        return super().save(commit)
+
+
+@admin.register(ModelProfile)
+class ModelProfileAdmin(admin.ModelAdmin):
+    """The models that runs may use."""
+
+    form = ModelProfileForm
+    formfield_overrides = {models.URLField: {"form_class": AddressField, "widget": AdminURLFieldWidget}}
+    list_display = (
+        "name",
+        "kind",
+        "enabled",
+        "base_url",
+        "model_id",
+        "has_key",
+        "input_price",
+        "output_price",
+        "guided",
+    )
+    list_filter = ("kind", "enabled")
+    search_fields = ("name", "model_id")
+    fieldsets = (
+        (None, {"fields": ("name", "kind", "enabled")}),
+        (
+            "OpenAI-compatible server",
+            {
+                "fields": (
+                    "base_url",
+                    "model_id",
+                    "new_key",
+                    "forget_key",
+                    "key_variable",
+                    "output_mode",
+                    "guided",
+                )
+            },
+        ),
+        (
+            "Prices and sizes",
+            {"fields": ("input_price", "output_price", "context_tokens", "max_output_tokens", "timeout_s")},
+        ),
+        ("Script", {"fields": ("script_json",)}),
+    )
+
+    @admin.display(description="key", boolean=True)
+    def has_key(self, profile: ModelProfile) -> bool:
+        """Whether one is stored or named."""
+        return bool(profile.sealed_key or profile.key_variable)
+
+
+class SiteRuleForm(forms.ModelForm):
+    """A rule, checked by the engine before it is saved: a broken one never gets into a run."""
+
+    class Meta:
+        model = SiteRule
+        fields = ("position", "rule_json", "enabled")
+
+    def clean_rule_json(self) -> str:
+        """The rule as the engine reads it."""
+        text: str = self.cleaned_data["rule_json"]
+        try:
+            actions.check_rule(text)
+        except ValueError as fault:
+            raise forms.ValidationError(str(fault)) from None
+        return text
+
+
+@admin.register(SiteRule)
+class SiteRuleAdmin(admin.ModelAdmin):
+    """Rules for every run that is launched from now on; the first that matches wins."""
+
+    form = SiteRuleForm
+    list_display = ("position", "words", "enabled")
+    list_display_links = ("words",)
+    list_filter = ("enabled",)
+
+    @admin.display(description="rule")
+    def words(self, rule: SiteRule) -> str:
+        """The rule as a person reads it."""
+        try:
+            return actions.check_rule(rule.rule_json).words()
+        except ValueError as fault:
+            return f"broken: {fault}"
+
+
+admin.site.site_header = "agentsite"
+admin.site.site_title = "agentsite"
+admin.site.index_title = "What is kept"

@@ -1,0 +1,87 @@
+"""A decision, read from the card's form: a number stays a number, an approval with changes is an edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runs.engine.settings import LIMIT_NAMES
+from runs.models import Interrupt
+from runs.reading.arguments import ReadArguments, read_arguments
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A decision as it was filled in. `errors` say, field by field, what can't be read."""
+
+    verdict: str
+    args: dict[str, Any] | None
+    message: str
+    to_step: int | None
+    revision: int | None
+    fingerprint: str | None
+    errors: dict[str, str]
+    read: ReadArguments | None = None
+
+
+MESSAGES = {"reject": "reason", "respond": "answer"}
+"""The field that holds a verdict's message; the others share `note`."""
+
+
+def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
+    """The decision in a form. An approval with changed arguments is an edit, and only then."""
+    verdict = data.get("verdict", "")
+    errors: dict[str, str] = {}
+    args: dict[str, Any] | None = None
+    read = None
+    if verdict in ("approve", "edit") and interrupt.kind == "tool_call":
+        read = read_arguments(interrupt.schema, interrupt.args, data)
+        errors |= {field.field: field.error for field in read.fields if field.error}
+        verdict = (
+            "approve" if read.args == interrupt.args and _same_types(read.args, interrupt.args) else "edit"
+        )
+        args = read.args if verdict == "edit" else None
+    if verdict == "top_up":
+        args = _amounts(data, errors)
+    message = data.get(MESSAGES.get(verdict, "note"), "").replace("\r\n", "\n").strip()
+    return Wanted(
+        verdict=verdict,
+        args=args,
+        message=message,
+        to_step=_number(data.get("to_step", "")) if verdict == "rollback" else None,
+        revision=_number(data.get("revision", "")),
+        fingerprint=data.get("fingerprint") or None,
+        errors=errors,
+        read=read,
+    )
+
+
+def _same_types(one: Any, other: Any) -> bool:
+    """1, 1.0 and true are equal in Python, and not the same in JSON."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _amounts(data: Mapping[str, str], errors: dict[str, str]) -> dict[str, Any]:
+    amounts: dict[str, Any] = {}
+    for name in LIMIT_NAMES:
+        text = data.get(f"amount.{name}", "").strip()
+        if not text:
+            continue
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
+        if not 0 < number < 1e12:
+            errors[f"amount.{name}"] = "Add a number above 0."
+        else:
+            amounts[name] = int(number) if number == int(number) else number
+    if not amounts and not errors:
+        errors["amount"] = "Say how much to add."
+    return amounts
+
+
+def _number(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None

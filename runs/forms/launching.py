@@ -1,0 +1,265 @@
+"""The launch of a run, as a form: what was typed is kept, and what is wrong stands beside its field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+
+from runs.actions import Problem
+from runs.adapters.tools import TOOLS
+from runs.engine.settings import LIMIT_NAMES
+from runs.machines import CATALOGUE
+from runs.models import ModelProfile, Run
+
+SCRIPT = "script"
+"""The model field's value for a script that is pasted into the form."""
+
+USUAL = "ruled"
+"""The machine that a fresh form has chosen."""
+
+ASKS = {
+    "writes": (
+        "Everything that writes, sends or executes",
+        "What only reads goes on by itself. This is the default.",
+    ),
+    "all": ("Every tool call", "Reading too: nothing happens without you."),
+    "nothing": ("Nothing", "Tools run on their own, whatever they do."),
+}
+
+ASK_RULES: dict[str, list[dict[str, Any]]] = {
+    "writes": [],
+    "all": [{"when": {"tool": "*"}, "do": "ask", "name": "every tool call asks"}],
+    "nothing": [{"when": {"tool": "*"}, "do": "allow", "name": "every tool call is allowed"}],
+}
+
+PLACES = {
+    "goal": "goal",
+    "machine": "machine",
+    "script": "script",
+    "settings.model": "model",
+    "settings.tools": "tools",
+    "settings.limits.cost_usd": "cost_usd",
+    "settings.limits.tokens": "tokens",
+    "settings.limits.active_seconds": "active_seconds",
+    "settings.on_limit": "on_limit",
+    "settings.interrupt_every": "interrupt_every",
+    "settings.rules": "rules",
+    "settings.ruleset": "ruleset",
+    "settings.max_steps": "max_steps",
+    "settings.on_retries": "on_retries",
+    "settings.max_rejections": "max_rejections",
+    "settings.cache": "cache",
+}
+"""Where in the form a problem of a launch stands, by its path; a longer path falls to its beginning."""
+
+OWN = ("max_steps", "on_retries", "max_rejections", "cache", "ruleset")
+"""The settings that have a field of their own and belong to one machine."""
+
+FIELDS = frozenset({"model", "tools", "limits", "on_limit", "interrupt_every", "rules", *OWN})
+
+
+class LaunchForm(forms.Form):
+    """The terms of a new run."""
+
+    goal = forms.CharField(max_length=20_000, error_messages={"required": "Say what the run is to achieve."})
+    machine = forms.ChoiceField()
+    model = forms.CharField(required=False)
+    script = forms.CharField(required=False, strip=False)
+    tools = forms.MultipleChoiceField(required=False)
+    cost_usd = forms.FloatField(required=False, min_value=0)
+    tokens = forms.IntegerField(required=False, min_value=0)
+    active_seconds = forms.FloatField(required=False, min_value=0)
+    on_limit = forms.ChoiceField(choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False)
+    asks = forms.ChoiceField(choices=[(name, words[0]) for name, words in ASKS.items()], required=False)
+    interrupt_every = forms.IntegerField(required=False, min_value=1)
+    rules = forms.CharField(required=False)
+    max_steps = forms.IntegerField(required=False, min_value=1)
+    max_rejections = forms.IntegerField(required=False, min_value=0)
+    on_retries = forms.ChoiceField(
+        choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False
+    )
+    cache = forms.BooleanField(required=False)
+    ruleset = forms.CharField(required=False)
+    more = forms.CharField(required=False)
+    """Settings without a field of their own, as JSON: what "launch one like this" brings along."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.models = list(ModelProfile.objects.filter(enabled=True))
+        self.fields["machine"].choices = [(name, name) for name in CATALOGUE]  # type: ignore[attr-defined]
+        offered = dict.fromkeys([*TOOLS, *self._wanted_tools()])
+        self.fields["tools"].choices = [(name, name) for name in offered]  # type: ignore[attr-defined]
+
+    def _wanted_tools(self) -> list[str]:
+        """Tools that are asked for are judged by the launch itself: a script may bring its own."""
+        if not self.is_bound:
+            return list(self.initial.get("tools") or ())
+        getlist = getattr(self.data, "getlist", None)
+        return list(getlist("tools")) if getlist else []
+
+    def clean_goal(self) -> str:
+        """Browsers send line ends of their own."""
+        return str(self.cleaned_data["goal"]).replace("\r\n", "\n")
+
+    def clean_rules(self) -> list[Any]:
+        """The rules as JSON."""
+        return self._json_list("rules", 'rules, such as [{"when": {"tool": "write_*"}, "do": "ask"}]')
+
+    def clean_ruleset(self) -> list[Any] | None:
+        """The rules on thoughts; None where the machine's own are wanted."""
+        if not self.cleaned_data["ruleset"].strip():
+            return None
+        return self._json_list("ruleset", 'rules, such as [{"type": "forbid_guessing"}]')
+
+    def clean_more(self) -> dict[str, Any]:
+        """Other settings as JSON."""
+        text = self.cleaned_data["more"].strip()
+        if not text:
+            return {}
+        found = self._json(text)
+        if not isinstance(found, dict):
+            raise forms.ValidationError("Other settings are one JSON object.")
+        doubled = sorted(FIELDS & set(found))
+        if doubled:
+            raise forms.ValidationError(f"{', '.join(doubled)}: this has a field of its own above.")
+        return found
+
+    def _json_list(self, name: str, what: str) -> list[Any]:
+        text = self.cleaned_data[name].strip()
+        found = self._json(text) if text else []
+        if not isinstance(found, list):
+            raise forms.ValidationError(f"This must be a JSON list of {what}.")
+        return found
+
+    @staticmethod
+    def _json(text: str) -> Any:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as fault:
+            raise forms.ValidationError(
+                f"This is no JSON: {fault.msg} at line {fault.lineno}, column {fault.colno}."
+            ) from None
+        except RecursionError:
+            raise forms.ValidationError("This JSON is nested too deeply.") from None
+
+    def clean(self) -> dict[str, Any]:
+        """Whether a model or a script is named."""
+        data = super().clean() or self.cleaned_data
+        if data.get("model") == SCRIPT and not (data.get("script") or "").strip():
+            self.add_error("script", "Paste the script that the run is to play, or use the demonstration.")
+        self._refuse_foreign_settings(data)
+        if not data.get("model"):
+            self.add_error("model", "Choose a model, or play a script.")
+        return data
+
+    def _refuse_foreign_settings(self, data: Mapping[str, Any]) -> None:
+        """A setting that the machine does not know would be lost without a word."""
+        machine = data.get("machine")
+        if machine is None:
+            return
+        for name in ("max_steps", "max_rejections", "ruleset"):
+            if data.get(name) is not None and name not in CATALOGUE[machine].settings.model_fields:
+                self.add_error(name, f"The machine {machine} has no such setting: leave it empty.")
+
+    @property
+    def script_given(self) -> str | None:
+        """The script's text, where one is to be played."""
+        return self.cleaned_data["script"] if self.cleaned_data["model"] == SCRIPT else None
+
+    def settings(self) -> dict[str, Any]:
+        """The launch settings: what was left empty stays a default."""
+        data = self.cleaned_data
+        settings: dict[str, Any] = dict(data["more"])
+        if data["model"] != SCRIPT:
+            settings["model"] = data["model"]
+        settings["tools"] = data["tools"]
+        limits = {name: data[name] for name in LIMIT_NAMES if data[name] is not None}
+        if limits:
+            settings["limits"] = limits
+        if data["on_limit"] == "stop":
+            settings["on_limit"] = "stop"
+        rules = [*data["rules"], *ASK_RULES[data["asks"] or "writes"]]
+        if rules:
+            settings["rules"] = rules
+        if data["interrupt_every"]:
+            settings["interrupt_every"] = data["interrupt_every"]
+        return settings | self._own(data)
+
+    def _own(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The machine's own settings, as far as it has them."""
+        known = CATALOGUE[data["machine"]].settings.model_fields
+        given = {
+            "max_steps": data["max_steps"],
+            "max_rejections": data["max_rejections"],
+            "on_retries": "stop" if data["on_retries"] == "stop" else None,
+            "cache": None if data["cache"] else False,
+            "ruleset": data["ruleset"],
+        }
+        return {name: value for name, value in given.items() if name in known and value is not None}
+
+    def take(self, problems: Iterable[Problem]) -> None:
+        """Put what the launch found wrong beside the fields; what has none goes to the top."""
+        for problem in problems:
+            place = _place_of(problem.path)
+            if place == "model" and self.cleaned_data.get("model") == SCRIPT:
+                continue  # no model is wanted: what is wrong is the script
+            if place and place in self.errors:
+                continue
+            deeper = place in ("rules", "ruleset", "tools", "more") or place is None
+            where = problem.path.removeprefix("settings.")
+            self.add_error(place, f"{where}: {problem.message}" if deeper else problem.message)
+
+
+def _place_of(path: str) -> str | None:
+    parts = path.split(".")
+    while parts:
+        found = PLACES.get(".".join(parts))
+        if found:
+            return found
+        parts.pop()
+    return "more" if path.startswith("settings.") else None
+
+
+def initial_launch() -> dict[str, Any]:
+    """An empty form."""
+    model = ModelProfile.objects.filter(enabled=True).values_list("name", flat=True).first()
+    machine = USUAL if USUAL in CATALOGUE else next(iter(CATALOGUE))
+    return {"machine": machine, "model": model or SCRIPT, "asks": "writes", "on_limit": "ask", "on_retries": "ask",
+            "cache": True, "tools": [], "cost_usd": 0.5}  # fmt: skip
+
+
+def launch_like(run: Run) -> dict[str, Any]:
+    """The form that launches the same again."""
+    settings = run.settings
+    rules = list(settings.get("rules", []))
+    asks = "writes"
+    for name in ("all", "nothing"):
+        if rules and rules[-1:] == ASK_RULES[name]:
+            asks, rules = name, rules[:-1]
+    more = {name: value for name, value in settings.items() if name not in FIELDS}
+    return {
+        "goal": run.goal,
+        "machine": run.machine,
+        "model": SCRIPT if run.script_json and not run.model else settings.get("model", run.model),
+        "script": pretty(json.loads(run.script_json)) if run.script_json and not run.model else "",
+        "tools": settings.get("tools", []),
+        **settings.get("limits", {}),
+        "on_limit": settings.get("on_limit", "ask"),
+        "asks": asks,
+        "interrupt_every": settings.get("interrupt_every"),
+        "rules": pretty(rules) if rules else "",
+        "max_steps": settings.get("max_steps"),
+        "max_rejections": settings.get("max_rejections"),
+        "on_retries": settings.get("on_retries", "ask"),
+        "cache": settings.get("cache", True),
+        "ruleset": pretty(settings["ruleset"]) if settings.get("ruleset") else "",
+        "more": pretty(more) if more else "",
+    }
+
+
+def pretty(value: Any) -> str:
+    """JSON for a text field."""
+    return json.dumps(value, ensure_ascii=False, indent=2)

@@ -1,0 +1,26 @@
+"""The read side: what pages, sockets, exports and commands show of a run. Nothing here writes."""
+
+from runs.reading.cards import Card, card_of, may_decide, may_steer, pending_count, pending_for
+from runs.reading.exporting import export
+from runs.reading.inspector import StepView, outside_effects_after, step_view
+from runs.reading.panels import panels
+from runs.reading.prompts import prompt_of
+from runs.reading.rows import RowView, render_row, row_views
+
+__all__ = [
+    "Card",
+    "RowView",
+    "StepView",
+    "card_of",
+    "export",
+    "may_decide",
+    "may_steer",
+    "outside_effects_after",
+    "panels",
+    "pending_count",
+    "pending_for",
+    "prompt_of",
+    "render_row",
+    "row_views",
+    "step_view",
+]

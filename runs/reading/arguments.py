@@ -1,0 +1,201 @@
+"""The arguments of a call as form fields drawn from its JSON schema, and back: a number stays a number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from runs.engine.tools import mismatch
+
+Shape = Literal["line", "text", "integer", "number", "switch", "choice", "json"]
+PREFIX = "arg."
+LONG = 60
+LONG_NAMES = ("content", "text", "body", "message", "html", "code", "query", "prompt")
+MISSING = object()
+
+
+@dataclass(frozen=True)
+class ArgumentField:
+    """One argument as a form shows it. `value` is the text in the field."""
+
+    name: str
+    shape: Shape
+    value: str
+    required: bool
+    about: str = ""
+    options: tuple[str, ...] = ()
+    nullable: bool = False
+    error: str = ""
+    was: str = ""
+    """The text as it was proposed; the field is changed where `value` differs."""
+
+    @property
+    def field(self) -> str:
+        """The field's name in the form."""
+        return f"{PREFIX}{self.name}"
+
+    @property
+    def changed(self) -> bool:
+        """Whether a person has written something else."""
+        return _lines(self.value) != _lines(self.was)
+
+    @property
+    def rows(self) -> int:
+        """How high a text field is."""
+        return max(2, min(14, self.value.count("\n") + 1 + len(self.value) // 80))
+
+
+@dataclass(frozen=True)
+class ReadArguments:
+    """What came back from the form: typed arguments, and the fields as they were filled in."""
+
+    args: dict[str, Any]
+    fields: tuple[ArgumentField, ...]
+
+    @property
+    def wrong(self) -> bool:
+        """Whether a field can't be read."""
+        return any(field.error for field in self.fields)
+
+
+def fields_of(schema: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[ArgumentField, ...]:
+    """A field for each argument that the schema has or the call gives."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = schema.get("required", [])
+    names = [*properties, *(name for name in args if name not in properties)]
+    return tuple(
+        _field(name, properties.get(name, {}), args.get(name, MISSING), name in required) for name in names
+    )
+
+
+def _field(name: str, schema: Mapping[str, Any], value: Any, required: bool) -> ArgumentField:  # noqa: FBT001
+    shape, options, nullable = _shape(name, schema, value, required)
+    text = _text(shape, value)
+    about = str(schema.get("description", ""))
+    return ArgumentField(name, shape, text, required, about, options, nullable, was=text)
+
+
+def _shape(
+    name: str,
+    schema: Mapping[str, Any],
+    value: Any,
+    required: bool,  # noqa: FBT001
+) -> tuple[Shape, tuple[str, ...], bool]:
+    options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
+    nullable = "anyOf" in schema and len(options) < len(schema["anyOf"])
+    if len(options) == 1:
+        schema = options[0]
+    elif options:
+        return "json", (), nullable
+    if isinstance(schema.get("enum"), list) and all(isinstance(item, str) for item in schema["enum"]):
+        blank = () if required else ("",)
+        return "choice", (*blank, *schema["enum"]), nullable
+    fits = value is MISSING or value is None or not mismatch(dict(schema), value)
+    match schema.get("type"):
+        case "string" if fits:
+            long = isinstance(value, str) and (len(value) > LONG or "\n" in value or "\r" in value)
+            return ("text" if long or name in LONG_NAMES else "line"), (), nullable
+        case "integer" if fits:
+            return "integer", (), nullable
+        case "number" if fits:
+            return "number", (), nullable
+        case "boolean" if fits:
+            if required and isinstance(value, bool):
+                return "switch", (), nullable
+            return "choice", ("", "true", "false"), nullable
+    return "json", (), nullable
+
+
+def _text(shape: Shape, value: Any) -> str:
+    if value is MISSING or (value is None and shape != "json"):
+        return ""
+    match shape:
+        case "line" | "text":
+            return str(value)
+        case "json":
+            return json.dumps(value, ensure_ascii=False, indent=2)
+        case "choice" if isinstance(value, str):
+            return value
+    return json.dumps(value)
+
+
+def read_arguments(
+    schema: Mapping[str, Any], args: Mapping[str, Any], data: Mapping[str, str]
+) -> ReadArguments:
+    """The arguments as the form has them; a field that was left alone keeps its very value."""
+    read: dict[str, Any] = {}
+    fields = []
+    for field in fields_of(schema, args):
+        posted = data.get(field.field)
+        if field.shape == "switch":
+            posted = "true" if posted else "false"
+        if posted is None or _lines(posted) == _lines(field.was):
+            if field.name in args:
+                read[field.name] = args[field.name]
+            fields.append(field)
+            continue
+        kept = replace(field, value=posted)
+        try:
+            value = _value(kept, posted)
+        except ValueError as fault:
+            fields.append(replace(kept, error=str(fault)))
+            continue
+        if value is not MISSING:
+            read[field.name] = value
+        wrong = "" if value is MISSING else mismatch(schema.get("properties", {}).get(field.name, {}), value)
+        fields.append(replace(kept, error=f"{field.name} {wrong}." if wrong else ""))
+    return ReadArguments(read, tuple(fields))
+
+
+def _value(field: ArgumentField, text: str) -> Any:
+    """What a person wrote, in the argument's type; MISSING where the argument is left out."""
+    text = _lines(text)
+    blank = not text.strip()
+    if blank and field.shape not in ("line", "text"):
+        if field.required and not field.nullable:
+            raise ValueError(f"{field.name} is needed.")
+        return None if field.nullable and field.required else MISSING
+    match field.shape:
+        case "integer":
+            return _integer(field.name, text)
+        case "number":
+            return _number(field.name, text)
+        case "switch":
+            return text == "true"
+        case "choice":
+            return text == "true" if field.options == ("", "true", "false") else text
+        case "json":
+            return _json(field.name, text)
+    return text
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text.strip())
+    except ValueError:
+        raise ValueError(f"{name} must be a whole number.") from None
+
+
+def _number(name: str, text: str) -> int | float:
+    try:
+        number = float(text.strip())
+    except ValueError:
+        raise ValueError(f"{name} must be a number.") from None
+    if number != number or abs(number) == float("inf"):
+        raise ValueError(f"{name} must be a number.")
+    whole = text.strip().lstrip("+-").isdigit()
+    return int(text.strip()) if whole else number
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as fault:
+        raise ValueError(f"{name} must be JSON: {fault}.") from None
+
+
+def _lines(text: str) -> str:
+    """Browsers send line ends of their own."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

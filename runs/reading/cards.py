@@ -1,0 +1,236 @@
+"""An interrupt as the card that a person decides on: what, why, arguments, context, time left."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from runs.models import Budget, Decision, Interrupt, Run, Step
+from runs.reading import words
+from runs.reading.arguments import ArgumentField, fields_of
+from runs.reading.lines import Line, call_text, line_of
+
+Person = User | AnonymousUser
+
+CONTEXT_ROWS = 12
+TARGETS = 40
+
+
+@dataclass(frozen=True)
+class Target:
+    """A step that the run can go back to."""
+
+    seq: int
+    text: str
+
+
+@dataclass(frozen=True)
+class LimitLine:
+    """A limit of the run, as it stands. `suggested` is what the form offers to add."""
+
+    name: str
+    label: str
+    used: str
+    limit: str
+    suggested: str
+    unit: str
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything that the card shows. `typed` keeps what a person wrote when it could not be taken."""
+
+    interrupt: Interrupt
+    run: Run
+    kind: words.Word
+    effects: words.Word | None
+    risk: words.Word | None
+    fields: tuple[ArgumentField, ...]
+    call: str
+    """The call that is held, as code."""
+    thought: str
+    context: tuple[Line, ...]
+    limits: tuple[LimitLine, ...]
+    targets: tuple[Target, ...]
+    may_decide: bool
+    decision: Decision | None = None
+    typed: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def pending(self) -> bool:
+        """Whether it can still be decided."""
+        return self.interrupt.status == Interrupt.Status.PENDING
+
+    @property
+    def verdicts(self) -> dict[str, bool]:
+        """What may be answered, for templates to look up."""
+        return dict.fromkeys(self.interrupt.verdicts, True)
+
+    @property
+    def outcome(self) -> words.Word:
+        """What was decided, or how it stands."""
+        if self.decision is not None:
+            return words.VERDICT_DONE[self.decision.verdict]
+        return words.INTERRUPT_STATUS[self.interrupt.status]
+
+    @property
+    def kept(self) -> list[tuple[str, str]]:
+        """What a person wrote for a question that is closed: name and text."""
+        names = {"reason": "Reason", "answer": "Answer", "note": "Message"}
+        written = [(label, self.typed.get(name, "")) for name, label in names.items()]
+        written += [(one.name, self.typed.get(one.field, "")) for one in self.fields if one.changed]
+        return [(name, text) for name, text in written if text.strip()]
+
+    @property
+    def channel(self) -> str:
+        """From where it was decided, in words."""
+        return words.CHANNEL.get(self.decision.channel, "") if self.decision else ""
+
+    @property
+    def default(self) -> str:
+        """What happens at the deadline, in words."""
+        return words.TIMEOUT.get(self.interrupt.on_timeout, "denied")
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When that happens."""
+        return self.interrupt.deadline
+
+    @property
+    def time_left(self) -> str:
+        """How long until then."""
+        if self.interrupt.deadline is None:
+            return ""
+        left = (self.interrupt.deadline - timezone.now()).total_seconds()
+        return words.seconds(left) if left > 0 else "no time left"
+
+    @property
+    def waiting(self) -> str:
+        """How long it has been waiting."""
+        return words.seconds(max(0.0, (timezone.now() - self.interrupt.created_at).total_seconds()))
+
+    @property
+    def high_risk(self) -> bool:
+        """Whether approving asks for a second look."""
+        return self.interrupt.risk == "high" or self.interrupt.effects == "execute"
+
+
+def may_decide(person: Any, run: Run) -> bool:
+    """Whether `person` may decide what the run asks; they may see the run already."""
+    return bool(person.is_authenticated and person.has_perm("runs.decide_interrupt"))
+
+
+def may_steer(person: Any, run: Run) -> bool:
+    """Whether `person` may pause, stop and roll back the run."""
+    return bool(person.is_authenticated and (person.pk == run.owner_id or person.has_perm("runs.change_run")))
+
+
+def pending_for(person: Any) -> QuerySet[Interrupt]:
+    """The interrupts that wait for `person`: those of the runs they may see, where they may decide."""
+    if not may_decide(person, Run()):
+        return Interrupt.objects.none()
+    visible = Run.objects.for_user(person)
+    pending = Interrupt.objects.filter(status=Interrupt.Status.PENDING)
+    return pending if person.has_perm("runs.view_run") else pending.filter(run__in=visible)
+
+
+def pending_count(person: Any) -> int:
+    """How many interrupts wait for `person`."""
+    return pending_for(person).count()
+
+
+def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
+    """The card of an interrupt for `person`."""
+    run = run or interrupt.run
+    thought, context = _context(run, interrupt.seq)
+    pending = interrupt.status == Interrupt.Status.PENDING
+    return Card(
+        interrupt=interrupt,
+        run=run,
+        kind=words.INTERRUPT[interrupt.kind],
+        effects=words.EFFECTS.get(interrupt.effects),
+        risk=words.RISK.get(interrupt.risk) if interrupt.tool else None,
+        fields=fields_of(interrupt.schema, interrupt.args)
+        if interrupt.kind == "tool_call" and interrupt.tool
+        else (),
+        call=call_text(interrupt.tool, interrupt.args) if interrupt.tool else "",
+        thought=thought,
+        context=context,
+        limits=_limits(run, interrupt) if interrupt.kind == "limit" else (),
+        targets=targets_of(run, interrupt.seq) if pending else (),
+        may_decide=may_decide(person, run),
+        decision=getattr(interrupt, "decision", None),
+    )
+
+
+def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:
+    """The thought that led here, and the last two results before it."""
+    found = Step.objects.filter(run=run, live=True, seq__lt=seq, kind=Step.Kind.TRANSITION).exclude(
+        facts_json="[]"
+    )
+    thought = ""
+    results: list[Line] = []
+    for step in found.order_by("-seq")[:CONTEXT_ROWS]:
+        facts = json.loads(step.facts_json)
+        if not thought:
+            thought = next((fact["thought"] for fact in facts if fact["kind"] == "react.decision"), "")
+        if len(results) < 2 and any(fact["kind"] == "react.tool.result" for fact in facts):
+            results.append(line_of(step.kind, step.node, step.edge, facts, None))
+    return thought, tuple(reversed(results))
+
+
+def _limits(run: Run, interrupt: Interrupt) -> tuple[LimitLine, ...]:
+    used = {
+        "cost_usd": run.cost_usd,
+        "tokens": run.input_tokens + run.output_tokens,
+        "active_seconds": run.active_seconds,
+    }
+    lines = []
+    for budget in Budget.objects.filter(run=run, scope="limits"):
+        amount = float(used.get(budget.name, 0.0))
+        reached = budget.name == interrupt.limit
+        lines.append(
+            LimitLine(
+                name=budget.name,
+                label=words.LIMIT.get(budget.name, budget.name),
+                used=amount_text(budget.name, amount),
+                limit=amount_text(budget.name, budget.limit),
+                suggested=f"{budget.limit or amount or 1:g}" if reached else "",
+                unit={"cost_usd": "USD", "tokens": "tokens", "active_seconds": "seconds"}.get(
+                    budget.name, ""
+                ),
+                reached=reached,
+            )
+        )
+    return tuple(lines)
+
+
+def amount_text(name: str, value: float) -> str:
+    """An amount of a limit in its unit."""
+    match name:
+        case "cost_usd":
+            return words.money(value)
+        case "active_seconds":
+            return words.seconds(value)
+    return words.count(value)
+
+
+def targets_of(run: Run, before: int | None = None) -> tuple[Target, ...]:
+    """The newest steps that the run can go back to, newest first."""
+    found = Step.objects.filter(run=run, live=True, kind=Step.Kind.TRANSITION)
+    if before is not None:
+        found = found.filter(seq__lt=before)
+    return tuple(
+        Target(
+            step.seq, line_of(step.kind, step.node, step.edge, json.loads(step.facts_json), None).plain[:90]
+        )
+        for step in found.order_by("-seq")[:TARGETS]
+    )

@@ -1,0 +1,198 @@
+"""A run as JSON for other systems. Source: spec/interfaces.md, "Export"."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from runs.engine.machine import State, Terms
+from runs.machines import CATALOGUE
+from runs.models import Decision, Exchange, Interrupt, Run, Step
+from runs.reading.lines import line_of
+
+Data = dict[str, Any]
+
+
+def export(run: Run) -> Data:
+    """The whole run: its rows, budget, interrupts, files and exchanges."""
+    exchanges = list(Exchange.objects.filter(run=run).order_by("seq"))
+    steps = _steps(run, {exchange.seq: exchange for exchange in exchanges})
+    state = steps[-1]["state"] if steps else opening_state(run)
+    return {
+        "format": 1,
+        "run": _run(run),
+        "steps": steps,
+        "budget": {"text": _budget_text(run, state), "rows": _budget_rows(run)},
+        "interrupts": [_interrupt(found) for found in _interrupts(run)],
+        "artifacts": _artifacts(run, state, steps),
+        "compactions": [],
+        "exchanges": [_exchange(exchange) for exchange in exchanges],
+    }
+
+
+def opening_state(run: Run) -> Data:
+    """The control state before the first row."""
+    machine = CATALOGUE[run.machine]
+    state: Data = machine.open(_terms(run)).model_dump(mode="json")
+    return state
+
+
+def _terms(run: Run) -> Terms:
+    # The budget's words need goal and settings only: no tool is looked up.
+    settings = CATALOGUE[run.machine].settings.model_validate(run.settings)
+    return Terms(goal=run.goal, settings=settings)
+
+
+def _run(run: Run) -> Data:
+    return {
+        "id": str(run.pk),
+        "machine": run.machine,
+        "goal": run.goal,
+        "status": run.status,
+        "exit_reason": run.exit_reason,
+        "ok": run.ok,
+        "answer": run.answer,
+        "answer_source": run.answer_source,
+        "node": run.node,
+        "head": run.head,
+        "parent": None if run.parent_id is None else str(run.parent_id),
+        "settings": run.settings,
+        "totals": {
+            "model_calls": run.model_calls,
+            "cached_model_calls": run.cached_model_calls,
+            "tool_calls": run.tool_calls,
+            "input_tokens": run.input_tokens,
+            "output_tokens": run.output_tokens,
+            "cost_usd": run.cost_usd,
+            "active_seconds": round(run.active_seconds, 3),
+        },
+        "model": run.model,
+        "owner": run.owner.get_username() if run.owner else None,
+        "created_at": run.created_at.isoformat(),
+        "ended_at": run.ended_at.isoformat() if run.ended_at else None,
+    }
+
+
+def _steps(run: Run, exchanges: dict[int, Exchange]) -> list[Data]:
+    state = opening_state(run)
+    rows = []
+    for step in Step.objects.filter(run=run).order_by("seq"):
+        if step.state_json is not None:
+            state = json.loads(step.state_json)
+        rows.append(_step(step, state, exchanges.get(step.seq)))
+    return rows
+
+
+def _step(step: Step, state: Data, exchange: Exchange | None) -> Data:
+    facts = json.loads(step.facts_json)
+    asked = json.loads(exchange.request_json) if exchange else None
+    return {
+        "seq": step.seq,
+        "kind": step.kind,
+        "live": step.live,
+        "node": step.node,
+        "edge": step.edge,
+        "to": step.to,
+        "state": state,
+        "facts": facts,
+        "summary": line_of(step.kind, step.node, step.edge, facts, asked).plain,
+        "started_at": step.at.isoformat(),
+        "ms": step.ms,
+        "usage": _usage(exchange),
+        "hash": step.hash,
+    }
+
+
+def _usage(exchange: Exchange | None) -> Data:
+    if exchange is None or exchange.kind not in ("model_call", "compaction"):
+        return {}
+    return {
+        "input_tokens": exchange.input_tokens,
+        "output_tokens": exchange.output_tokens,
+        "cost_usd": exchange.cost_usd,
+    }
+
+
+def _budget_text(run: Run, state: Data) -> str:
+    return CATALOGUE[run.machine].budget_text(_state(run, state))
+
+
+def _budget_rows(run: Run) -> list[Data]:
+    rows = run.budgets.order_by("id").values("scope", "name", "used", "limit")
+    return [{**row, "used": _whole(row["used"]), "limit": _whole(row["limit"])} for row in rows]
+
+
+def _whole(number: float) -> float | int:
+    return int(number) if number == int(number) else number
+
+
+def _interrupts(run: Run) -> list[Interrupt]:
+    return list(Interrupt.objects.filter(run=run).select_related("decision").order_by("seq"))
+
+
+def _interrupt(found: Interrupt) -> Data:
+    decision: Decision | None = getattr(found, "decision", None)
+    return {
+        "id": str(found.pk),
+        "kind": found.kind,
+        "status": found.status,
+        "seq": found.seq,
+        "title": found.title,
+        "why": found.why,
+        "tool": found.tool,
+        "args": found.args,
+        "effects": found.effects,
+        "fingerprint": found.fingerprint,
+        "revision": found.revision,
+        "verdicts": found.verdicts,
+        "deadline": found.deadline.isoformat() if found.deadline else None,
+        "on_timeout": found.on_timeout,
+        "decisions": [] if decision is None else [_decision(decision)],
+    }
+
+
+def _decision(decision: Decision) -> Data:
+    return {
+        "verdict": decision.verdict,
+        "by": decision.by_name,
+        "channel": decision.channel,
+        "at": decision.at.isoformat(),
+        "args": None if decision.args_json is None else json.loads(decision.args_json),
+        "message": decision.message,
+        "to_step": decision.to_step,
+        "revision": decision.revision_seen,
+        "fingerprint": decision.fingerprint_seen,
+    }
+
+
+def _artifacts(run: Run, state: Data, steps: list[Data]) -> list[Data]:
+    """What the machine's own registry holds, then the files that the run's live calls made beside, each once."""
+    names = {row.name: row.model_dump() for row in CATALOGUE[run.machine].artifacts(_state(run, state))}
+    for step in steps:
+        for fact in step["facts"] if step["live"] else []:
+            for name in fact.get("files") or []:
+                names.setdefault(name, {"name": name, "kind": "file", "error": None, "slot": None})
+    return list(names.values())
+
+
+def _state(run: Run, state: Data) -> State:
+    return CATALOGUE[run.machine].state.model_validate({**state, "terms": _terms(run)})
+
+
+def _exchange(exchange: Exchange) -> Data:
+    return {
+        "seq": exchange.seq,
+        "kind": exchange.kind,
+        "name": exchange.name,
+        "nth": exchange.nth,
+        "attempt": exchange.attempt,
+        "status": exchange.status,
+        "request": json.loads(exchange.request_json),
+        "answer": None if exchange.answer_json is None else json.loads(exchange.answer_json),
+        "key": exchange.key,
+        "input_tokens": exchange.input_tokens,
+        "output_tokens": exchange.output_tokens,
+        "cost_usd": exchange.cost_usd,
+        "started_at": exchange.started_at.isoformat(),
+        "answered_at": exchange.answered_at.isoformat() if exchange.answered_at else None,
+    }

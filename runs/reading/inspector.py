@@ -1,0 +1,239 @@
+"""One step, whole: its facts, the state and what changed in it, what was asked and answered, what it used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from django.template import TemplateDoesNotExist, loader
+from django.utils.safestring import SafeString, mark_safe
+
+from runs.engine.ports import Message
+from runs.models import Exchange, Interrupt, Run, Step
+from runs.reading import words
+from runs.reading.lines import call_text
+from runs.reading.prompts import prompt_of
+from runs.reading.rows import RowView, row_view
+
+TABS = ("facts", "state", "exchange", "usage")
+MISSING = "—"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A name in the state whose value is another than in the row before."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class ExchangeView:
+    """What was asked of the world, and what it answered."""
+
+    seq: int
+    kind: str
+    title: str
+    request: str
+    answer: str
+    reply: str
+    """A model's text, or a person's."""
+    status: str
+    took: str
+    attempt: int
+    tokens_in: int
+    tokens_out: int
+    cost: str
+    key: str
+    cached: bool
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A step as the inspector shows it."""
+
+    row: RowView
+    facts: tuple[SafeString, ...]
+    state: str
+    state_is_new: bool
+    changes: tuple[Change, ...]
+    exchange: ExchangeView | None
+    prompt: tuple[Message, ...]
+    interrupt: Interrupt | None
+    child: Run | None
+    previous: int | None
+    following: int | None
+    may_go_back: bool
+    """Whether the run could go back to this step, for somebody who may steer it."""
+    hash: str
+
+
+def step_view(run: Run, seq: int) -> StepView | None:
+    """The step `seq`; None where the run has none."""
+    row = row_view(run, seq)
+    if row is None:
+        return None
+    step = Step.objects.get(run=run, seq=seq)
+    exchange = _exchange_for(run, step)
+    state, before = _states(run, step)
+    messages = prompt_of(run, exchange.seq) if exchange and exchange.kind == "model_call" else None
+    return StepView(
+        row=row,
+        facts=tuple(fact_html(fact) for fact in json.loads(step.facts_json)),
+        state=pretty(state),
+        state_is_new=step.state_json is not None,
+        changes=tuple(changes_between(before, state)),
+        exchange=_exchange_view(exchange) if exchange else None,
+        prompt=messages or (),
+        interrupt=Interrupt.objects.filter(run=run, seq=seq).first(),
+        child=Run.objects.filter(parent=run, parent_seq=exchange.seq).first() if exchange else None,
+        previous=seq - 1 if seq > 1 else None,
+        following=seq + 1 if seq < run.head else None,
+        may_go_back=step.live and step.kind == Step.Kind.TRANSITION and not run.finished and seq < run.head,
+        hash=step.hash,
+    )
+
+
+def _exchange_for(run: Run, step: Step) -> Exchange | None:
+    """The row's own ask; for a row that concludes one, that ask."""
+    seq = step.seq
+    if step.kind in ("transition", "stop", "decision"):
+        before = Step.objects.filter(run=run, seq__lt=seq, kind__in=("ask", "transition", "rewind"))
+        last = before.order_by("-seq").values_list("seq", "kind").first()
+        if last is None or last[1] != "ask":
+            return None
+        seq = last[0]
+    return Exchange.objects.filter(run=run, seq=seq).first()
+
+
+def _states(run: Run, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state after the step, and after the row before it."""
+    stored = Step.objects.filter(run=run, seq__lte=step.seq, state_json__isnull=False).order_by("-seq")
+    newest = list(stored.values_list("seq", "state_json")[:2])
+    texts = [text or "{}" for _, text in newest]
+    if not newest or newest[0][0] != step.seq:
+        same = json.loads(texts[0]) if texts else {}
+        return same, same
+    return json.loads(texts[0]), json.loads(texts[1]) if len(texts) > 1 else {}
+
+
+def changes_between(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
+    """The names whose values differ, objects looked into."""
+    old, new = dict(_leaves(before)), dict(_leaves(after))
+    for name in [*new, *(name for name in old if name not in new)]:
+        was, now = old.get(name, MISSING), new.get(name, MISSING)
+        if was != now:
+            yield Change(name, was, now)
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _leaves(item, f"{path}.{name}" if path else name)
+    else:
+        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _exchange_view(exchange: Exchange) -> ExchangeView:
+    request = json.loads(exchange.request_json)
+    answer = json.loads(exchange.answer_json) if exchange.answer_json else None
+    took = ""
+    if exchange.answered_at:
+        took = words.length_of((exchange.answered_at - exchange.started_at).total_seconds() * 1000)
+    return ExchangeView(
+        seq=exchange.seq,
+        kind=exchange.kind,
+        title=_title(request),
+        request=pretty({name: value for name, value in request.items() if name != "kind"}),
+        answer=""
+        if answer is None
+        else pretty({name: value for name, value in answer.items() if name != "kind"}),
+        reply=(answer or {}).get("text", ""),
+        status=exchange.status,
+        took=took,
+        attempt=exchange.attempt,
+        tokens_in=exchange.input_tokens,
+        tokens_out=exchange.output_tokens,
+        cost=words.money(exchange.cost_usd),
+        key=exchange.key,
+        cached=bool((answer or {}).get("cached")),
+    )
+
+
+def _title(request: dict[str, Any]) -> str:
+    match request["kind"]:
+        case "tool_call":
+            return call_text(request["tool"], request["args"])
+        case "model_call":
+            return f"The model, for a {words.spoken(request['role'])}"
+        case "child_run":
+            return f"The child run {request['name']}"
+        case "human_call":
+            return str(request["title"])
+    return words.spoken(request["kind"])
+
+
+def pretty(value: Any) -> str:
+    """JSON for reading."""
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def fact_html(fact: dict[str, Any]) -> SafeString:
+    """A fact by the template of its kind; one without a template as its names and values."""
+    shown = {name: _shown(value) for name, value in fact.items() if name != "kind"}
+    args = fact.get("args") if isinstance(fact.get("args"), dict) else {}
+    context = {
+        "fact": fact,
+        "shown": shown,
+        "pairs": list(shown.items()),
+        "args": [(name, _shown(value)) for name, value in args.items()] if args else [],
+        "code": call_text(fact["tool"], args) if fact.get("tool") and args is not None else "",
+        "label": words.spoken(fact["kind"]),
+    }
+    return mark_safe(_fact_template(fact["kind"]).render(context))
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else pretty(value)
+
+
+@cache
+def _fact_template(kind: str) -> Any:
+    try:
+        return loader.get_template(f"runs/_facts/{kind}.html")
+    except TemplateDoesNotExist:
+        return loader.get_template("runs/_facts/_any.html")
+
+
+@dataclass(frozen=True)
+class OutsideEffect:
+    """A call that was done, and stays done when the run goes back."""
+
+    seq: int
+    code: str
+    effects: words.Word
+    certain: bool
+
+
+def outside_effects_after(run: Run, seq: int) -> list[OutsideEffect]:
+    """The calls after row `seq` that changed something outside the run, or may have."""
+    exchanges = Exchange.objects.filter(run=run, seq__gt=seq, kind="tool_call").exclude(status="asked")
+    done = []
+    for exchange in exchanges.order_by("seq"):
+        request = json.loads(exchange.request_json)
+        answer = json.loads(exchange.answer_json) if exchange.answer_json else None
+        if request["effects"] in ("none", "read") or (answer and answer.get("ran") is False):
+            continue
+        code = call_text(request["tool"], request["args"])
+        certain = answer is not None and answer["kind"] == "tool_returned"
+        done.append(OutsideEffect(exchange.seq, code, words.EFFECTS[request["effects"]], certain))
+    return done
+
+
+def dead_rows_after(run: Run, seq: int) -> int:
+    """How many rows would stop being live."""
+    return Step.objects.filter(run=run, seq__gt=seq, live=True).count()

@@ -1,0 +1,144 @@
+"""The list of runs and the queue of what needs a person: filters, cursors, the numbers of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from runs.machines import CATALOGUE
+from runs.models import FINISHED, Budget, Interrupt, Run
+from runs.reading import words
+from runs.reading.cards import may_decide, pending_for
+from runs.reading.panels import progress_line, status_name, status_word
+
+PAGE = 30
+FIRST = 50
+"""Runs that wait for the reader, shown before all others."""
+
+STATUS_FILTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "active": ("Active", ("queued", "running", "waiting", "paused")),
+    "waiting": ("Waiting", ("waiting", "paused")),
+    "succeeded": ("Succeeded", ("succeeded",)),
+    "failed": ("Failed or stopped", ("failed", "stopped", "cancelled")),
+}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the list is narrowed to; the same names stand in the URL."""
+
+    status: str = ""
+    machine: str = ""
+    text: str = ""
+    before: int | None = None
+
+    @property
+    def narrow(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.status or self.machine or self.text)
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run in the list."""
+
+    run: Run
+    status: words.Word
+    status_name: str
+    progress: tuple[str, str]
+    """What is counted, and the count."""
+    cost: str
+    needs_me: bool
+    node: str
+    exit: str
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """One page of the list: those that wait for the reader (on the first page), the others, the next cursor."""
+
+    waiting: tuple[RunView, ...]
+    runs: tuple[RunView, ...]
+    next_before: int | None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is shown."""
+        return not self.waiting and not self.runs
+
+
+def filters_from(query: Any) -> Filters:
+    """The filters in a query string; what is not understood narrows nothing."""
+    status, machine, before = query.get("status", ""), query.get("machine", ""), query.get("before", "")
+    return Filters(
+        status=status if status in STATUS_FILTERS else "",
+        machine=machine if machine in CATALOGUE else "",
+        text=query.get("q", "").strip()[:200],
+        before=int(before) if before.isascii() and before.isdigit() and len(before) < 16 else None,
+    )
+
+
+def run_page(user: Any, filters: Filters) -> RunPage:
+    """One page of the runs that `user` may see, newest first; those that wait for them come first."""
+    found = _filtered(user, filters)
+    mine = pending_for(user).filter(run=OuterRef("pk"))
+    found = found.annotate(needs_me=Exists(mine), asks=Exists(_pending()))
+    waiting = list(found.filter(needs_me=True)[:FIRST]) if filters.before is None else []
+    rest = found.exclude(pk__in=[run.pk for run in waiting])
+    if filters.before is not None:
+        rest = rest.filter(pk__lt=filters.before, needs_me=False)
+    page = list(rest[: PAGE + 1])
+    runs = page[:PAGE]
+    progress = _progress_of([*waiting, *runs])
+    return RunPage(
+        waiting=tuple(_view(run, progress, user) for run in waiting),
+        runs=tuple(_view(run, progress, user) for run in runs),
+        next_before=runs[-1].pk if len(page) > PAGE else None,
+    )
+
+
+def _pending() -> QuerySet[Interrupt]:
+    return Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
+
+
+def _filtered(user: Any, filters: Filters) -> QuerySet[Run]:
+    found: QuerySet[Run] = Run.objects.for_user(user).select_related("owner")
+    if filters.status:
+        found = found.filter(status__in=STATUS_FILTERS[filters.status][1])
+    if filters.machine:
+        found = found.filter(machine=filters.machine)
+    if filters.text:
+        text = Q(goal__icontains=filters.text)
+        number = filters.text.lstrip("#")
+        if number.isascii() and number.isdigit() and len(number) < 16:
+            text |= Q(pk=int(number))
+        found = found.filter(text)
+    return found.order_by("-pk").defer("settings_json", "site_rules_json", "script_json", "answer")
+
+
+def _progress_of(runs: list[Run]) -> dict[int, tuple[str, str]]:
+    """How far each run is: what is counted, and the count."""
+    lines: dict[int, list[Budget]] = {}
+    for line in Budget.objects.filter(run__in=[run.pk for run in runs], scope="global").order_by("pk"):
+        lines.setdefault(line.run_id, []).append(line)
+    found = {}
+    for run_id, own in lines.items():
+        shown = progress_line(own)
+        if shown is not None:
+            found[run_id] = (words.spoken(shown.name).capitalize(), f"{shown.used:g} of {shown.limit:g}")
+    return found
+
+
+def _view(run: Any, progress: dict[int, tuple[str, str]], user: Any) -> RunView:
+    return RunView(
+        run=run,
+        status=status_word(run, run.asks, may_decide(user, run)),
+        status_name=status_name(run),
+        progress=progress.get(run.pk, ("Rows", str(run.head))),
+        cost=words.money(run.cost_usd),
+        needs_me=run.needs_me,
+        node="" if run.status in FINISHED else words.spoken(run.node),
+        exit=words.exit_words(run.exit_reason) if run.exit_reason else "",
+    )

@@ -1,0 +1,203 @@
+"""The small parts of the run page that change while it is open: each one a piece of HTML with a name.
+
+A panel says the same as long as nothing has happened: no clock runs in it (scripts tell the time), so that a page may
+leave alone what has not changed, and what a person is typing stays.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import PurePosixPath
+from threading import Lock
+from typing import Any
+
+from django.db.models import Count
+from django.template import loader
+from django.utils import timezone
+
+from runs.adapters.folder import FileEntry, RunFolder
+from runs.machines import CATALOGUE
+from runs.models import Budget, Interrupt, Run, RunStatus, Step
+from runs.reading import words
+from runs.reading.cards import amount_text, card_of, may_decide
+from runs.reading.drawing import graph_svg, order_of
+from runs.reading.words import Word
+from runs.store import folder_of
+
+PANELS = ("header", "gauges", "needs", "strip", "answer", "files")
+
+PROGRESS = ("steps", "decision_rounds", "iterations", "attempts")
+"""What each machine counts its progress by."""
+
+_COUNTED = 256
+"""Runs whose visits are kept counted."""
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One number with its limit. `filled` is per cent of the limit; None where there is none."""
+
+    label: str
+    used: str
+    limit: str = ""
+    filled: float | None = None
+    tone: str = "quiet"
+
+
+@dataclass(frozen=True)
+class Visited:
+    """A node of the strip."""
+
+    name: str
+    label: str
+    visits: int
+    current: bool
+
+
+@dataclass(frozen=True)
+class FileView:
+    """A file that the run made."""
+
+    name: str
+    size: str
+
+
+def panels(run: Run, user: Any) -> dict[str, str]:
+    """Every panel by its name, as `user` may see it."""
+    pending = pending_of(run)
+    budgets = list(Budget.objects.filter(run=run))
+    card = card_of(pending, user, run) if pending else None
+    visits = visits_of(run)
+    context = {
+        "run": run,
+        "status": status_word(run, pending is not None, may_decide(user, run)),
+        "status_name": status_name(run),
+        "exit": words.exit_words(run.exit_reason) if run.exit_reason else "",
+        "gauges": gauges_of(run, budgets),
+        "card": card,
+        "strip": strip_of(run, visits),
+        "graph": graph_svg(run.machine, run.node, tuple(sorted(visits.items()))),
+        "files": files_of(run),
+    }
+    return {name: _template(name).render(context).strip() for name in PANELS}
+
+
+@cache
+def _template(name: str) -> Any:
+    return loader.get_template(f"runs/_panel_{name}.html")
+
+
+def pending_of(run: Run) -> Interrupt | None:
+    """The interrupt that the run waits for, where there is one."""
+    if run.finished:
+        return None
+    pending = Interrupt.objects.filter(run=run, status=Interrupt.Status.PENDING)
+    return pending.order_by("-seq").first()
+
+
+def status_name(run: Run) -> str:
+    """The run's status, told truthfully: one that has yet to stop is `stopping`."""
+    return "stopping" if run.stopping else run.status
+
+
+def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
+    """The run's status as a reader sees it. `asks`: an interrupt is pending; `for_me`: the reader may decide it."""
+    if run.stopping:
+        return words.STATUS["stopping"]
+    if asks and not for_me and run.status == RunStatus.WAITING:
+        return Word("Needs a person", "hand", "ask")
+    if run.status == RunStatus.WAITING and not asks:
+        return Word("Waiting for a child", "clock", "quiet")
+    if run.status == RunStatus.QUEUED and run.head and run.due_at > timezone.now():
+        return Word("Trying again soon", "clock", "quiet")
+    return words.STATUS[run.status]
+
+
+def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
+    """Steps, cost, tokens, time: each with its limit where one is set."""
+    limits = {line.name: line.limit for line in budgets if line.scope == "limits"}
+    own = progress_line(budgets)
+    used = {
+        "cost_usd": run.cost_usd,
+        "tokens": float(run.input_tokens + run.output_tokens),
+        "active_seconds": run.active_seconds,
+    }
+    gauges = []
+    if own is not None:
+        label = words.spoken(own.name).capitalize()
+        gauges.append(Gauge(label, f"{own.used:g}", f"{own.limit:g}", *_filled(own.used, own.limit)))
+    for name, amount in used.items():
+        limit = limits.get(name)
+        shown = amount_text(name, amount)
+        if limit is None:
+            gauges.append(Gauge(words.LIMIT[name], shown))
+        else:
+            gauges.append(Gauge(words.LIMIT[name], shown, amount_text(name, limit), *_filled(amount, limit)))
+    return gauges
+
+
+def progress_line(budgets: Iterable[Budget]) -> Budget | None:
+    """The line of a machine's own budget that tells how far a run is."""
+    own = {line.name: line for line in budgets if line.scope == "global"}
+    return next((own[name] for name in PROGRESS if name in own), next(iter(own.values()), None))
+
+
+def _filled(used: float, limit: float) -> tuple[float, str]:
+    share = min(1.0, used / limit) if limit else 1.0
+    return round(share * 100, 1), "bad" if share >= 1 else "warn" if share >= 0.8 else "busy"
+
+
+def strip_of(run: Run, visits: dict[str, int]) -> list[Visited]:
+    """The machine's nodes in order, with how often each was left."""
+    return [
+        Visited(name, words.spoken(name), visits.get(name, 0), name == run.node)
+        for name in order_of(CATALOGUE[run.machine])
+    ]
+
+
+def files_of(run: Run) -> list[FileView]:
+    """The files in the run's own directory."""
+    return [FileView(entry.name, size_text(entry)) for entry in RunFolder(folder_of(run.pk)).entries()]
+
+
+def size_text(entry: FileEntry) -> str:
+    """A file's size for people."""
+    return f"{entry.size} B" if entry.size < 1000 else f"{entry.size / 1000:.1f} kB"
+
+
+def file_name(name: str) -> str:
+    """The last part of a file's name: what a browser saves it as."""
+    return PurePosixPath(name).name
+
+
+# --- visits -----------------------------------------------------------------------------------------------------
+
+_visits: OrderedDict[tuple[int, Any], tuple[int, dict[str, int]]] = OrderedDict()
+_lock = Lock()
+
+
+def visits_of(run: Run) -> dict[str, int]:
+    """How often each node was left, rows that went dead excepted. Only rows that are new are counted."""
+    key = (run.pk, run.created_at)
+    with _lock:
+        head, counts = _visits.get(key, (0, {}))
+    if head > run.head:
+        head, counts = 0, {}
+    rows = Step.objects.filter(run=run, seq__gt=head, seq__lte=run.head)
+    if head and rows.filter(kind=Step.Kind.REWIND).exists():
+        counts, rows = {}, Step.objects.filter(run=run, seq__lte=run.head)
+    new = rows.filter(kind=Step.Kind.TRANSITION, live=True).values_list("node").annotate(times=Count("pk"))
+    counts = dict(counts)
+    for node, times in new.order_by():
+        counts[node] = counts.get(node, 0) + times
+    if run.finished and run.node == "end":
+        counts["end"] = 1
+    with _lock:
+        _visits[key] = (run.head, counts)
+        _visits.move_to_end(key)
+        while len(_visits) > _COUNTED:
+            _visits.popitem(last=False)
+    return counts

@@ -1,0 +1,142 @@
+"""Rows of the timeline: read in windows, rendered by the one template that page and socket share.
+
+A row's picture depends on nothing that comes later, `live` aside, so that a page that grew row by row and one that
+was painted at once are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from django.db.models import QuerySet
+from django.template import loader
+
+from runs.models import Exchange, Run, Step
+from runs.reading import words
+from runs.reading.lines import Line, line_of
+
+WINDOW = 200
+"""Rows that a page shows at first, and adds at a time."""
+
+LEAD_IN = 12
+"""Rows read before the first one shown, so that it finds the ask that it concludes."""
+
+CONCLUDING = ("transition", "stop", "decision")
+
+
+@dataclass(frozen=True)
+class RowView:
+    """One row as it is shown. The columns at right are empty where nothing was spent."""
+
+    seq: int
+    kind: str
+    live: bool
+    node: str
+    edge: str
+    to: str
+    line: Line
+    at: datetime
+    since: str
+    """Time since the run began."""
+    duration: str = ""
+    tokens: str = ""
+    cost: str = ""
+    rewind_to: int | None = None
+
+    @property
+    def summary(self) -> str:
+        """The row as one plain line; the export has the same."""
+        return self.line.plain
+
+
+def row_views(run: Run, *, after: int = 0, before: int | None = None, limit: int = WINDOW) -> list[RowView]:
+    """Rows in order: those after `after`, oldest first; else the newest `limit` ones (below `before`)."""
+    steps = Step.objects.filter(run=run).only(
+        "run_id", "seq", "kind", "live", "node", "edge", "to", "facts_json", "at", "ms"
+    )
+    if after:
+        found = list(steps.filter(seq__gt=after - LEAD_IN).order_by("seq")[: limit + LEAD_IN])
+        shown = [step for step in found if step.seq > after][:limit]
+    else:
+        found = _newest(steps if before is None else steps.filter(seq__lt=before), limit + LEAD_IN)
+        shown = found[-limit:]
+    if not shown:
+        return []
+    exchanges = _exchanges(run, found[0].seq, shown[-1].seq)
+    concluded = _concluded(found)
+    return [_view(run, step, exchanges, exchanges.get(concluded.get(step.seq, 0))) for step in shown]
+
+
+def _newest(steps: QuerySet[Step], limit: int) -> list[Step]:
+    return list(reversed(steps.order_by("-seq")[:limit]))
+
+
+def _exchanges(run: Run, first: int, last: int) -> dict[int, Exchange]:
+    found = Exchange.objects.filter(run=run, seq__gte=first, seq__lte=last)
+    return {exchange.seq: exchange for exchange in found.defer("answer_json", "key", "prompt_hash")}
+
+
+def _concluded(steps: Iterable[Step]) -> dict[int, int]:
+    """For each row that concludes an ask the ask's seq."""
+    asked, pairs = 0, {}
+    for step in steps:
+        if step.kind == "ask":
+            asked = step.seq
+        elif step.kind in CONCLUDING and asked:
+            pairs[step.seq] = asked
+            asked = 0
+    return pairs
+
+
+def row_view(run: Run, seq: int) -> RowView | None:
+    """The row `seq`, exactly as the timeline shows it."""
+    rows = row_views(run, before=seq + 1, limit=1)
+    return rows[0] if rows and rows[0].seq == seq else None
+
+
+def _view(run: Run, step: Step, exchanges: dict[int, Exchange], concludes: Exchange | None) -> RowView:
+    facts = json.loads(step.facts_json)
+    own = exchanges.get(step.seq)
+    asked = json.loads(own.request_json) if own else None
+    spent = _spent(facts)
+    return RowView(
+        seq=step.seq,
+        kind=step.kind,
+        live=step.live,
+        node=step.node,
+        edge=step.edge or "",
+        to=step.to or "",
+        line=line_of(step.kind, step.node, step.edge, facts, asked),
+        at=step.at,
+        since=words.seconds(max(0.0, (step.at - run.created_at).total_seconds())),
+        duration=_duration(concludes),
+        tokens=words.count(spent["input_tokens"] + spent["output_tokens"]) if spent else "",
+        cost=words.money(spent["cost_usd"]) if spent and spent["cost_usd"] else "",
+        rewind_to=next((fact["to_seq"] for fact in facts if fact["kind"] == "run.rewound"), None),
+    )
+
+
+def _spent(facts: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((fact for fact in facts if fact["kind"] == "run.spent"), None)
+
+
+def _duration(exchange: Exchange | None) -> str:
+    if exchange is None or exchange.answered_at is None:
+        return ""
+    return words.length_of(max(0.0, (exchange.answered_at - exchange.started_at).total_seconds()) * 1000)
+
+
+@cache
+def _template() -> Any:
+    return loader.get_template("runs/_step.html")
+
+
+def render_row(row: RowView) -> str:
+    """The one picture of a row."""
+    html: str = _template().render({**row.__dict__, **row.line.__dict__})
+    return html.strip()

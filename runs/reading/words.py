@@ -1,0 +1,148 @@
+"""The words that pages use for the engine's names: short, plain, and the same everywhere."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Word(NamedTuple):
+    """How a name reads: words, an icon, and a tone (a colour that never stands alone)."""
+
+    text: str
+    icon: str
+    tone: str = "quiet"
+
+
+STATUS: dict[str, Word] = {
+    "queued": Word("Queued", "clock", "quiet"),
+    "running": Word("Running", "play", "busy"),
+    "waiting": Word("Needs you", "hand", "ask"),
+    "delayed": Word("Waiting", "clock", "quiet"),
+    "paused": Word("Paused", "pause", "quiet"),
+    "stopping": Word("Stopping", "stop", "busy"),
+    "succeeded": Word("Succeeded", "check", "good"),
+    "stopped": Word("Stopped", "flag", "warn"),
+    "failed": Word("Failed", "cross", "bad"),
+    "cancelled": Word("Cancelled", "stop", "quiet"),
+}
+
+EFFECTS: dict[str, Word] = {
+    "none": Word("touches nothing", "dot", "quiet"),
+    "read": Word("reads", "eye", "quiet"),
+    "write": Word("writes", "pen", "warn"),
+    "send": Word("sends", "send", "warn"),
+    "execute": Word("executes", "bolt", "bad"),
+}
+
+RISK: dict[str, Word] = {
+    "low": Word("low risk", "dot", "quiet"),
+    "medium": Word("medium risk", "alert", "warn"),
+    "high": Word("high risk", "alert", "bad"),
+    "unknown": Word("risk unknown", "alert", "quiet"),
+}
+
+INTERRUPT: dict[str, Word] = {
+    "tool_call": Word("Approval", "hand", "ask"),
+    "question": Word("Question", "question", "ask"),
+    "every_n_steps": Word("Checkpoint", "pause", "ask"),
+    "plan": Word("Plan", "list", "ask"),
+    "limit": Word("Limit reached", "gauge", "ask"),
+    "human_approval": Word("Draft to judge", "hand", "ask"),
+    "may_have_happened": Word("May have happened", "alert", "ask"),
+    "manual": Word("Go-ahead", "hand", "ask"),
+}
+
+INTERRUPT_STATUS: dict[str, Word] = {
+    "pending": Word("Waiting for a decision", "hand", "ask"),
+    "decided": Word("Decided", "check", "good"),
+    "expired": Word("Expired", "clock", "quiet"),
+    "superseded": Word("No longer needed", "back", "quiet"),
+}
+
+VERDICT_DONE: dict[str, Word] = {
+    "approve": Word("Approved", "check", "good"),
+    "edit": Word("Approved with changes", "pen", "good"),
+    "reject": Word("Rejected", "cross", "bad"),
+    "respond": Word("Answered", "question", "good"),
+    "resume": Word("Resumed", "play", "good"),
+    "abort": Word("Aborted", "stop", "bad"),
+    "rollback": Word("Rolled back", "back", "warn"),
+    "top_up": Word("Limit raised", "gauge", "good"),
+    "finish": Word("Told to finish", "flag", "warn"),
+}
+
+EXIT: dict[str, str] = {
+    "complete": "complete",
+    "goal_achieved": "the goal is reached",
+    "max_steps": "all its steps are used",
+    "budget_exhausted": "all its attempts are used",
+    "cost_limit": "its cost limit is reached",
+    "token_limit": "its token limit is reached",
+    "time_limit": "its time limit is reached",
+    "rule_violation": "a rule was broken",
+    "retries_exhausted": "its retries are used up",
+    "model_error": "the model failed",
+    "fatal_error": "an error that can't be mended",
+    "tool_error": "a tool failed",
+    "aborted": "a person stopped it",
+}
+
+LIMIT: dict[str, str] = {"cost_usd": "Cost", "tokens": "Tokens", "active_seconds": "Time"}
+
+TIMEOUT: dict[str, str] = {"deny": "denied", "approve": "approved", "abort": "and the run is aborted"}
+
+CHANNEL: dict[str, str] = {
+    "web": "on the web",
+    "admin": "in the admin",
+    "api": "through the API",
+    "command": "by a command",
+    "deadline": "because nobody answered in time",
+    "settings": "by the run's settings",
+}
+
+
+def spoken(name: str) -> str:
+    """An engine's name as words: `call_tool` reads "call tool"."""
+    return name.replace("_", " ")
+
+
+def exit_words(reason: str | None) -> str:
+    """Why a run ended, as the rest of a sentence."""
+    return EXIT.get(reason or "", spoken(reason or ""))
+
+
+def money(usd: float) -> str:
+    """An amount in USD: cents where it has any, else what there is of it."""
+    if usd == 0:
+        return "$0.00"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.5f}".rstrip("0")
+
+
+def count(number: float) -> str:
+    """A count that fits a narrow column."""
+    if number >= 1_000_000:
+        return f"{number / 1_000_000:.1f}M"
+    return f"{number / 1000:.1f}k" if number >= 10_000 else f"{number:,.0f}"
+
+
+def seconds(value: float) -> str:
+    """A length of time, short: 0.4 s, 12 s, 3:05, 2 h 10 min, 3 d 4 h."""
+    if value < 10:
+        return f"{value:.1f} s"
+    if value < 60:
+        return f"{value:.0f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02d} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def length_of(ms: float) -> str:
+    """How long something took, given milliseconds: 3 ms, 0.4 s, …"""
+    return f"{ms:.0f} ms" if ms < 100 else seconds(ms / 1000)
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """A number with its noun."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

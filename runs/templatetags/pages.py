@@ -1,0 +1,56 @@
+"""What every page needs: how many things wait for the reader, and a few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from runs import reading
+from runs.reading import words
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def needs_you(context: template.RequestContext) -> int:
+    """How many interrupts wait for the reader; asked once for each page."""
+    request = context.get("request")
+    if request is None or not request.user.is_authenticated:
+        return 0
+    if not hasattr(request, "needs_you"):
+        request.needs_you = reading.pending_count(request.user)
+    waiting: int = request.needs_you
+    return waiting
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A drawing that says nothing by itself: the word stands beside it."""
+    return format_html('<span class="icon icon--{}" aria-hidden="true"></span>', name)
+
+
+@register.filter
+def spoken(name: str) -> str:
+    """An engine's name as words."""
+    return words.spoken(str(name))
+
+
+@register.filter
+def money(usd: float) -> str:
+    """An amount in USD."""
+    return words.money(usd)
+
+
+@register.filter
+def seconds(value: float) -> str:
+    """A length of time."""
+    return words.seconds(value)
+
+
+@register.filter
+def of(mapping: Any, name: Any) -> Any:
+    """The entry of a mapping; nothing where there is none."""
+    return mapping.get(name, "") if mapping else ""

@@ -1,0 +1,134 @@
+"""The queue of what needs a person, one question, and its decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
+
+from runs import actions, forms, reading
+from runs.models import Interrupt, Run
+from runs.reading import words
+from runs.reading.arguments import read_arguments
+from runs.views.seeing import refused
+
+
+@never_cache
+@require_GET
+def needs_you(request: HttpRequest) -> HttpResponse:
+    """Everything that waits for the reader, the least time left first."""
+    pending = reading.pending_for(request.user).select_related("run", "run__owner")[:200]
+    decided = _decided_lately(request)
+    cards = [
+        {"interrupt": found, "kind": words.INTERRUPT[found.kind], "effects": words.EFFECTS.get(found.effects)}
+        for found in pending
+    ]
+    may_decide = request.user.has_perm("runs.decide_interrupt")
+    return render(
+        request, "runs/needs_you.html", {"cards": cards, "decided": decided, "may_decide": may_decide}
+    )
+
+
+def _decided_lately(request: HttpRequest) -> list[dict[str, Any]]:
+    visible = Run.objects.for_user(request.user)
+    found = Interrupt.objects.filter(run__in=visible.values("pk"), decision__isnull=False)
+    found = found.select_related("run", "decision").order_by("-decided_at")[:15]
+    return [
+        {"interrupt": one, "decision": one.decision, "outcome": words.VERDICT_DONE[one.decision.verdict]}
+        for one in found
+    ]
+
+
+def _interrupt(request: HttpRequest, interrupt_id: Any) -> Interrupt:
+    visible = Run.objects.for_user(request.user)
+    return get_object_or_404(
+        Interrupt.objects.select_related("run", "run__owner", "decision", "decision__by"),
+        pk=interrupt_id,
+        run__in=visible.values("pk"),
+    )
+
+
+@never_cache
+@require_GET
+def card(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
+    """One question, with what it is about."""
+    interrupt = _interrupt(request, interrupt_id)
+    shown = reading.card_of(interrupt, request.user)
+    return render(request, "runs/interrupt.html", {"card": shown, "run": interrupt.run})
+
+
+@never_cache
+@require_POST
+def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
+    """Decide. Whatever can't be taken comes back with what was typed, and why."""
+    interrupt = _interrupt(request, interrupt_id)
+    wanted = forms.read_decision(interrupt, request.POST)
+    if wanted.verdict == "rollback" and wanted.to_step is None:
+        return _card_again(request, wanted, {"to_step": "Choose the row to go back to."}, 422)
+    if _wants_a_second_look(interrupt, wanted) and "sure" not in request.POST:
+        return _card_again(request, wanted, {"sure": "This call is risky: tick the box to approve it."}, 422)
+    if wanted.errors:
+        return _card_again(request, wanted, wanted.errors, 422)
+    try:
+        actions.decide(
+            interrupt.pk,
+            verdict=wanted.verdict,
+            by=request.user,
+            channel="web",
+            args=wanted.args,
+            message=wanted.message,
+            to_step=wanted.to_step,
+            revision=wanted.revision,
+            fingerprint=wanted.fingerprint,
+        )
+    except actions.NotAllowed as why:
+        return refused(request, why.sentence)
+    except actions.Conflict as conflict:
+        return _card_again(request, wanted, {"conflict": str(conflict)}, 409)
+    except actions.NotPossible as impossible:
+        return _card_again(request, wanted, {"conflict": str(impossible)}, 409)
+    except actions.BadDecision as bad:
+        return _card_again(request, wanted, {_field_of(bad): str(bad)}, 422)
+    messages.success(request, f"Recorded: {words.VERDICT_DONE[wanted.verdict].text.lower()}.")
+    return redirect("run", interrupt.run_id)
+
+
+def _wants_a_second_look(interrupt: Interrupt, wanted: forms.Wanted) -> bool:
+    risky = interrupt.risk == "high" or interrupt.effects == "execute"
+    return (
+        risky
+        and wanted.verdict in ("approve", "edit")
+        and interrupt.kind in ("tool_call", "may_have_happened")
+    )
+
+
+def _field_of(bad: actions.BadDecision) -> str:
+    """The form's name of the field that a decision's fault is about."""
+    field = bad.field
+    if field.startswith("args."):
+        name = field.removeprefix("args.")
+        return f"amount.{name}" if name in ("cost_usd", "tokens", "active_seconds") else f"arg.{name}"
+    return {"message": "answer", "to_step": "to_step"}.get(field, "verdict")
+
+
+def _card_again(
+    request: HttpRequest, wanted: forms.Wanted, errors: dict[str, str], status: int
+) -> HttpResponse:
+    """The card as it is now, with what was typed kept."""
+    interrupt = _interrupt(request, request.resolver_match.kwargs["interrupt_id"])  # type: ignore[union-attr]
+    shown = reading.card_of(interrupt, request.user)
+    read = wanted.read or (
+        read_arguments(interrupt.schema, interrupt.args, request.POST) if shown.fields else None
+    )
+    if read is not None:
+        fields = tuple(replace(field, error=errors.get(field.field, field.error)) for field in read.fields)
+        shown = replace(shown, fields=fields)
+    typed = {name: str(value) for name, value in request.POST.items() if name != "csrfmiddlewaretoken"}
+    shown = replace(shown, typed=typed, errors=errors)
+    context = {"card": shown, "run": interrupt.run, "wanted": wanted}
+    return render(request, "runs/interrupt.html", context, status=status)

@@ -1,0 +1,87 @@
+"""The form that starts a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from runs import actions, forms
+from runs.adapters.tools import TOOLS
+from runs.machines import CATALOGUE
+from runs.models import Run
+from runs.reading import words
+from runs.reading.drawing import graph_svg
+from runs.views.seeing import refused, visible_run
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def launch(request: HttpRequest) -> HttpResponse:
+    """The form that starts a run."""
+    if not actions.may_launch(request.user):
+        return refused(
+            request, "You may not launch runs. An administrator can add you to the group “operators”."
+        )
+    if request.method == "POST":
+        form = forms.LaunchForm(request.POST)
+        started = _start(request, form)
+        if started is not None:
+            return redirect("run", started.pk)
+        return render(request, "runs/new.html", _launch_context(form), status=422)
+    return render(request, "runs/new.html", _launch_context(forms.LaunchForm(initial=_initial(request))))
+
+
+def _start(request: HttpRequest, form: forms.LaunchForm) -> Run | None:
+    """The run, or None with what is wrong noted in the form."""
+    if not form.is_valid():
+        return None
+    try:
+        return actions.start_run(
+            machine=form.cleaned_data["machine"],
+            goal=form.cleaned_data["goal"],
+            settings=form.settings(),
+            owner=request.user,
+            script=form.script_given,
+        )
+    except actions.BadLaunch as refused:
+        form.take(refused.problems)
+        return None
+
+
+def _initial(request: HttpRequest) -> dict[str, Any]:
+    if "demonstration" in request.GET:
+        return forms.DEMONSTRATION
+    like = request.GET.get("like", "")
+    if like.isascii() and like.isdigit() and len(like) < 16:
+        return forms.launch_like(visible_run(request, int(like)))
+    return forms.initial_launch()
+
+
+def _launch_context(form: forms.LaunchForm) -> dict[str, Any]:
+    return {
+        "form": form,
+        "machines": [(name, machine.line, graph_svg(name)) for name, machine in CATALOGUE.items()],
+        "tools": [_tool(form, name) for name, _ in form.fields["tools"].choices],  # type: ignore[attr-defined]
+        "asks": forms.ASKS.items(),
+        "own": _own_settings(),
+        "chosen_tools": form["tools"].value() or [],
+    }
+
+
+def _own_settings() -> dict[str, str]:
+    """For each setting that has a field of its own the machines that know it."""
+    return {
+        name: " ".join(machine for machine, found in CATALOGUE.items() if name in found.settings.model_fields)
+        for name in forms.OWN
+    }
+
+
+def _tool(form: forms.LaunchForm, name: str) -> dict[str, Any]:
+    tool = TOOLS.get(name)
+    if tool is None:
+        return {"name": name, "about": "A tool of the script.", "effects": None}
+    return {"name": name, "about": tool.description, "effects": words.EFFECTS[tool.effects]}

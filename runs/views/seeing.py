@@ -1,0 +1,26 @@
+"""What several pages need: the run that the reader may see, a number of the query string, a refusal."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+
+from runs.models import Run
+
+
+def visible_run(request: HttpRequest, run_id: int) -> Run:
+    """The run, where the reader may see it; else it is not there."""
+    visible = Run.objects.for_user(request.user)
+    run: Run = get_object_or_404(visible.select_related("owner", "parent"), pk=run_id)
+    return run
+
+
+def number_in(request: HttpRequest, name: str) -> int | None:
+    """A number in the query string; None where it is none."""
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def refused(request: HttpRequest, sentence: str, status: int = 403) -> HttpResponse:
+    """A page that says why not."""
+    return render(request, "refused.html", {"sentence": sentence}, status=status)

@@ -1,0 +1,81 @@
+"""Pause, resume, stop, roll back: each a POST that comes back to the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from runs import actions, reading
+from runs.models import Run
+from runs.reading.inspector import dead_rows_after
+from runs.reading.rows import row_view
+from runs.views.seeing import refused, visible_run
+
+
+def _steered(request: HttpRequest, run: Run, deed: Any, said: str) -> HttpResponse:
+    """Do it, or say on the run page why it can't be done."""
+    try:
+        deed()
+    except actions.NotAllowed as why:
+        return refused(request, why.sentence)
+    except actions.NotPossible as impossible:
+        messages.error(request, impossible.sentence)
+    else:
+        messages.success(request, said)
+    return redirect("run", run.pk)
+
+
+@require_POST
+def abort(request: HttpRequest, run_id: int) -> HttpResponse:
+    """End the run for good."""
+    run = visible_run(request, run_id)
+    note = request.POST.get("note", "")
+    return _steered(request, run, lambda: actions.abort(run, by=request.user, message=note), "Stopped.")
+
+
+@require_POST
+def pause(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Hold the run."""
+    run = visible_run(request, run_id)
+    return _steered(
+        request, run, lambda: actions.pause(run, by=request.user), "Paused. Nothing goes on until you resume."
+    )
+
+
+@require_POST
+def resume(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Let a paused run go on."""
+    run = visible_run(request, run_id)
+    return _steered(request, run, lambda: actions.resume(run, by=request.user), "Resumed.")
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Going back: the page says first what stays done; the deed is a POST."""
+    run = visible_run(request, run_id)
+    if not actions.may_steer(request.user, run):
+        return refused(request, "This run is not yours to roll back.")
+    text = (request.POST if request.method == "POST" else request.GET).get("to", "")
+    row = row_view(run, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    if row is None:
+        raise Http404("no such step")
+    if request.method == "POST":
+        note = request.POST.get("note", "")
+        said = f"Went back to row {row.seq}."
+        return _steered(
+            request, run, lambda: actions.rewind(run, to=row.seq, by=request.user, message=note), said
+        )
+    context = {
+        "run": run,
+        "row": row,
+        "effects": reading.outside_effects_after(run, row.seq),
+        "dead": dead_rows_after(run, row.seq),
+        "possible": row.live and row.kind == "transition" and not run.finished,
+    }
+    return render(request, "runs/rewind.html", context)

@@ -1,0 +1,158 @@
+"""The list of runs and the page of one: rows, steps, files, export."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils.http import content_disposition_header
+from django.utils.safestring import mark_safe
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from runs import actions, reading
+from runs.adapters.folder import FileNotThere, NameLeavesFolder, NotAFile, RunFolder
+from runs.machines import CATALOGUE
+from runs.models import Run
+from runs.reading.listing import STATUS_FILTERS, filters_from
+from runs.reading.listing import run_page as page_of_runs
+from runs.reading.panels import file_name, status_name
+from runs.reading.rows import WINDOW
+from runs.store import folder_of
+from runs.views.seeing import number_in, visible_run
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    """The list of runs is the first page."""
+    return redirect("runs")
+
+
+@never_cache
+@require_GET
+def run_list(request: HttpRequest) -> HttpResponse:
+    """The runs that the reader may see."""
+    filters = filters_from(request.GET)
+    page = page_of_runs(request.user, filters)
+    kept = {"status": filters.status, "machine": filters.machine, "q": filters.text}
+    query = {name: value for name, value in kept.items() if value}
+    following = urlencode(query | {"before": page.next_before}) if page.next_before else ""
+    context = {
+        "page": page,
+        "filters": filters,
+        "statuses": _status_links(query, filters.status),
+        "machines": list(CATALOGUE),
+        "next": following,
+        "may_launch": actions.may_launch(request.user),
+        "first_page": filters.before is None,
+    }
+    return render(request, "runs/list.html", context)
+
+
+def _status_links(query: dict[str, str], current: str) -> list[tuple[str, str, bool]]:
+    """Words, query string and whether it is the one that is on, for each filter of the status."""
+    rest = {name: value for name, value in query.items() if name != "status"}
+    links = [("All", urlencode(rest), not current)]
+    for name, (label, _) in STATUS_FILTERS.items():
+        links.append((label, urlencode({"status": name} | rest), name == current))
+    return links
+
+
+@never_cache
+@require_GET
+def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
+    """One run, live."""
+    run = visible_run(request, run_id)
+    rows = reading.row_views(run)
+    selected = number_in(request, "step")
+    step = reading.step_view(run, selected) if selected else None
+    if selected and step is None:
+        raise Http404("no such step")
+    context = {
+        "run": run,
+        "rows": _rows_html(rows),
+        "first": rows[0].seq if rows else 0,
+        "head": rows[-1].seq if rows else 0,
+        "older": bool(rows) and rows[0].seq > 1,
+        "panels": {name: mark_safe(html) for name, html in reading.panels(run, request.user).items()},
+        "step": step,
+        "may_steer": actions.may_steer(request.user, run),
+        "may_launch": actions.may_launch(request.user),
+        "visible_parent": _visible(request, run.parent_id),
+        "children": Run.objects.filter(parent=run).order_by("pk")[:50],
+        "window": WINDOW,
+    }
+    return render(request, "runs/run.html", context)
+
+
+def _visible(request: HttpRequest, run_id: int | None) -> Run | None:
+    visible = Run.objects.for_user(request.user)
+    found: Run | None = visible.filter(pk=run_id).first() if run_id else None
+    return found
+
+
+def _rows_html(rows: list[reading.RowView]) -> str:
+    return mark_safe("\n".join(map(reading.render_row, rows)))
+
+
+@never_cache
+@require_GET
+def step_page(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
+    """One step: the inspector alone where a script fetches it, a page of its own elsewhere."""
+    run = visible_run(request, run_id)
+    step = reading.step_view(run, seq)
+    if step is None:
+        raise Http404("no such step")
+    context = {"run": run, "step": step, "may_steer": actions.may_steer(request.user, run)}
+    fetched = request.headers.get("X-Requested-With") == "fetch"
+    response = render(request, "runs/_inspector.html" if fetched else "runs/step.html", context)
+    response.headers["Vary"] = "X-Requested-With, Cookie"
+    return response
+
+
+@never_cache
+@require_GET
+def other_rows(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Rows around those of the page: older ones as HTML, newer ones as the socket would have sent them."""
+    run = visible_run(request, run_id)
+    before, after = number_in(request, "before"), number_in(request, "after")
+    if before is not None:
+        return HttpResponse(_rows_html(reading.row_views(run, before=before)))
+    if after is None:
+        return HttpResponse("Name a row: ?before=SEQ or ?after=SEQ", status=400, content_type="text/plain")
+    rows = reading.row_views(run, after=after) if after else reading.row_views(run, before=WINDOW + 1)
+    rendered = [{"seq": row.seq, "html": reading.render_row(row)} for row in rows]
+    head = max([run.head, *(row.seq for row in rows)])
+    panels = reading.panels(run, request.user)
+    return JsonResponse({"head": head, "status": status_name(run), "rows": rendered, "panels": panels})
+
+
+@never_cache
+@require_GET
+def run_export(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The whole run as JSON, to keep."""
+    run = visible_run(request, run_id)
+    response = JsonResponse(reading.export(run), json_dumps_params={"ensure_ascii": False, "indent": 1})
+    response.headers["Content-Disposition"] = f'attachment; filename="run-{run.pk}.json"'
+    return response
+
+
+@never_cache
+@require_GET
+def file(request: HttpRequest, run_id: int, name: str) -> HttpResponse:
+    """A file that the run made; always saved, never shown."""
+    run = visible_run(request, run_id)
+    try:
+        content = RunFolder(folder_of(run.pk)).read(name)
+    except (FileNotThere, NameLeavesFolder, NotAFile):
+        raise Http404("no such file") from None
+    response = HttpResponse(content, content_type="application/octet-stream")
+    response.headers["Content-Disposition"] = _attachment(file_name(name))
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response
+
+
+def _attachment(name: str) -> str:
+    return content_disposition_header(as_attachment=True, filename=name) or "attachment"

@@ -1,0 +1,280 @@
+"""Deciding in the browser: what is sent, what is taken, and what comes back when it can't be taken."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from runs import actions
+from runs.models import Decision, Interrupt, Run
+from tests.factories import FINAL, LETTER, MAIL, alice, bob, launched, run_with_letter, signed_in
+from tests.runs.running import decide, pending, think, transitions, work
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def form_of(interrupt: Interrupt, **changed: str) -> dict[str, str]:
+    """The card's form as a browser sends it."""
+    fields = {"arg.to": LETTER["to"], "arg.body": LETTER["body"].replace("\n", "\r\n"), "arg.copies": "1"}
+    fields |= {"arg.urgent": "true", "arg.ratio": "", "arg.tags": "", "sure": "yes"}
+    return {"revision": str(interrupt.revision), "fingerprint": interrupt.fingerprint, **fields, **changed}
+
+
+def send(client: Client, run: Run, verdict: str, **changed: str) -> Any:
+    """Send the card's form."""
+    interrupt = run.interrupts.order_by("-seq")[0]
+    return client.post(
+        reverse("decision", args=[interrupt.pk]), form_of(interrupt, verdict=verdict, **changed)
+    )
+
+
+def decided(run: Run) -> Decision:
+    return Decision.objects.get(interrupt__run=run)
+
+
+def test_an_approval_is_recorded_and_leads_back_to_the_run() -> None:
+    run = run_with_letter(alice())
+    answer = send(signed_in(bob()), run, "approve")
+    assert answer["Location"] == f"/runs/{run.pk}/"
+    decision = decided(run)
+    assert (decision.verdict, decision.args_json, decision.by_name, decision.channel) == (
+        "approve",
+        None,
+        "bob",
+        "web",
+    )
+    assert work(run).status == "succeeded"
+
+
+def test_an_approval_with_changes_is_an_edit_with_typed_arguments() -> None:
+    run = run_with_letter(alice())
+    send(
+        signed_in(bob()),
+        run,
+        "approve",
+        **{"arg.copies": "3", "arg.ratio": "0.5", "arg.tags": '["a"]', "note": "x"},
+    )
+    decision = decided(run)
+    assert decision.verdict == "edit"
+    assert json.loads(decision.args_json or "") == {**LETTER, "copies": 3, "ratio": 0.5, "tags": ["a"]}
+    assert work(run).status == "succeeded"
+
+
+def test_a_box_that_is_not_ticked_is_false_and_not_left_out() -> None:
+    run = run_with_letter(alice())
+    interrupt = pending(run)
+    fields = form_of(interrupt, verdict="edit")
+    del fields["arg.urgent"]
+    signed_in(bob()).post(reverse("decision", args=[interrupt.pk]), fields)
+    assert json.loads(decided(run).args_json or "")["urgent"] is False
+
+
+def test_an_edit_that_changes_nothing_is_an_approval() -> None:
+    run = run_with_letter(alice())
+    send(signed_in(bob()), run, "edit")
+    assert decided(run).verdict == "approve"
+
+
+def test_what_can_not_be_read_comes_back_beside_its_field_with_all_that_was_typed() -> None:
+    run = run_with_letter(alice())
+    answer = send(signed_in(bob()), run, "approve", **{"arg.copies": "many", "arg.body": "My own <words>"})
+    assert answer.status_code == 422
+    assert "copies must be a whole number." in answer.text
+    assert 'value="many"' in answer.text
+    assert "My own &lt;words&gt;" in answer.text
+    assert not Decision.objects.exists()
+
+
+def test_what_the_tool_does_not_take_is_said_beside_the_field() -> None:
+    run = run_with_letter(alice())
+    answer = send(signed_in(bob()), run, "approve", **{"arg.tags": '"no list"'})
+    assert answer.status_code == 422
+    assert "tags must be an array" in answer.text
+
+
+def test_a_risky_call_wants_a_second_look() -> None:
+    run = run_with_letter(alice())
+    interrupt = pending(run)
+    fields = form_of(interrupt, verdict="approve")
+    del fields["sure"]
+    answer = signed_in(bob()).post(reverse("decision", args=[interrupt.pk]), fields)
+    assert answer.status_code == 422
+    assert "tick the box" in answer.text
+    assert not Decision.objects.exists()
+
+
+def test_a_rejection_carries_its_reason_to_the_model() -> None:
+    run = run_with_letter(alice())
+    send(signed_in(bob()), run, "reject", reason="Not to\r\nthe board.")
+    assert decided(run).message == "Not to\nthe board."
+    facts = "".join(work(run).steps.values_list("facts_json", flat=True))
+    assert "Not to\\nthe board." in facts
+
+
+def test_an_answer_stands_in_place_of_the_result() -> None:
+    run = run_with_letter(alice())
+    client = signed_in(bob())
+    answer = send(client, run, "respond", answer=" ")
+    assert answer.status_code == 422
+    assert "Write the answer." in answer.text
+    send(client, run, "respond", answer="I sent it myself.")
+    assert decided(run).message == "I sent it myself."
+
+
+def test_a_second_decision_says_who_decided_and_keeps_the_text() -> None:
+    run = run_with_letter(alice())
+    decide(run, "approve")
+    answer = send(signed_in(bob()), run, "reject", reason="Please <do not>.")
+    assert answer.status_code == 409
+    assert "the operator decided already" in answer.text
+    assert "Please &lt;do not&gt;." in answer.text
+    assert "Approved" in answer.text
+    assert decided(run).verdict == "approve"
+
+
+def test_the_same_decision_twice_is_one() -> None:
+    run = run_with_letter(alice())
+    client = signed_in(bob())
+    assert send(client, run, "approve").status_code == 302
+    assert send(client, run, "approve").status_code == 302
+    assert Decision.objects.count() == 1
+
+
+@pytest.mark.parametrize("seen", [{"revision": "2"}, {"fingerprint": "0123456789abcdef"}])
+def test_a_card_that_is_out_of_date_decides_nothing(seen: dict[str, str]) -> None:
+    run = run_with_letter(alice())
+    answer = send(signed_in(bob()), run, "approve", **seen)
+    assert answer.status_code == 409
+    assert "Look again before you decide." in answer.text
+    assert not Decision.objects.exists()
+
+
+def test_a_question_of_a_run_that_ended_is_a_conflict() -> None:
+    run = run_with_letter(alice())
+    actions.abort(run, by=None)
+    answer = send(signed_in(bob()), run, "approve")
+    assert answer.status_code == 409
+    assert "no longer open" in answer.text
+
+
+def test_the_owner_may_not_decide_and_is_told_so() -> None:
+    owner = alice()
+    run = run_with_letter(owner)
+    answer = send(signed_in(owner), run, "approve")
+    assert answer.status_code == 403
+    assert "A reviewer can." in answer.text
+
+
+def test_rolling_back_needs_a_step() -> None:
+    run = run_with_letter(alice())
+    client = signed_in(bob())
+    assert "Choose the row" in send(client, run, "rollback").text
+    target = transitions(run)[0]
+    send(client, run, "rollback", to_step=str(target))
+    assert decided(run).to_step == target
+    assert work(run).steps.filter(kind="rewind").exists()
+
+
+def test_a_made_up_verdict_is_refused_with_the_possible_ones() -> None:
+    run = run_with_letter(alice())
+    answer = send(signed_in(bob()), run, "shrug")
+    assert answer.status_code == 422
+    assert "Possible: approve" in answer.text
+
+
+def test_a_limit_is_raised_by_a_number() -> None:
+    run = launched(alice(), *[think("send_mail", **LETTER)] * 3, FINAL, limits={"cost_usd": 0.001})
+    client = signed_in(bob())
+    page = client.get(f"/runs/{run.pk}/").text
+    assert "Raise the limit" in page
+    assert 'name="amount.cost_usd"' in page
+    answer = send(client, run, "top_up", **{"amount.cost_usd": "-1"})
+    assert (answer.status_code, "Add a number above 0." in answer.text) == (422, True)
+    assert "Say how much" in send(client, run, "top_up", **{"amount.cost_usd": ""}).text
+    assert send(client, run, "top_up", **{"amount.cost_usd": "0.5"}).status_code == 302
+    assert run.budgets.get(name="cost_usd").limit == pytest.approx(0.501)
+
+
+def test_a_run_at_its_limit_can_be_told_to_finish() -> None:
+    run = launched(alice(), think("send_mail", **LETTER), limits={"cost_usd": 0.001})
+    assert send(signed_in(bob()), run, "finish").status_code == 302
+    assert work(run).exit_reason == "cost_limit"
+
+
+def test_a_checkpoint_goes_on() -> None:
+    run = launched(
+        alice(), think("send_mail", **LETTER), FINAL, rules=[{"when": {}, "do": "allow"}], interrupt_every=1
+    )
+    client = signed_in(bob())
+    assert "1 steps done. Go on?" in client.get(f"/runs/{run.pk}/").text
+    send(client, run, "resume")
+    assert work(run).status == "succeeded"
+
+
+def test_a_draft_is_judged_with_a_message() -> None:
+    guess = {"thought": "I guess so", "action": None}
+    run = launched(alice(), *[guess] * 4, FINAL, cache=False)
+    send(signed_in(bob()), run, "reject", reason="Look it up.")
+    run = work(run)
+    assert run.status == "succeeded"
+    assert "Look it up." in "".join(run.steps.values_list("facts_json", flat=True))
+
+
+def test_long_and_odd_texts_survive_the_round_trip() -> None:
+    odd = {**LETTER, "body": '\n  first\r\nsecond\u2028"quoted" & <tag> \U0001f600\n'}
+    run = launched(alice(), think("send_mail", **odd), FINAL)
+    client = signed_in(bob())
+    interrupt = pending(run)
+    send_as_painted(client, interrupt)
+    assert decided(run).verdict == "approve"
+
+
+def send_as_painted(client: Client, interrupt: Interrupt) -> HttpResponse:
+    """Send the form as a browser would that was given the page and changed nothing."""
+    from html.parser import HTMLParser
+
+    class Form(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fields: dict[str, str] = {}
+            self.area = ""
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            given = {name: value or "" for name, value in attrs}
+            if tag == "textarea":
+                self.area = given["name"]
+                self.fields[self.area] = ""
+            if tag == "input" and "name" in given and (given.get("type") != "checkbox" or "checked" in given):
+                self.fields[given["name"]] = given.get("value", "")
+
+        def handle_data(self, data: str) -> None:
+            if self.area:
+                self.fields[self.area] += data
+
+        def handle_endtag(self, tag: str) -> None:
+            if tag == "textarea":
+                # A browser drops the first line end of a text area, and sends its own.
+                text = self.fields[self.area].removeprefix("\n").replace("\r\n", "\n")
+                self.fields[self.area] = text.replace("\n", "\r\n")
+                self.area = ""
+
+    form = Form()
+    form.feed(client.get(reverse("interrupt", args=[interrupt.pk])).text)
+    fields = {**form.fields, "verdict": "approve", "sure": "yes"}
+    return client.post(reverse("decision", args=[interrupt.pk]), fields)  # type: ignore[return-value]
+
+
+def test_every_type_that_a_schema_has_gets_a_field_of_its_own() -> None:
+    full = {**LETTER, "ratio": 0.5, "tags": ["a", 1]}
+    run = launched(alice(), think("send_mail", **full), FINAL)
+    page = signed_in(bob()).get(reverse("interrupt", args=[pending(run).pk])).text
+    for name, kind in MAIL["params"].items():
+        assert f'name="arg.{name}"' in page, kind
+    assert 'type="checkbox" id="arg-' in page
+    assert 'inputmode="numeric"' in page
+    assert 'inputmode="decimal"' in page

@@ -1,0 +1,181 @@
+"""The pages in a real browser: free of axe's complaints, as wide as the screen, and whole without scripts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.stack import Site, wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack]
+
+WITHIN = 20_000  # milliseconds
+PHONE, DESK = {"width": 360, "height": 740}, {"width": 1440, "height": 900}
+SAVE = {
+    "thought": "I save it.",
+    "action": {"tool": "write_file", "args": {"name": "a.txt", "content": "42\n"}},
+}
+FINAL = {"thought": "FINAL ANSWER: 42", "action": None}
+
+
+def launch(site: Site) -> str:
+    """A run that wants to write a file, and asks first; its number."""
+    said = site.manage(
+        *("launch", "--machine", "ruled", "--goal", "Keep the answer in a file"),
+        *("--settings", json.dumps({"tools": ["write_file"], "limits": {"cost_usd": 1}})),
+        *("--script", json.dumps({"replies": {"decision": [SAVE, FINAL]}})),
+    )
+    found = re.search(r"\d+", said)
+    assert found is not None, said
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def who(browser: Browser, site: Site) -> dict[str, object]:
+    """Cookies of the administrator, to sign in once only."""
+    context = browser.new_context(base_url=site.url)
+    page = context.new_page()
+    page.goto(site.fresh_link())
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/runs/")
+    state = context.storage_state()
+    context.close()
+    return {"storage_state": state, "base_url": site.url}
+
+
+@pytest.fixture(params=["desk dark", "phone light"])
+def looking(request: pytest.FixtureRequest, browser: Browser, who: dict[str, object]) -> Iterator[Page]:
+    """A tab on a desk or a phone, light or dark."""
+    size, scheme = request.param.split()
+    colours: Literal["dark", "light"] = "dark" if scheme == "dark" else "light"
+    context: BrowserContext = browser.new_context(
+        **who,  # type: ignore[arg-type]
+        viewport=PHONE if size == "phone" else DESK,  # type: ignore[arg-type]
+        color_scheme=colours,
+    )
+    yield context.new_page()
+    context.close()
+
+
+def check(page: Page) -> None:
+    """Nothing that axe complains of, and nothing to scroll sideways for."""
+    found = Axe().run(page).response["violations"]
+    where = [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in found]
+    assert not where, f"{page.url}: {where}"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
+
+
+def test_every_page_is_accessible_and_fits_the_screen(site: Site, looking: Page) -> None:
+    run = launch(site)
+    looking.goto(f"/runs/{run}/")
+    expect(looking.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    check(looking)
+    card = looking.locator("[data-card]").get_attribute("data-interrupt")
+    for address in (
+        *(
+            "/runs/",
+            "/runs/?q=none+like+this",
+            "/runs/new/?demonstration",
+            f"/runs/new/?like={run}",
+            "/needs-you/",
+        ),
+        *(
+            f"/interrupts/{card}/",
+            f"/runs/{run}/?step=2",
+            f"/runs/{run}/steps/2/",
+            f"/runs/{run}/rewind/?to=2",
+        ),
+        *("/nowhere/",),
+    ):
+        looking.goto(address)
+        check(looking)
+    looking.goto(f"/runs/{run}/steps/2/")
+    for tab in ("State", "Request & answer", "Usage", "Facts"):
+        looking.get_by_role("tab", name=tab).click()
+        expect(looking.get_by_role("tabpanel")).to_have_count(1)
+        check(looking)
+
+
+def test_the_sign_in_page_is_accessible(site: Site, page: Page) -> None:
+    page.goto("/sign-in/")
+    check(page)
+    page.goto(site.fresh_link())
+    check(page)
+
+
+def test_without_scripts_a_run_is_launched_decided_and_read(
+    site: Site, browser: Browser, who: dict[str, object]
+) -> None:
+    context = browser.new_context(**who, java_script_enabled=False)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto("/runs/new/")
+    page.get_by_label("Goal").fill("Keep the answer in a file")
+    page.get_by_label("Script").fill(json.dumps({"replies": {"decision": [SAVE, FINAL]}}))
+    page.get_by_label("write_file").check()
+    page.get_by_role("button", name="Launch").click()
+    page.wait_for_url(re.compile(r"/runs/\d+/$"))
+    _reload_until_it_asks(page)
+    page.locator("textarea[name='arg.content']").fill("43\n")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".note--success")).to_have_text("Recorded: approved with changes.")
+    assert "43" in page.locator("[data-kind=decision]").inner_text()
+    context.close()
+
+
+def _reload_until_it_asks(page: Page) -> None:
+    """A page without scripts is loaded again by its reader."""
+
+    def asks() -> bool:
+        page.reload()
+        return page.locator(".card").count() > 0
+
+    wait_for(asks, WITHIN / 1000)
+
+
+def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who: dict[str, object]) -> None:
+    run = launch(site)
+    context = browser.new_context(**who)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(f"/runs/{run}/")
+    content = page.locator("textarea[name='arg.content']")
+    expect(content).to_be_visible(timeout=WITHIN)
+    content.fill("43\n")
+    page.locator("input[name='arg.name']").fill("b.txt")
+    expect(page.locator("[data-approve]")).to_have_text("Approve with 2 changes")
+    content.fill("42\n")
+    expect(page.locator("[data-approve]")).to_have_text("Approve with 1 change")
+    page.locator("input[name='arg.name']").press("Enter")
+    expect(page.locator("[data-card]")).to_be_visible()
+    page.locator("[data-approve]").click()
+    expect(page.locator(".answer__text")).to_have_text("42", timeout=WITHIN)
+    expect(page.locator(".files__link", has_text="b.txt")).to_be_visible()
+    context.close()
+
+
+def test_colours_and_detail_are_kept_in_this_browser(
+    site: Site, browser: Browser, who: dict[str, object]
+) -> None:
+    run = launch(site)
+    context = browser.new_context(**who, color_scheme="light")  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(f"/runs/{run}/")
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(paper)
+    page.get_by_label("Your menu").click()
+    page.get_by_text("Dark", exact=True).click()
+    assert page.evaluate(paper) != light
+    page.keyboard.press("Escape")
+    page.get_by_text("Everything", exact=True).click()
+    page.reload()
+    assert page.evaluate(paper) != light
+    expect(page.locator("[data-rows]")).to_have_attribute("data-detail", "all")
+    context.close()
