@@ -18,8 +18,9 @@ from runs import live, store, tasks
 from runs.adapters.scripted import BadScript, Script, parse_script
 from runs.adapters.secrets import seal
 from runs.adapters.tools import TOOLS
+from runs.engine.machine import Machine
 from runs.engine.settings import InterruptRule, Settings
-from runs.engine.values import clean_text
+from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
 from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
 from runs.store import BadDecision, Conflict, NotPossible
@@ -177,18 +178,13 @@ def check_launch(
             Problem("goal", f"A goal has at most {MAX_GOAL} characters; this one has {len(goal)}.")
         )
     played = _script_of(script, problems)
-    checked = _settings_of(machine, settings, "settings", problems) if machine in CATALOGUE else None
+    # As they will be stored: what the one door changes must be right too.
+    checked = _settings_of(machine, clean(settings), "settings", problems) if machine in CATALOGUE else None
     if checked is None:
         raise BadLaunch(tuple(problems))
     model, played = _model_of(checked, played, problems)
-    _check_tools(checked, played, problems)
-    if checked.answers and played is None and not _has(owner, "runs.decide_interrupt"):
-        problems.append(
-            Problem(
-                "settings.answers",
-                "Answers given beforehand need the right to decide interrupts, which you lack.",
-            )
-        )
+    if not problems:
+        _check_parts(CATALOGUE[machine], checked, played, owner, "settings", problems)
     if problems:
         raise BadLaunch(tuple(problems))
     return _Checked(checked, played, model)
@@ -241,10 +237,32 @@ def _sentence(error: Any, machine: str) -> str:
             return f"{error['ctx']['error']}."
         case "missing":
             return "This is missing."
+        case kind if kind in _MUST_BE:
+            return f"This must be {_MUST_BE[kind]}, not {str(error['input'])[:80]!r}."
     return f"{error['msg']}, not {str(error['input'])[:80]!r}."
 
 
-def _model_of(checked: Settings, script: Script | None, problems: list[Problem]) -> tuple[str, Script | None]:
+_MUST_BE = {
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""What a setting must be, by the name of pydantic's complaint."""
+
+
+def _model_of(
+    checked: Settings, script: Script | None, problems: list[Problem], path: str = "settings"
+) -> tuple[str, Script | None]:
     """The model's name and the script that is played, where it is one."""
     if script is not None:
         return "", script
@@ -252,26 +270,45 @@ def _model_of(checked: Settings, script: Script | None, problems: list[Problem])
         names = (
             ", ".join(ModelProfile.objects.filter(enabled=True).values_list("name", flat=True)) or "none yet"
         )
-        problems.append(Problem("settings.model", f"Name a model, or give a script. Models: {names}."))
+        problems.append(Problem(f"{path}.model", f"Name a model, or give a script. Models: {names}."))
         return "", None
     profile = ModelProfile.objects.filter(name=checked.model, enabled=True).first()
     if profile is None:
         names = (
             ", ".join(ModelProfile.objects.filter(enabled=True).values_list("name", flat=True)) or "none yet"
         )
-        problems.append(Problem("settings.model", f"There is no model {checked.model!r}. Models: {names}."))
+        problems.append(Problem(f"{path}.model", f"There is no model {checked.model!r}. Models: {names}."))
         return checked.model, None
     if profile.kind == ModelProfile.Kind.SCRIPT:
         return profile.name, _script_of(profile.script_json, problems)
     return profile.name, None
 
 
-def _check_tools(checked: Settings, script: Script | None, problems: list[Problem]) -> None:
-    known = set(TOOLS) | set(script.tools or {} if script else {})
+def _check_parts(
+    machine: Machine,
+    checked: Settings,
+    script: Script | None,
+    owner: Person,
+    path: str,
+    problems: list[Problem],
+) -> None:
+    """What the settings name must exist, and be the launcher's to say; the same for each subgraph."""
+    built_in = {spec.name for spec in machine.built_in}
+    known = set(TOOLS) | built_in | set(script.tools or {} if script else {})
     for index, name in enumerate(checked.tools):
         if name not in known:
             tools = ", ".join(sorted(known))
-            problems.append(Problem(f"settings.tools.{index}", f"There is no tool {name!r}. Tools: {tools}."))
+            problems.append(Problem(f"{path}.tools.{index}", f"There is no tool {name!r}. Tools: {tools}."))
+    if checked.answers and script is None and not _has(owner, "runs.decide_interrupt"):
+        why = "Answers given beforehand need the right to decide interrupts, which you lack."
+        problems.append(Problem(f"{path}.answers", why))
+    for name, child in checked.subgraphs.items():
+        inner_machine = CATALOGUE[child.machine]
+        inner = inner_machine.settings.model_validate(child.settings)
+        where = f"{path}.subgraphs.{name}.settings"
+        if script is None and inner.model:
+            _model_of(inner, None, problems, where)
+        _check_parts(inner_machine, inner, script.for_child(name) if script else None, owner, where, problems)
 
 
 # --- deciding and steering --------------------------------------------------------------------------------------
@@ -304,7 +341,11 @@ def decide(
         revision=revision,
         fingerprint=fingerprint,
     )
-    decision = store.decide(interrupt_id, said)
+    try:
+        decision = store.decide(interrupt_id, said)
+    except Conflict:
+        _tell(interrupt.run_id)  # the deadline may have decided just now
+        raise
     _tell(interrupt.run_id)
     return decision
 

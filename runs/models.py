@@ -202,7 +202,7 @@ class Exchange(models.Model):
     """The row that asked."""
     kind = models.CharField(max_length=12)
     """Kind of the effect."""
-    name = models.CharField(max_length=80, blank=True, default="")
+    name = models.CharField(max_length=100, blank=True, default="")
     """The role of a model call, the tool, the child, or what a person is asked about."""
     nth = models.PositiveIntegerField(default=0)
     """Which of this run's attempts at `name` it is, from 1; 0 where the answer came from the cache or a person."""
@@ -274,7 +274,7 @@ class Interrupt(models.Model):
     kind = models.CharField(max_length=20)
     title = models.TextField()
     why = models.TextField(blank=True, default="")
-    tool = models.CharField(max_length=80, blank=True, default="")
+    tool = models.CharField(max_length=100, blank=True, default="")
     args_json = models.TextField(default="{}")
     schema_json = models.TextField(default="{}")
     effects = models.CharField(max_length=8, blank=True, default="")
@@ -379,6 +379,19 @@ class ModelProfile(models.Model):
         help_text="For weak models: narrow reply schemas, worked examples, tools in the order given.",
     )
     script_json = models.TextField(blank=True, default="", help_text="The script of a model of kind script.")
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Skill(models.Model):
+    """A named text that a run of `contract` may show its model for one round."""
+
+    name = models.SlugField(max_length=80, unique=True)
+    text = models.TextField()
 
     class Meta:
         ordering = ("name",)

@@ -62,18 +62,9 @@ def _apply_deadlines() -> None:
     late = Interrupt.objects.filter(status=Interrupt.Status.PENDING, deadline__lte=Now())
     for interrupt in late[:SWEEP_AT_MOST]:
         try:
-            store.decide(interrupt.pk, _unanswered(interrupt))
+            store.decide(interrupt.pk, store.unanswered(interrupt))
         except (store.Conflict, store.NotPossible):
             continue
         live.ring(interrupt.run_id, 0)
         live.ring_inbox()
         hint(interrupt.run_id)
-
-
-def _unanswered(interrupt: Interrupt) -> store.Said:
-    """The deadline's decision: what the rule says, else denial; abort where the kind can't be denied."""
-    wanted = {"deny": "reject", "approve": "approve", "abort": "abort"}[interrupt.on_timeout]
-    verdict = wanted if wanted in interrupt.verdicts else "abort"
-    return store.Said(
-        verdict=verdict, by_name="the deadline", channel="deadline", message="Nobody answered in time."
-    )

@@ -7,7 +7,6 @@ that takes the run over finds in the rows.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import time
 
@@ -17,6 +16,7 @@ from runs import live, store
 from runs.driver.holds import held
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
 from runs.driver.ports import NoSuchModel, model_settings, tool_specs
+from runs.failpoints import failpoint
 from runs.models import Run, RunStatus
 
 __all__ = ["BadAnswer", "NoSuchModel", "Slice", "drive", "drive_inline", "model_settings", "tool_specs"]
@@ -26,23 +26,30 @@ log = logging.getLogger(__name__)
 POSTPONED_S = 30.0
 """Seconds until a run is tried again whose worker met a fault of our own."""
 
+LOOK_AGAIN_S = 0.1
+"""Seconds until this process looks again at a run that a worker elsewhere has picked up."""
+
 
 def drive(run_id: int) -> list[int]:
     """Drive the run for one slice, if it is due and nobody else has it. Which runs want a worker next."""
     lease = store.claim(run_id, secrets.token_hex(8))
     if lease is None:
         return []
+    failpoint("after_claim")
     with held(lease) as hold:
         try:
             return Journey(hold).travel(Slice())
         except store.Fenced:
-            return []
+            return [run_id]  # whoever took the seat may have hinted while this worker still sat in it
         except BadAnswer as fault:
             log.warning("run %s: %s It waits for a person.", run_id, fault.sentence)
             return []
-        except Exception:
+        except Exception as fault:
             log.exception("run %s met a fault; it is tried again in %g s", run_id, POSTPONED_S)
-            store.postpone(lease, POSTPONED_S)
+            why = (
+                f"The worker met a fault ({type(fault).__name__}); another tries again in {POSTPONED_S:g} s."
+            )
+            store.postpone(lease, POSTPONED_S, why)
             return []
         finally:
             store.let_go(lease)
@@ -56,30 +63,35 @@ def drive_inline(run_id: int) -> Run:
         if run.finished or run.status == RunStatus.PAUSED:
             return run
         if run.status == RunStatus.WAITING:
-            child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
-            if child is None or not _moved(child):
+            if not _child_moved(run):
                 return Run.objects.get(pk=run_id)
             continue
         wait = (run.due_at - timezone.now()).total_seconds()
         if wait > 0:
             time.sleep(wait)
-        _drive_strictly(run_id)
+        if not _drive_strictly(run_id):
+            time.sleep(LOOK_AGAIN_S)
 
 
-def _moved(child: Run) -> bool:
-    """Drive a child as far as it goes; whether its parent can go on."""
-    return drive_inline(child.pk).finished
+def _child_moved(run: Run) -> bool:
+    """Drive the child that `run` waits for as far as it goes; whether the run can go on."""
+    child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
+    if child is not None:
+        return drive_inline(child.pk).finished
+    return Run.objects.filter(pk=run.pk).exclude(status=RunStatus.WAITING).exists()
 
 
-def _drive_strictly(run_id: int) -> None:
-    """One slice; a bad answer among the settings is the caller's to report."""
-    lease = store.claim(run_id, f"inline-{os.getpid()}")
+def _drive_strictly(run_id: int) -> bool:
+    """One slice, where nobody else has the run; a bad answer among the settings is the caller's to report."""
+    lease = store.claim(run_id, f"inline-{secrets.token_hex(8)}")
     if lease is None:
-        return
+        return False
+    failpoint("after_claim")
     with held(lease) as hold:
         try:
             Journey(hold).travel(WHOLE)
         except store.Fenced:
-            return
+            return True
         finally:
             store.let_go(lease)
+    return True

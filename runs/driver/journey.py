@@ -19,6 +19,7 @@ from runs.adapters.secrets import SecretUnreadable
 from runs.driver.holds import Hold
 from runs.driver.ledger import Ledger
 from runs.driver.ports import NoSuchModel, ports_of
+from runs.driver.recall import recall
 from runs.engine.effects import Answer, HumanCall, ModelCall, ModelReplied, ToolCall
 from runs.engine.facts import Exited
 from runs.engine.kernel import Decision, decide, uncertain
@@ -26,7 +27,8 @@ from runs.engine.machine import END
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.ports import Message, ModelRequest
 from runs.engine.snapshot import Pending
-from runs.engine.timeline import messages, sanitized
+from runs.engine.timeline import prompt
+from runs.failpoints import failpoint
 from runs.models import Interrupt, Run, RunStatus
 
 log = logging.getLogger(__name__)
@@ -58,7 +60,16 @@ class BadAnswer(Exception):
         super().__init__(sentence)
 
 
-UNUSABLE = (NoSuchModel, BadScript, SecretUnreadable, ValidationError)
+class TooManyLost(Exception):
+    """One worker after another was lost on the run, which did not move."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{store.MOST_LOST} workers in a row were lost or met a fault here. The workers' log says more."
+        )
+
+
+UNUSABLE = (NoSuchModel, BadScript, SecretUnreadable, ValidationError, TooManyLost)
 """What the installation lacks for a run to be driven at all; trying again would not help."""
 
 
@@ -82,37 +93,45 @@ class Journey:
         while ledger.snapshot.node != END:
             if ledger.snapshot.pending is not None and answer is None:
                 if ledger.parked:
-                    return self._wait()
+                    return self._parked()
                 if (ask := self._uncertain()) is not None:
                     ledger.write(Decision(ask, ledger.snapshot.totals), None)
                     return self._parked()
                 answer = self._perform(ledger.snapshot.pending)
+                failpoint("after_effect")
             move = self._step(answer)
             answer = None
             moves += 1
             if isinstance(move, Ask) and (move.delay_s or ledger.parked):
                 return self._parked()
             over = moves >= limit.moves or time.monotonic() - started > limit.seconds
-            if over and ledger.held_back is None and ledger.snapshot.node != END:
+            if over and ledger.may_leave and ledger.snapshot.node != END:
                 return [*ledger.woken, self.run.pk]
         return ledger.woken
 
     def _prepare(self) -> None:
         """Read the run once, and build its world."""
+        if store.lost_in_a_row(self.run) >= store.MOST_LOST:
+            raise TooManyLost
         self.ports = ports_of(self.run)
         terms = store.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided)
         self.ledger = Ledger(self.run, self.hold.lease.epoch, terms)
         self.attempts = Counter(store.attempts_of(self.run))
         machine = self.ledger.machine
-        self.system = machine.system(terms)
-        self.system_hash = _digest(self.system, self.run.goal, self.ports.model_key)
+        opening = prompt(machine, terms, (), ModelCall(role="decision", reply="text"))
+        self.opening_hash = _digest(self.ports.model_key, *(message.text for message in opening))
         self.remembers = machine.remembers if getattr(terms.settings, "cache", False) else None
         if self.remembers:
-            replies = self.run.exchanges.filter(kind="model_call", name="decision").order_by("-seq")
-            self.ledger.last_reply = replies.values_list("seq", flat=True).first()
+            self.ledger.last_reply = self._last_reply()
         self.went_back = self.run.steps.filter(kind="rewind").exists()
         """Only then can a prompt come again, and its reply be in the cache."""
         self.weighs_cost = any(rule.when.next_cost_usd is not None for rule in terms.settings.rules)
+
+    def _last_reply(self) -> int | None:
+        """The ask of the last reply on the live path: the one that the next validation is about."""
+        live_asks = self.run.steps.filter(kind="ask", live=True).values("seq")
+        replies = self.run.exchanges.filter(kind="model_call", name="decision", seq__in=live_asks)
+        return replies.order_by("-seq").values_list("seq", flat=True).first()
 
     def _refuse(self, fault: Exception) -> None:
         """The run stops with a reason, and takes no worker with it."""
@@ -120,11 +139,13 @@ class Journey:
         self.ledger = Ledger(self.run, self.hold.lease.epoch, store.terms_of(self.run, {}))
         reason = "model_error" if isinstance(fault, NoSuchModel) else "fatal_error"
         stop = Stop(reason, (Exited(reason=reason, message=str(fault)),))
-        self.ledger.write(Decision(stop, self.ledger.snapshot.totals), None)
+        totals = self.ledger.snapshot.totals.after(self.ledger.loaded.answer)
+        self.ledger.write(Decision(stop, totals), None)
 
     def _step(self, answer: Answer | None) -> Move:
         """One move, decided and written. An answer whose conclusion can't be drawn is kept all the same."""
         ledger = self.ledger
+        asked = ledger.asked
         ledger.tick()
         if self.weighs_cost:
             ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self._next_cost())
@@ -132,10 +153,11 @@ class Journey:
             decision = decide(ledger.machine, ledger.snapshot, answer)
             ledger.write(decision, answer, self.remembers)
         except BaseException:
-            ledger.keep(answer)
+            ledger.keep(asked, answer)
             raise
         if isinstance(decision.move, Rewind):
             self.went_back = True
+            ledger.last_reply = self._last_reply()
         return decision.move
 
     def _next_cost(self) -> float:
@@ -157,16 +179,19 @@ class Journey:
         ledger = self.ledger
         pending = ledger.snapshot.pending
         if pending is None or not isinstance(pending.effect, HumanCall):
-            return ledger.woken
+            return self._wait()
         given = store.given_answer(self.run.pk, ledger.terms.settings.answers)
         if given is None:
-            return ledger.woken
+            return self._wait()
         said = store.Said(channel="settings", by_name="the launch settings", **given.model_dump())
         interrupt = Interrupt.objects.get(run=self.run, seq=pending.seq)
         try:
             store.decide(interrupt.pk, said)
         except store.BadDecision as fault:
+            self._wait()
             raise BadAnswer(self.run.pk, fault.sentence) from fault
+        except (store.Conflict, store.NotPossible):  # somebody was quicker
+            return ledger.woken
         live.ring_inbox()
         return [*ledger.woken, self.run.pk]
 
@@ -191,9 +216,12 @@ class Journey:
         match pending.effect:
             case ModelCall() as call:
                 return self._ask_model(call, asked, pending.seq)
+            case ToolCall(infra=True) as call:
+                return recall(self.run, call)
             case ToolCall() as call:
                 if asked.status == "asked" and not call.repeatable:
                     store.start(self.run.pk, self.ledger.epoch, asked.seq)
+                failpoint("after_started")
                 self._count_attempt(asked)
                 return self.ports.tools.call(call, asked.nth, asked.key)
         raise TypeError(f"{pending.effect.kind} is not performed by a worker")
@@ -206,8 +234,8 @@ class Journey:
 
     def _ask_model(self, call: ModelCall, asked: store.Asked, seq: int) -> Answer:
         ledger = self.ledger
-        shown = store.prompt_chain(ledger.prompt_hash, ledger.blocks_of(ledger.facts_held_back()))
-        asked.prompt_hash = _digest(self.system_hash, shown, call.reply, call.tail, str(call.sanitize))
+        shown = store.prompt_chain(ledger.prompt_hash, ledger.blocks_held_back())
+        asked.prompt_hash = _digest(self.opening_hash, shown, call.reply, call.tail, str(call.sanitize))
         ledger.last_reply = seq
         if call.cacheable and self.went_back and (text := self._remembered(asked.prompt_hash)) is not None:
             return ModelReplied(text=text, cached=True)
@@ -236,9 +264,8 @@ class Journey:
         ledger = self.ledger
         if ledger.blocks is None:
             ledger.blocks = store.load_blocks(self.run, ledger.machine, ledger.snapshot.head)
-        blocks = ledger.blocks + ledger.blocks_of(ledger.facts_held_back())
-        shown = sanitized(blocks) if call.sanitize else blocks
-        return messages(self.system, self.run.goal, shown, call.tail)
+        blocks = ledger.blocks + ledger.blocks_held_back()
+        return prompt(ledger.machine, ledger.terms, blocks, call)
 
 
 class _Watcher:

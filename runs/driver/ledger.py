@@ -17,14 +17,15 @@ from django.utils import timezone
 from runs import live, store
 from runs.adapters.scripted import Script
 from runs.driver.ports import script_of
-from runs.engine.effects import Answer, ChildRun, Effect, HumanCall, ModelCall, ToolCall
-from runs.engine.facts import Fact
+from runs.engine.effects import Answer, ChildRun, Effect, Failed, HumanCall, ModelCall, ToolCall
 from runs.engine.kernel import Decision, advance
 from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
 from runs.engine.moves import Ask, Go, Move, Rewind, Stop
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.snapshot import Snapshot
+from runs.engine.timeline import blocks_of
 from runs.engine.values import canonical, fingerprint
+from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, Run, RunStatus
 
@@ -56,12 +57,18 @@ class Ledger:
         self.woken: list[int] = []
         """Other runs that want a worker now: a child that was started, a parent that was answered."""
         self.mark = time.monotonic()
+        self.counts_calls = any(rule.when.same_call for rule in terms.settings.rules)
 
     @property
     def parked(self) -> bool:
         """Whether the ask that waits is for a person or a child to answer."""
         pending = self.snapshot.pending
         return pending is not None and isinstance(pending.effect, HumanCall | ChildRun)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether others may go on from here: not between the row of a deed and the deed, nor with a row unwritten."""
+        return self.held_back is None and not self.started_here
 
     def tick(self) -> None:
         """Add the time since the last look to what the run has been active."""
@@ -72,16 +79,16 @@ class Ledger:
             self.snapshot, totals=replace(self.snapshot.totals, active_seconds=round(active, 6))
         )
 
-    def keep(self, answer: Answer | None) -> None:
+    def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
         """Save a paid answer that led nowhere: for the next worker where its ask is written, else as cost."""
-        if answer is None or self.asked is None:
-            return
-        if self.asked.answer is None:
-            self.asked.answered(answer)
+        if answer is None or asked is None or (isinstance(answer, Failed) and asked.kind == "model_call"):
+            return  # a failed model call is not paid, and whoever goes on makes it again
+        if asked.answer is None:
+            asked.answered(answer)
         if self.held_back is None:
-            store.save_answer(self.run.pk, self.asked)
+            store.save_answer(self.run.pk, asked)
         else:
-            store.charge(self.run.pk, self.asked)
+            store.charge(self.run.pk, answer)
 
     def write(
         self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None = None
@@ -91,7 +98,7 @@ class Ledger:
         if isinstance(move, Ask) and self._can_wait(move, answer):
             self.held_back = self._ask_rows(move)
             self.asked = self.held_back[1]
-            self.snapshot = advance(self.machine, self.snapshot, move, decision.totals)
+            self.snapshot = self._reached(advance(self.machine, self.snapshot, move, decision.totals), move)
             return
         batch = self._opened(decision)
         self._conclude(batch, answer)
@@ -99,7 +106,9 @@ class Ledger:
             self._go_back(batch, move)
         else:
             self._go_on(batch, move, decision, remember)
+        failpoint("before_ask_commit" if answer is None else "before_conclusion_commit")
         self.head_hash = store.commit(batch)
+        failpoint("after_commit_before_ring")
         self._written(batch, move)
 
     def _can_wait(self, move: Ask, answer: Answer | None) -> bool:
@@ -112,6 +121,7 @@ class Ledger:
             epoch=self.epoch,
             node=self.snapshot.node,
             totals=decision.totals,
+            known=self.snapshot.totals,
             head_hash=self.head_hash,
             prompt_hash=self.prompt_hash,
         )
@@ -122,19 +132,19 @@ class Ledger:
             row, asked = self.held_back
             batch.rows.append(row)
             batch.asked.append(asked)
-            batch.prompt_hash = self._shown(batch.prompt_hash, self.facts_held_back())
+            batch.prompt_hash = self._shown(batch.prompt_hash, self.blocks_held_back())
             if answer is not None:
                 asked.answered(answer)
         elif answer is not None and self.asked is not None and self.asked.status != "answered":
             self.asked.answered(answer)
             batch.concluded = self.asked
 
-    def facts_held_back(self) -> tuple[Fact, ...]:
-        """The facts of the ask that is not written yet."""
+    def blocks_held_back(self) -> list[Block]:
+        """How the model reads the ask that is not written yet."""
         if self.held_back is None or self.held_back[0].facts == "[]":
-            return ()
-        facts: tuple[Fact, ...] = self.machine.facts.validate_json(self.held_back[0].facts)
-        return facts
+            return []
+        row = self.held_back[0]
+        return blocks_of(self.machine, self.machine.facts.validate_json(row.facts), row.seq)
 
     def _go_on(
         self, batch: store.Batch, move: Ask | Go | Stop, decision: Decision, remember: tuple[str, str] | None
@@ -150,7 +160,7 @@ class Ledger:
         row.state = _changed(before.state, after.state)
         batch.rows.append(row)
         batch.node = after.node
-        batch.prompt_hash = self._shown(batch.prompt_hash, move.facts)
+        batch.prompt_hash = self._shown(batch.prompt_hash, blocks_of(self.machine, move.facts, row.seq))
         self._budget(batch, after)
         if after.node == END:
             batch.changes = store.ended(self.machine, after.state)
@@ -159,7 +169,14 @@ class Ledger:
             self._park(batch, move)
         if isinstance(move, Go) and (before.node, move.edge) == remember:
             batch.remembered = self.last_reply
-        self.snapshot, self.asked = after, asked
+        self.snapshot, self.asked = self._reached(after, move), asked
+
+    def _reached(self, after: Snapshot, move: Move) -> Snapshot:
+        """With the call that was reached counted, where a rule looks at how often that was."""
+        if not self.counts_calls or not isinstance(move, Ask) or move.attempt > 1:
+            return after
+        call = _fingerprint(move.effect)
+        return replace(after, calls={**after.calls, call: after.calls.get(call, 0) + 1}) if call else after
 
     def _row(self, move: Go | Stop) -> store.Row:
         node, seq, ms = self.snapshot.node, self.snapshot.head + 1, self._ms()
@@ -205,7 +222,8 @@ class Ledger:
         """An ask that no worker waits for: its person, its child, its moment."""
         match move.effect:
             case HumanCall() as call:
-                batch.changes = {"status": RunStatus.WAITING.value}
+                if store.given_answer(self.run.pk, self.terms.settings.answers) is None:
+                    batch.changes = {"status": RunStatus.WAITING.value}
                 batch.interrupt = self._interrupt(call, batch.rows[-1].seq)
             case ChildRun() as call:
                 batch.changes = {"status": RunStatus.WAITING.value}
@@ -223,6 +241,7 @@ class Ledger:
         batch.budgets, batch.dead_after = back.budgets, back.dead_after
         for line in batch.budgets:
             self.budgets[line.scope, line.name] = (line.used, line.limit)
+        after = replace(after, calls=store.reached_calls(self.run, self.terms, move.to))
         self.snapshot, self.asked, self.blocks = after, None, None
 
     def _written(self, batch: store.Batch, move: Move) -> None:
@@ -241,16 +260,11 @@ class Ledger:
             self.woken.append(batch.parent[0])
             live.ring(batch.parent[0], 0)
 
-    def _shown(self, prompt_hash: str, facts: tuple[Fact, ...]) -> str:
-        """The hash chain over what the model has been shown, with these facts."""
-        blocks = self.blocks_of(facts)
+    def _shown(self, prompt_hash: str, blocks: list[Block]) -> str:
+        """The hash chain over what the model has been shown, with these blocks."""
         if self.blocks is not None:
             self.blocks += blocks
         return store.prompt_chain(prompt_hash, blocks)
-
-    def blocks_of(self, facts: tuple[Fact, ...]) -> list[Block]:
-        """How the model reads `facts`."""
-        return [block for fact in facts if (block := self.machine.block(fact)) is not None]
 
     def _ms(self) -> float:
         """Milliseconds that the move at hand took, the call that it concludes included."""

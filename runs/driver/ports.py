@@ -41,9 +41,8 @@ class Ports:
 
 def ports_of(run: Run) -> Ports:
     """The ports that the run's settings name."""
-    wanted = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
     script = script_of(run.script_json) if run.script_json else None
-    tools = Toolbox(wanted.tools, store.folder_of(run.pk), script, wanted.subgraphs)
+    tools = _toolbox(run, script)
     if script is not None:
         return Ports(ScriptedModel(script), "script", False, False, tools)
     profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
@@ -83,6 +82,12 @@ def model_settings(profile: ModelProfile) -> ModelSettings:
 
 def tool_specs(run: Run) -> dict[str, ToolSpec]:
     """Every tool that the run knows of; those it may call are `permitted`."""
-    wanted = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
-    script = script_of(run.script_json) if run.script_json else None
-    return dict(Toolbox(wanted.tools, store.folder_of(run.pk), script, wanted.subgraphs).specs)
+    return dict(_toolbox(run, script_of(run.script_json) if run.script_json else None).specs)
+
+
+def _toolbox(run: Run, script: Script | None) -> Toolbox:
+    """The tools that the run's settings, its script and its machine name."""
+    machine = CATALOGUE[run.machine]
+    wanted = machine.settings.model_validate_json(run.settings_json)
+    folder = store.folder_of(run.pk)
+    return Toolbox(wanted.tools, folder, script, wanted.subgraphs, built_in=machine.built_in)

@@ -74,7 +74,7 @@ def _asked_for(blocks: Sequence[Block], names: Sequence[str]) -> Iterator[str]:
     for name in names:
         found = next((block.shows[name] for block in reversed(blocks) if name in block.shows), None)
         if found is not None:
-            yield fenced(name, cut(found))
+            yield fenced(name, found)
 
 
 def blocks_of(machine: Machine, facts: Iterable[Fact], seq: int) -> list[Block]:

@@ -29,7 +29,7 @@ _SAFE_FLOAT = 1e300
 class Value(BaseModel):
     """A frozen value; unknown names are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def clean_text(text: str) -> str:

@@ -73,6 +73,15 @@ VERDICT_DONE: dict[str, Word] = {
 
 EXIT: dict[str, str] = {
     "complete": "complete",
+    "incomplete_contract": "it called itself complete, with slots unfilled",
+    "clarify": "it needs an answer to its questions",
+    "max_iterations": "all its rounds are used",
+    "context_reads_exhausted": "all its context reads are used",
+    "decision_no_progress": "it asked to look again, at nothing",
+    "decision_reruns_exhausted": "all its reruns are used",
+    "wrapup_no_decision_rerun": "it wanted another round in the wrap-up",
+    "exploit_overdraft_blocked": "its overdraft is for exploiting only",
+    "protocol_violation": "it broke the protocol too often",
     "goal_achieved": "the goal is reached",
     "max_steps": "all its steps are used",
     "budget_exhausted": "all its attempts are used",

@@ -10,13 +10,32 @@ from runs.store.birth import NewRun, create_run, folder_of, unsaved
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, Fenced, NotPossible
 from runs.store.going_back import prompt_chain, rewind_batch
-from runs.store.leases import RENEW_S, Lease, claim, let_go, postpone, renew
-from runs.store.loading import Loaded, attempts_of, load, load_blocks, load_facts, state_at, terms_of
+from runs.store.leases import MOST_LOST, RENEW_S, Lease, claim, let_go, lost_in_a_row, postpone, renew
+from runs.store.loading import (
+    Loaded,
+    attempts_of,
+    load,
+    load_blocks,
+    reached_calls,
+    state_at,
+    terms_of,
+)
 from runs.store.log import Asked, Batch, Row, chain, charge, commit, save_answer, start
-from runs.store.people import Said, abort, decide, given_answer, pause, resume, rewind, stop_children
+from runs.store.people import (
+    Said,
+    abort,
+    decide,
+    given_answer,
+    pause,
+    resume,
+    rewind,
+    stop_children,
+    unanswered,
+)
 from runs.store.verifying import Misfit, verify
 
 __all__ = [
+    "MOST_LOST",
     "RENEW_S",
     "Asked",
     "BadDecision",
@@ -46,10 +65,11 @@ __all__ = [
     "let_go",
     "load",
     "load_blocks",
-    "load_facts",
+    "lost_in_a_row",
     "pause",
     "postpone",
     "prompt_chain",
+    "reached_calls",
     "renew",
     "resume",
     "rewind",
@@ -59,6 +79,7 @@ __all__ = [
     "state_at",
     "stop_children",
     "terms_of",
+    "unanswered",
     "unsaved",
     "verify",
 ]

@@ -35,6 +35,7 @@ def batch_on(run: Run, row: Row, **changes: Any) -> Batch:
         epoch=run.epoch,
         node=run.node,
         totals=totals_of(run),
+        known=totals_of(run),
         head_hash=run.head_hash,
         prompt_hash=run.prompt_hash,
         rows=[row],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,15 @@ def folder_of(run_id: int) -> Path:
     return Path(settings.DATA_DIR) / "runs" / str(run_id) / "files"
 
 
+def terms_hash(run: Run) -> str:
+    """Where the hash chain begins: what the run was launched with."""
+    parts = (run.machine, run.goal, run.settings_json, run.site_rules_json, run.script_json, run.model)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
 def unsaved(new: NewRun) -> Run:
     """The run's row, not yet written."""
-    return Run(
+    run = Run(
         machine=new.machine,
         goal=new.goal,
         settings_json=canonical(clean(new.settings)),
@@ -50,6 +57,8 @@ def unsaved(new: NewRun) -> Run:
         node=CATALOGUE[new.machine].start,
         due_at=Now(),
     )
+    run.head_hash = terms_hash(run)
+    return run
 
 
 def create_run(new: NewRun) -> Run:

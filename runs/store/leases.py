@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Now
 
 from runs.engine.facts import Recovered
-from runs.models import Run, RunStatus
+from runs.models import Run, RunStatus, Step
 from runs.store.appending import append
 
 LEASE_S = 20.0
@@ -18,6 +19,11 @@ LEASE_S = 20.0
 
 RENEW_S = 5.0
 """Seconds between renewals."""
+
+MOST_LOST = 20
+"""So many workers in a row may be lost on a run that does not move; then it is the run that is at fault."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ def claim(run_id: int, worker: str) -> Lease | None:
         if run is None:
             return None
         lost = run.status == RunStatus.RUNNING
-        taken = Run.objects.filter(due, free, pk=run_id, epoch=run.epoch).update(
+        taken = Run.objects.filter(due, free, pk=run_id, epoch=run.epoch, status=run.status).update(
             epoch=F("epoch") + 1,
             worker=worker,
             status=RunStatus.RUNNING,
@@ -68,7 +74,20 @@ def let_go(lease: Lease) -> None:
         mine.update(worker="")
 
 
-def postpone(lease: Lease, seconds: float) -> None:
-    """After a fault: let another worker try later, not at once."""
+def postpone(lease: Lease, seconds: float, why: str) -> None:
+    """After a fault: let another worker try later, not at once. A row says so, where one can be written."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
+    try:
+        with transaction.atomic():
+            run = mine.select_for_update().first()
+            if run is not None:
+                append(run, "recovered", (Recovered(epoch=run.epoch, message=why),))
+    except DatabaseError:
+        log.exception("run %s: no row can be written", lease.run_id)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
+
+
+def lost_in_a_row(run: Run) -> int:
+    """How many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
+    last = run.steps.order_by("-seq").values_list("kind", flat=True)[:MOST_LOST]
+    return next((count for count, kind in enumerate(last) if kind != Step.Kind.RECOVERED), len(last))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.db.models import Count, Max
 
 from runs.engine.effects import ANSWER, EFFECT, Answer
-from runs.engine.facts import Fact
 from runs.engine.machine import Block, Machine, State, Terms
-from runs.engine.settings import LIMIT_NAMES, InterruptRule, LimitName
+from runs.engine.settings import LIMIT_NAMES, InterruptRule, LimitName, Settings
 from runs.engine.snapshot import Pending, Snapshot
+from runs.engine.timeline import blocks_of
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import Exchange, Run, Step
+from runs.models import Exchange, Run, Skill, Step
 from runs.store.appending import totals_of
 from runs.store.log import budgets_of
 
@@ -44,7 +44,13 @@ def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False) -
     site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))
     if site:
         own = own.model_copy(update={"rules": site + own.rules})
-    return Terms(goal=run.goal, settings=own, tools=dict(tools), guided=guided)
+    return Terms(goal=run.goal, settings=own, tools=dict(tools), skills=_skills(own), guided=guided)
+
+
+def _skills(own: Settings) -> dict[str, str]:
+    """The named texts of a machine that shows such: the administrator's, and the run's own before them."""
+    given: dict[str, str] | None = getattr(own, "skills", None)
+    return dict(Skill.objects.values_list("name", "text")) | given if given is not None else {}
 
 
 def load(run: Run, terms: Terms) -> Loaded:
@@ -65,7 +71,7 @@ def load(run: Run, terms: Terms) -> Loaded:
         pending=pending,
         totals=totals_of(run),
         limits=limits,
-        calls=_reached_calls(run, terms),
+        calls=reached_calls(run, terms, run.head),
     )
     return Loaded(run, machine, snapshot, budgets, exchange)
 
@@ -88,11 +94,12 @@ def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
     return machine.state.model_validate({**json.loads(stored), "terms": terms})
 
 
-def _reached_calls(run: Run, terms: Terms) -> dict[str, int]:
-    """How often each call was reached; only where a rule looks at it."""
+def reached_calls(run: Run, terms: Terms, upto: int) -> dict[str, int]:
+    """How often each call was reached on the live path up to row `upto`; only where a rule looks at it."""
     if not any(rule.when.same_call for rule in terms.settings.rules):
         return {}
-    calls = run.exchanges.filter(kind__in=("tool_call", "child_run"), attempt=1)
+    live = run.steps.filter(kind=Step.Kind.ASK, live=True, seq__lte=upto).values("seq")
+    calls = run.exchanges.filter(kind__in=("tool_call", "child_run"), attempt=1, seq__in=live)
     return dict(calls.values_list("fingerprint").annotate(times=Count("pk")))
 
 
@@ -102,14 +109,10 @@ def attempts_of(run: Run) -> dict[str, int]:
     return {f"{kind} {name}": most for kind, name, most in made}
 
 
-def load_facts(run: Run, machine: Machine, upto: int) -> Iterable[Fact]:
-    """The facts of the live rows up to `upto`, in order."""
-    rows = run.steps.filter(live=True, seq__lte=upto).exclude(facts_json="[]").order_by("seq")
-    for text in rows.values_list("facts_json", flat=True):
-        yield from machine.facts.validate_json(text)
-
-
 def load_blocks(run: Run, machine: Machine, upto: int) -> list[Block]:
     """What the model has been shown up to row `upto`."""
-    blocks = (machine.block(fact) for fact in load_facts(run, machine, upto))
-    return [block for block in blocks if block is not None]
+    rows = run.steps.filter(live=True, seq__lte=upto).exclude(facts_json="[]").order_by("seq")
+    found = rows.values_list("seq", "facts_json")
+    return [
+        block for seq, text in found for block in blocks_of(machine, machine.facts.validate_json(text), seq)
+    ]

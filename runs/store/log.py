@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import F
 from django.utils import timezone
 
-from runs.engine.effects import Answer, ChildFinished
-from runs.engine.machine import BudgetRow
+from runs.engine.effects import ANSWER, Answer, ChildFinished
+from runs.engine.machine import END, BudgetRow
 from runs.engine.settings import Settings
 from runs.engine.snapshot import Totals
 from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
@@ -46,7 +47,16 @@ class Row:
     def hashed(self, before: str) -> str:
         """The chain's next hash: of the one before and this row's content."""
         return chain(
-            before, self.seq, self.kind, self.node, self.edge, self.to, self.facts, self.state, self.at
+            before,
+            self.seq,
+            self.kind,
+            self.node,
+            self.edge,
+            self.to,
+            self.facts,
+            self.state,
+            self.at,
+            self.ms,
         )
 
 
@@ -60,10 +70,11 @@ def chain(
     facts: str,
     state: str | None,
     at: datetime,
+    ms: float,
 ) -> str:
     """SHA-256 of the previous row's hash and a row's content; `live`, which may change, is not part of it."""
     moment = at.astimezone(UTC).isoformat(timespec="microseconds")
-    parts = (before, str(seq), kind, node, edge or "", to or "", facts, state or "", moment)
+    parts = (before, str(seq), kind, node, edge or "", to or "", facts, state or "", moment, f"{ms:.3f}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -107,6 +118,8 @@ class Batch:
     epoch: int
     node: str
     totals: Totals
+    known: Totals
+    """The totals that `totals` was reckoned from; what was charged beside them meanwhile is not lost."""
     head_hash: str
     prompt_hash: str = ""
     rows: list[Row] = field(default_factory=list)
@@ -137,6 +150,8 @@ def commit(batch: Batch) -> str:
         values += [batch.run_id, row.seq, row.kind, True, row.node, row.edge]
         values += [row.facts, row.state, moment, row.ms, head_hash]
     with transaction.atomic():
+        if batch.parent is not None:
+            lock(batch.parent[0])
         _take_the_seat(batch, head_hash)
         with connection.cursor() as cursor:
             if batch.dead_after is not None:
@@ -156,7 +171,7 @@ def commit(batch: Batch) -> str:
                 )
             for budget in batch.budgets:
                 _write_budget(cursor, batch.run_id, budget)
-        if batch.dead_after is not None:
+        if batch.dead_after is not None or batch.node == END:
             supersede(batch.run_id)
         if batch.interrupt is not None:
             batch.interrupt.save(force_insert=True)
@@ -170,18 +185,21 @@ def commit(batch: Batch) -> str:
 
 
 _SEAT = (
-    "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s, model_calls = %s,"
-    " cached_model_calls = %s, tool_calls = %s, input_tokens = %s, output_tokens = %s, cost_usd = %s,"
-    " active_seconds = %s"
+    "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s, active_seconds = %s,"
+    " model_calls = model_calls + %s, cached_model_calls = cached_model_calls + %s, tool_calls = tool_calls + %s,"
+    " input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,"
+    " cost_usd = CASE WHEN cost_usd = %s THEN %s ELSE cost_usd + %s END"
 )
+"""A sum of costs is rounded to ten places where it was reckoned: as a rule it replaces the one it was reckoned from."""
 
 
 def _take_the_seat(batch: Batch, head_hash: str) -> None:
-    totals = batch.totals
-    head = batch.rows[-1].seq
-    values: list[Any] = [head, head_hash, batch.prompt_hash, batch.node, totals.model_calls]
-    values += [totals.cached_model_calls, totals.tool_calls, totals.input_tokens, totals.output_tokens]
-    values += [totals.cost_usd, totals.active_seconds]
+    totals, known = batch.totals, batch.known
+    values: list[Any] = [batch.rows[-1].seq, head_hash, batch.prompt_hash, batch.node, totals.active_seconds]
+    values += [totals.model_calls - known.model_calls, totals.cached_model_calls - known.cached_model_calls]
+    values += [totals.tool_calls - known.tool_calls, totals.input_tokens - known.input_tokens]
+    values += [totals.output_tokens - known.output_tokens]
+    values += [known.cost_usd, totals.cost_usd, totals.cost_usd - known.cost_usd]
     columns = "".join(f", {name} = %s" for name in batch.changes)
     values += [_adapted(value) for value in batch.changes.values()]
     with connection.cursor() as cursor:
@@ -258,10 +276,24 @@ def _write_budget(cursor: Any, run_id: int, budget: BudgetRow) -> None:
         )
 
 
+def lock(run_id: int) -> None:
+    """Hold the run's row to the end of the transaction; a parent's before its child's, or two may block each other."""
+    list(Run.objects.select_for_update().filter(pk=run_id).values_list("pk"))
+
+
 def save_answer(run_id: int, asked: Asked) -> None:
-    """Keep an answer whose conclusion could not be drawn: whoever goes on with the run uses it."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        _conclude(cursor, run_id, asked)
+    """Keep an answer whose conclusion could not be drawn: whoever goes on with the run uses it.
+
+    Where nobody will go on from that ask (the run has ended or gone back), the run is charged at once.
+    """
+    with transaction.atomic():
+        lock(run_id)
+        with connection.cursor() as cursor:
+            _conclude(cursor, run_id, asked)
+            kept = cursor.rowcount == 1
+        goes_on = Step.objects.filter(run_id=run_id, seq=asked.seq, live=True).exclude(run__node=END)
+        if kept and asked.answer is not None and not goes_on.exists():
+            charge(run_id, ANSWER.validate_json(asked.answer))
 
 
 def start(run_id: int, epoch: int, seq: int) -> None:
@@ -273,16 +305,19 @@ def start(run_id: int, epoch: int, seq: int) -> None:
         Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED).update(status="started")
 
 
-def charge(run_id: int, asked: Asked) -> None:
+def charge(run_id: int, answer: Answer) -> None:
     """Add what an answer cost that no row of the run will account for."""
-    if not (asked.input_tokens or asked.output_tokens or asked.cost_usd):
+    used = Totals().after(answer)
+    if used == Totals():
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE runs_run SET input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,"
-            " cost_usd = cost_usd + %s WHERE id = %s",
-            (asked.input_tokens, asked.output_tokens, asked.cost_usd, run_id),
-        )
+    Run.objects.filter(pk=run_id).update(
+        model_calls=F("model_calls") + used.model_calls,
+        cached_model_calls=F("cached_model_calls") + used.cached_model_calls,
+        tool_calls=F("tool_calls") + used.tool_calls,
+        input_tokens=F("input_tokens") + used.input_tokens,
+        output_tokens=F("output_tokens") + used.output_tokens,
+        cost_usd=F("cost_usd") + used.cost_usd,
+    )
 
 
 def tell_parent(run_id: int, seq: int, finished: ChildFinished) -> None:

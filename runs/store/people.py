@@ -5,18 +5,17 @@ A person's row raises the epoch: a worker that is busy finds its seat taken at i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from runs.engine.effects import HumanSaid, Verdict
-from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Paused, Resumed
+from runs.engine.effects import ChildFinished, HumanSaid, ModelReplied, Usage, Verdict
+from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Paused, Resumed, Spent
 from runs.engine.kernel import rewind as rewind_move
 from runs.engine.machine import END
-from runs.engine.moves import Rewind
 from runs.engine.settings import LIMIT_NAMES, GivenAnswer
 from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical, clean, clean_text
@@ -26,7 +25,7 @@ from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
 from runs.store.loading import Loaded, load, terms_of
-from runs.store.log import Row, commit, supersede
+from runs.store.log import Row, commit, lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +60,40 @@ def _loaded(run: Run) -> Loaded:
 def abort(run_id: int, by: str, message: str = "") -> Run:
     """End the run now, its unfinished children too. A call that is under way can't be undone; its answer is kept."""
     with transaction.atomic():
+        _lock_parent(run_id)
         run = _seated(run_id)
+        for child in Run.objects.filter(parent_id=run_id, ended_at__isnull=True):
+            abort(child.pk, by, f"The parent, run {run_id}, was stopped.")
         loaded = _loaded(run)
         said = f"{message} ({by})" if message else f"Stopped by {by}."
-        facts: tuple[Fact, ...] = (Exited(reason="aborted", message=said),)
+        facts: tuple[Fact, ...] = (*_spent(loaded), Exited(reason="aborted", message=said))
         state = loaded.machine.fold(loaded.snapshot.state, facts)
         row = Row(run.head + 1, "stop", run.node, facts=facts_text(facts), state=state.model_dump_json())
         changes = ended(loaded.machine, state)
         batch = batch_on(run, row, **changes)
         batch.node = END
-        batch.parent = for_parent(run, changes, run.cost_usd)
+        batch.totals = loaded.snapshot.totals.after(loaded.answer)
+        batch.parent = for_parent(run, changes, batch.totals.cost_usd)
         commit(batch)
-        supersede(run_id)
-        for child in Run.objects.filter(parent_id=run_id, ended_at__isnull=True):
-            abort(child.pk, by, f"The parent, run {run_id}, was stopped.")
     run.refresh_from_db()
     return run
+
+
+def _lock_parent(run_id: int) -> None:
+    """A run's end is told to its parent, and a parent's row is taken before its child's."""
+    parent = Run.objects.filter(pk=run_id).values_list("parent_id", flat=True).first()
+    if parent is not None:
+        lock(parent)
+
+
+def _spent(loaded: Loaded) -> tuple[Fact, ...]:
+    """What an answer cost that was kept, and that no move will conclude."""
+    match loaded.answer:
+        case ModelReplied(usage=usage) if usage != Usage():
+            return (Spent(**usage.model_dump()),)
+        case ChildFinished(cost_usd=cost) if cost:
+            return (Spent(cost_usd=cost),)
+    return ()
 
 
 def pause(run_id: int, by: str, message: str = "") -> Run:
@@ -108,19 +125,16 @@ def rewind(run_id: int, to: int, by: str, message: str = "") -> Run:
     with transaction.atomic():
         run = _seated(run_id)
         check_target(run, to)
+        stop_children(run_id, to)
         loaded = _loaded(run)
         move = rewind_move(loaded.machine, loaded.snapshot, to, by, message)
-        _go_back(loaded, move)
+        batch, _ = rewind_batch(loaded, replace(move, facts=(*move.facts, *_spent(loaded))))
+        batch.totals = loaded.snapshot.totals.after(loaded.answer)
+        status = RunStatus.PAUSED if run.status == RunStatus.PAUSED else RunStatus.QUEUED
+        batch.changes |= {"status": status, "due_at": timezone.now()}
+        commit(batch)
     run.refresh_from_db()
     return run
-
-
-def _go_back(loaded: Loaded, move: Rewind) -> None:
-    batch, _ = rewind_batch(loaded, move)
-    status = RunStatus.PAUSED if loaded.run.status == RunStatus.PAUSED else RunStatus.QUEUED
-    batch.changes |= {"status": status, "due_at": timezone.now()}
-    commit(batch)
-    stop_children(loaded.run.pk, move.to)
 
 
 def stop_children(run_id: int, after: int) -> None:
@@ -140,7 +154,9 @@ def check_target(run: Run, to: int) -> None:
 
 def decide(interrupt_id: Any, said: Said) -> Decision:
     """Decide a pending interrupt, once. The same decision again returns the first one's outcome."""
+    _apply_deadline(interrupt_id, said)
     with transaction.atomic():
+        lock(Interrupt.objects.get(pk=interrupt_id).run_id)
         interrupt = Interrupt.objects.select_related("run").get(pk=interrupt_id)
         if interrupt.status != Interrupt.Status.PENDING:
             return _decided_before(interrupt, said)
@@ -157,6 +173,28 @@ def decide(interrupt_id: Any, said: Said) -> Decision:
     return decision
 
 
+def _apply_deadline(interrupt_id: Any, said: Said) -> None:
+    """Somebody answers after the deadline, and no sweep has been there yet: the deadline has decided."""
+    interrupt = Interrupt.objects.get(pk=interrupt_id)
+    late = interrupt.deadline is not None and interrupt.deadline <= timezone.now()
+    if late and interrupt.status == Interrupt.Status.PENDING and said.channel != "deadline":
+        try:
+            decide(interrupt_id, unanswered(interrupt))
+        except (Conflict, NotPossible):
+            return
+
+
+def unanswered(interrupt: Interrupt) -> Said:
+    """The deadline's decision: what the rule says, else denial; abort where the kind can't be denied."""
+    wanted = {"deny": ("reject",), "approve": ("approve", "resume"), "abort": ("abort",)}[
+        interrupt.on_timeout
+    ]
+    verdict = next((verdict for verdict in wanted if verdict in interrupt.verdicts), "abort")
+    return Said(
+        verdict=verdict, by_name="the deadline", channel="deadline", message="Nobody answered in time."
+    )
+
+
 def _outcome(said: Said) -> str:
     return Interrupt.Status.EXPIRED if said.channel == "deadline" else Interrupt.Status.DECIDED
 
@@ -165,7 +203,8 @@ def _decided_before(interrupt: Interrupt, said: Said) -> Decision:
     decision = Decision.objects.filter(interrupt=interrupt).first()
     if decision is None:
         raise Conflict(None, "This question is no longer open: its run went back or has ended.")
-    args = canonical(clean(said.args)) if said.args is not None else None
+    takes_args = said.args is not None and said.verdict in ("edit", "top_up")
+    args = canonical(clean(said.args)) if takes_args else None
     same = (decision.verdict, decision.args_json, decision.message, decision.to_step) == (
         said.verdict,
         args,
@@ -183,9 +222,6 @@ def _check_seen(interrupt: Interrupt, said: Said) -> None:
         raise Conflict(None, "The question has changed since you saw it. Look again before you decide.")
     if said.fingerprint is not None and said.fingerprint != interrupt.fingerprint:
         raise Conflict(None, "The call is not the one that you saw. Look again before you decide.")
-    late = interrupt.deadline is not None and interrupt.deadline <= timezone.now()
-    if late and said.channel != "deadline":
-        raise Conflict(None, f"The time to decide ran out at {interrupt.deadline:%Y-%m-%d %H:%M UTC}.")
 
 
 def _check_verdict(interrupt: Interrupt, said: Said) -> Verdict:
@@ -230,6 +266,8 @@ def _edited(interrupt: Interrupt, said: Said) -> dict[str, Any]:
 
 def _added(interrupt: Interrupt, said: Said) -> dict[str, Any]:
     given = said.args or {}
+    if not isinstance(given, dict):
+        raise BadDecision("The amounts must be a JSON object: the limit's name and how much to add.", "args")
     if not given:
         raise BadDecision(f"Say how much to add, e.g. {interrupt.limit}.", f"args.{interrupt.limit}")
     for name, amount in given.items():
@@ -293,5 +331,7 @@ def _raise_limit(run: Run, name: str, amount: float, by: str) -> None:
 
 def given_answer(run_id: int, answers: tuple[GivenAnswer, ...]) -> GivenAnswer | None:
     """The next of the answers that were given at launch, where one is left."""
+    if not answers:
+        return None
     used = Decision.objects.filter(interrupt__run_id=run_id, channel="settings").count()
     return answers[used] if used < len(answers) else None

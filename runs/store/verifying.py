@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from runs.engine.effects import ANSWER, ChildFinished
+from runs.engine.facts import LimitRaised
 from runs.engine.machine import Machine, State, Terms
+from runs.engine.settings import LIMIT_NAMES
+from runs.engine.snapshot import Totals
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, Run, Step
-from runs.store.loading import terms_of
+from runs.store.appending import totals_of
+from runs.store.birth import terms_hash
+from runs.store.loading import load, terms_of
 from runs.store.log import budgets_of, chain
 
 
@@ -28,8 +34,13 @@ class Misfit:
 
 def verify(run: Run, tools: Mapping[str, ToolSpec]) -> Misfit | None:
     """None where everything fits."""
-    machine = CATALOGUE[run.machine]
-    return _Walk(run, machine, terms_of(run, tools)).misfit()
+    if run.machine not in CATALOGUE:
+        return Misfit(None, f"there is no machine {run.machine}")
+    try:
+        terms = terms_of(run, tools)
+    except ValueError as fault:
+        return Misfit(None, f"what it was launched with can't be read ({type(fault).__name__})")
+    return _Walk(run, CATALOGUE[run.machine], terms).misfit()
 
 
 class _Walk:
@@ -42,10 +53,12 @@ class _Walk:
         self.terms = terms
         self.node = machine.start
         self.seq = 0
-        self.hash = ""
+        self.hash = terms_hash(run)
         self.after: dict[int, tuple[str, State]] = {}
         """Node and state after each transition: where a rewind may lead."""
         self.kinds: dict[int, str] = {}
+        self.raised: Counter[str] = Counter()
+        """What people added to each limit."""
 
     def misfit(self) -> Misfit | None:
         """The first row that does not fit, then the head, the budget, the exchanges."""
@@ -69,9 +82,11 @@ class _Walk:
             step.facts_json,
             step.state_json,
             step.at,
+            step.ms,
         )
         if step.hash != self.hash:
-            return "its hash is not that of its content and the row before"
+            before = "the row before" if step.seq > 1 else "what the run was launched with"
+            return f"its hash is not that of its content and {before}"
         self.kinds[step.seq] = step.kind
         if step.node != self.node:
             return f"it stands at {step.node}, and the run was at {self.node}"
@@ -79,6 +94,7 @@ class _Walk:
 
     def _fold(self, step: Step) -> str:
         facts = self.machine.facts.validate_json(step.facts_json)
+        self.raised.update({fact.name: fact.added for fact in facts if isinstance(fact, LimitRaised)})
         before = self.state
         if step.kind == Step.Kind.REWIND:
             target = self.after.get(facts[0].to_seq)
@@ -138,6 +154,14 @@ class _Walk:
                 return Misfit(
                     None, f"the budget line {line.scope} {line.name} is not {line.used:g}/{line.limit:g}"
                 )
+        for name in LIMIT_NAMES:
+            given = self.terms.settings.limits.of(name)
+            used, limit = stored.get(("limits", name), (0.0, None))
+            wanted = None if given is None else round(given + self.raised[name], 9)
+            if wanted != (None if limit is None else round(limit, 9)):
+                return Misfit(None, f"the limit {name} is {limit}; what was given and added is {wanted}")
+            if used > totals_of(self.run).used(name) + 1e-9:
+                return Misfit(None, f"the limit {name} counts {used:g}, more than the run has used")
         return None
 
     def _liveness(self) -> Misfit | None:
@@ -151,35 +175,54 @@ class _Walk:
         return Misfit(wrong[0], "it is marked live, or not, against the rewinds") if wrong else None
 
     def _exchanges(self) -> Misfit | None:
-        spent = 0.0
-        for exchange in Exchange.objects.filter(run=self.run).order_by("seq"):
+        spent = self._unconcluded()
+        exchanges = list(Exchange.objects.filter(run=self.run).order_by("seq"))
+        for exchange in exchanges:
             if self.kinds.get(exchange.seq) != Step.Kind.ASK:
                 return Misfit(exchange.seq, "it has an exchange, and asks nothing")
-            spent += exchange.cost_usd
-        children = sum(_cost(answer) for answer in _child_answers(self.run))
-        if self.run.cost_usd + 1e-9 < round(spent, 9) and children == 0:
-            return Misfit(
-                None, f"the run's cost {self.run.cost_usd:g} is below that of its exchanges {spent:g}"
-            )
+            if exchange.answer_json is None:
+                continue
+            answer = ANSWER.validate_json(exchange.answer_json)
+            used = Totals().after(answer)
+            if not isinstance(answer, ChildFinished) and (
+                (used.input_tokens, used.output_tokens) != (exchange.input_tokens, exchange.output_tokens)
+                or abs(used.cost_usd - exchange.cost_usd) > 1e-9
+            ):
+                return Misfit(
+                    exchange.seq, "its exchange says that it used something else than its answer did"
+                )
+            spent = spent.after(answer)
         asks = sum(kind == Step.Kind.ASK for kind in self.kinds.values())
-        exchanges = Exchange.objects.filter(run=self.run).count()
-        return (
-            None
-            if asks == exchanges
-            else Misfit(None, f"{asks} rows ask, and there are {exchanges} exchanges")
-        )
+        if asks != len(exchanges):
+            return Misfit(None, f"{asks} rows ask, and there are {len(exchanges)} exchanges")
+        return self._totals(spent)
+
+    def _unconcluded(self) -> Totals:
+        """Minus what the answer used that waits to be concluded: the totals do not have it yet."""
+        if self.run.finished:
+            return Totals()
+        answer = load(self.run, self.terms).answer
+        used = Totals().after(answer)
+        return Totals(**{name: -getattr(used, name) for name in used.__dataclass_fields__})
+
+    def _totals(self, spent: Totals) -> Misfit | None:
+        """The run's totals are at least what its exchanges used; more, where a call was paid that no row tells of."""
+        totals = totals_of(self.run)
+        for name in ("model_calls", "cached_model_calls", "input_tokens", "output_tokens", "cost_usd"):
+            if getattr(totals, name) + 1e-9 < getattr(spent, name):
+                return Misfit(
+                    None,
+                    f"the run's {name} is {getattr(totals, name):g}, and its exchanges used {getattr(spent, name):g}",
+                )
+        return None
 
     def _interrupts(self) -> Misfit | None:
+        """A question is open exactly where the run waits for its answer."""
         pending = Interrupt.objects.filter(run=self.run, status=Interrupt.Status.PENDING)
         if self.run.finished and pending.exists():
             return Misfit(None, "the run has ended, and a question is still open")
+        waits = None if self.run.finished else load(self.run, self.terms).exchange
+        for seq in pending.values_list("seq", flat=True):
+            if waits is None or waits.seq != seq or waits.kind != "human_call":
+                return Misfit(seq, "its question is still open, and the run does not wait for it")
         return None
-
-
-def _child_answers(run: Run) -> list[Any]:
-    answered = Exchange.objects.filter(run=run, kind="child_run", answer_json__isnull=False)
-    return [json.loads(text) for text in answered.values_list("answer_json", flat=True) if text]
-
-
-def _cost(answer: Any) -> float:
-    return float(answer.get("cost_usd", 0.0))

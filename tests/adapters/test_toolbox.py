@@ -17,7 +17,7 @@ from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
 from runs.adapters.toolbox import MAX_RESULT, Toolbox, cut
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import Failed, ToolCall, ToolReturned
-from runs.engine.tools import check_arguments
+from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical
 
 SCRIPT = parse_script(
@@ -111,6 +111,13 @@ def test_scripted_tools_stand_before_registered_ones(tmp_path: Path) -> None:
     assert outcome(box, "calculator", q="1+1") == "scripted"
     assert not box.specs["forbidden"].permitted
     assert isinstance(call(box, "forbidden"), Failed)
+
+
+def test_what_is_built_into_the_machine_hides_all_others_and_hands_its_arguments_on(tmp_path: Path) -> None:
+    own = ToolSpec(name="calculator", effects="none")
+    box = Toolbox([], tmp_path, SCRIPT, [], built_in=[own])
+    assert box.specs["calculator"] == own
+    assert outcome(box, "calculator", answer="42") == {"answer": "42"}
 
 
 def test_files_of_a_scripted_tool_are_written(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ class Command(BaseCommand):
         for name in ("machine", "goal"):
             if options[name] is None:
                 raise bad_input(f"Name the {name}: --{name}.")
-        settings = json_of(options["run_settings"], "--settings") or {}
+        settings = json_of(options["run_settings"], "--settings")
+        settings = {} if settings is None else settings
         if options["model"] and isinstance(settings, dict):
             settings = {**settings, "model": options["model"]}
         run = self._started(
@@ -86,11 +87,7 @@ class Command(BaseCommand):
             run.refresh_from_db()
             if not silent:
                 seen = self._print_rows(run, seen)
-            if (
-                run.finished
-                or run.status == RunStatus.PAUSED
-                or run.interrupts.filter(status="pending").exists()
-            ):
+            if run.finished or run.status == RunStatus.PAUSED or _asks_a_person(run):
                 return run
             time.sleep(LOOK_S)
 
@@ -123,7 +120,7 @@ class Command(BaseCommand):
             run = actions.start_run(
                 machine=str(item.get("machine", "")),
                 goal=str(item.get("goal", "")),
-                settings=item.get("settings") or {},
+                settings={} if item.get("settings") is None else item["settings"],
                 owner=None,
                 script=item.get("script"),
             )
@@ -132,3 +129,10 @@ class Command(BaseCommand):
             return {"error": str(fault)}
         except driver.BadAnswer as fault:
             return {"error": f"settings.answers: {fault.sentence}"}
+
+
+def _asks_a_person(run: Run) -> bool:
+    """Whether nothing goes on until somebody answers: the run's own question, or one of the child it waits for."""
+    if run.interrupts.filter(status="pending").exists():
+        return True
+    return any(_asks_a_person(child) for child in run.children.filter(ended_at__isnull=True))

@@ -1,0 +1,36 @@
+"""Places where a test may make the process fail: they do nothing unless the environment names them.
+
+`FAILPOINTS="after_effect:kill9"` kills the process at that place, `after_effect:raise` raises there; a third part
+says at which time it is reached (`after_effect:kill9:3`). Several are parted by commas.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+PLANNED = {item.split(":")[0]: item.split(":")[1:] for item in os.environ.get("FAILPOINTS", "").split(",")}
+_reached: Counter[str] = Counter()
+
+
+class FailpointReached(Exception):
+    """A test wanted the process to fail here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"The failpoint {name} was reached.")
+
+
+def failpoint(name: str) -> None:
+    """Fail here, where the environment says so."""
+    if name not in PLANNED:
+        return
+    _reached[name] += 1
+    match PLANNED[name]:
+        case [_, nth] if int(nth) != _reached[name]:
+            return
+        case ["kill9", *_]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case _:
+            raise FailpointReached(name)

@@ -1,0 +1,284 @@
+"""Runs for tests of the runtime: a launch, workers that meet faults, and the check at the end of each test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connection
+from django.db.models.functions import Now
+
+from runs import actions, driver, store
+from runs.driver.holds import held
+from runs.driver.journey import Journey, Slice
+from runs.engine.effects import Answer, ToolCall
+from runs.engine.ports import ModelPort, ModelRequest, Watch
+from runs.machines import CATALOGUE
+from runs.models import FINISHED, Exchange, Interrupt, Run, RunStatus
+
+FINAL = {"thought": "FINAL ANSWER: 42", "action": None}
+SEARCH = {
+    "params": {"q": "string", "n": "integer"},
+    "required": ["q"],
+    "effects": "read",
+    "results": [{"output": "three results"}],
+}
+SEND = {
+    "params": {"to": "string", "text": "string", "n": "integer"},
+    "required": ["to"],
+    "effects": "send",
+    "results": [{"output": "sent 1"}, {"output": "sent 2"}, {"output": "sent 3"}],
+}
+TOOLS = {"search": SEARCH, "send": SEND}
+USAGE = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.001}
+ALLOW = [{"when": {"tool": "*"}, "do": "allow"}]
+
+
+def think(tool: str, **args: Any) -> dict[str, Any]:
+    """A thought that calls a tool."""
+    return {"thought": f"I use {tool}", "action": {"tool": tool, "args": args}}
+
+
+def script(*replies: Any, tools: dict[str, Any] | None = None, **parts: Any) -> dict[str, Any]:
+    """A script of one `ruled` run."""
+    given = {
+        "replies": {"decision": list(replies)},
+        "tools": TOOLS if tools is None else tools,
+        "usage": USAGE,
+    }
+    return given | parts
+
+
+def launch(
+    *replies: Any, owner: User | None = None, played: dict[str, Any] | None = None, **settings: Any
+) -> Run:
+    """A `ruled` run that has been launched and not begun."""
+    return actions.start_run(
+        machine="ruled",
+        goal="Write a short report about tides",
+        settings=settings,
+        owner=owner,
+        script=script(*replies) if played is None else played,
+    )
+
+
+# --- working ------------------------------------------------------------------------------------------------------
+
+
+def work(run: Run) -> Run:
+    """Let workers drive the run, and whoever they wake, as far as they go; delays are over at once."""
+    wanting = [run.pk]
+    while wanting:
+        run_id = wanting.pop(0)
+        make_due(run_id)
+        wanting += driver.drive(run_id)
+        if Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).exists() and run_id not in wanting:
+            wanting.append(run_id)
+    run.refresh_from_db()
+    return run
+
+
+def make_due(run_id: int) -> None:
+    """The time that a delay waits for has come."""
+    Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(due_at=Now() - timedelta(seconds=1))
+
+
+def lose_worker(run: Run) -> None:
+    """The worker that holds the run is dead, and its lease has run out."""
+    Run.objects.filter(pk=run.pk).exclude(worker="").update(lease_until=Now() - timedelta(seconds=1))
+
+
+class WorkerKilled(BaseException):
+    """Stands for a worker that is gone: nothing after it runs but what `BaseException` lets run."""
+
+
+Deed = Callable[[], None]
+
+
+@dataclass
+class Meddled:
+    """A model and tools in whose calls something happens: before the answer is there, or after."""
+
+    model: ModelPort
+    tools: Any
+    before: Deed = lambda: None
+    after: Deed = lambda: None
+    only: str = ""
+    calls: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    tools_called: list[str] = field(default_factory=list)
+
+    def ask(self, request: ModelRequest, watch: Watch) -> Any:
+        return self._performed(request.role, lambda: self.model.ask(request, watch))
+
+    def price(self, input_tokens: int) -> float:
+        return self.model.price(input_tokens)
+
+    @property
+    def specs(self) -> Any:
+        return self.tools.specs
+
+    def call(self, call: ToolCall, nth: int, key: str) -> Any:
+        self.keys.append(key)
+        self.tools_called.append(call.tool)
+        return self._performed(call.tool, lambda: self.tools.call(call, nth, key))
+
+    def _performed(self, name: str, perform: Callable[[], Answer]) -> Answer:
+        self.calls.append(name)
+        meddles = self.only in ("", name)
+        if meddles:
+            self.before()
+        answer = perform()
+        if meddles:
+            self.after()
+        return answer
+
+
+class MeddledJourney(Journey):
+    """A slice whose ports are meddled with."""
+
+    def __init__(self, hold: Any, **deeds: Any) -> None:
+        super().__init__(hold)
+        self.deeds = deeds
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.world = Meddled(self.ports.model, self.ports.tools, **self.deeds)
+        self.ports.model = self.world
+        self.ports.tools = self.world  # type: ignore[assignment]
+
+
+SLICE = Slice()
+
+
+def slice_of(run: Run, limit: Slice = SLICE, worker: str = "alpha", **deeds: Any) -> Meddled:
+    """One slice as `drive` makes it, with deeds in the middle of calls; faults come out. What was called."""
+    make_due(run.pk)
+    lease = store.claim(run.pk, worker)
+    assert lease is not None, "somebody has the run"
+    with held(lease) as hold:
+        journey = MeddledJourney(hold, **deeds)
+        try:
+            journey.travel(limit)
+        finally:
+            store.let_go(lease)
+    run.refresh_from_db()
+    return journey.world
+
+
+def die_in(run: Run, worker: str = "doomed", **deeds: Any) -> None:
+    """A worker takes the run and is gone in the middle of it: its lease is not given back, and runs out."""
+    make_due(run.pk)
+    lease = store.claim(run.pk, worker)
+    assert lease is not None, "somebody has the run"
+    with held(lease) as hold, pytest.raises(WorkerKilled):
+        MeddledJourney(hold, **deeds).travel(Slice())
+    lose_worker(run)
+
+
+def kill() -> None:
+    """The end of a worker."""
+    raise WorkerKilled
+
+
+def in_threads(count: int, deed: Any) -> list[Any]:
+    """`deed(number)` in so many threads at once, each with its own connection; their results."""
+    gate = threading.Barrier(count)
+    results: list[Any] = [None] * count
+    faults: list[BaseException] = []
+
+    def body(number: int) -> None:
+        try:
+            gate.wait()
+            results[number] = deed(number)
+        except BaseException as fault:
+            faults.append(fault)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=body, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults, faults
+    return results
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+def kinds(run: Run) -> list[str]:
+    """The kinds of the rows, in order."""
+    return list(run.steps.order_by("seq").values_list("kind", flat=True))
+
+
+def pending(run: Run) -> Interrupt:
+    """The question that is open."""
+    return Interrupt.objects.get(run=run, status=Interrupt.Status.PENDING)
+
+
+def decide(run: Run, verdict: str, **parts: Any) -> Any:
+    """The operator answers the question that is open."""
+    return actions.decide(pending(run).pk, verdict=verdict, by=None, channel="command", **parts)
+
+
+def transitions(run: Run, edge: str | None = None) -> list[int]:
+    """The seqs of the live transitions, by one edge or any."""
+    rows = run.steps.filter(kind="transition", live=True).order_by("seq")
+    return list((rows.filter(edge=edge) if edge else rows).values_list("seq", flat=True))
+
+
+def person(name: str, *permissions: str) -> User:
+    """Somebody with these permissions of the app."""
+    user = User.objects.create_user(name)
+    user.user_permissions.set(
+        Permission.objects.filter(content_type__app_label="runs", codename__in=permissions)
+    )
+    return User.objects.get(pk=user.pk)
+
+
+def check_everything() -> None:
+    """What holds of every run at any time: its log verifies, and it has a way to go on (reliability.md, I1 to I3)."""
+    for run in Run.objects.all():
+        misfit = store.verify(run, driver.tool_specs(run))
+        assert misfit is None, f"run {run.pk}: {misfit}"
+        seqs = list(run.steps.order_by("seq").values_list("seq", flat=True))
+        assert seqs == list(range(1, run.head + 1))
+        assert run.steps.filter(kind="stop").count() + run.steps.filter(to="end").count() <= 1
+        _check_prompt(run)
+        _check_way_on(run)
+
+
+def _check_prompt(run: Run) -> None:
+    blocks = store.load_blocks(run, CATALOGUE[run.machine], run.head)
+    assert run.prompt_hash == store.prompt_chain("", blocks), (
+        f"run {run.pk}: prompt_hash is not that of its rows"
+    )
+
+
+def _check_way_on(run: Run) -> None:
+    """Ended, queued, held, or waiting for somebody who can answer."""
+    if run.status != RunStatus.WAITING:
+        assert run.status in (*FINISHED, "queued", "running", "paused")
+        return
+    ask = run.steps.filter(kind="ask", live=True).order_by("-seq").first()
+    assert ask is not None
+    exchange = Exchange.objects.get(run=run, seq=ask.seq)
+    assert exchange.status == "asked", f"run {run.pk} waits for what has been answered"
+    if exchange.kind == "human_call":
+        assert pending(run).seq == ask.seq
+    else:
+        assert Run.objects.filter(parent=run, parent_seq=ask.seq, ended_at__isnull=True).exists()
+
+
+@pytest.fixture(autouse=True)
+def _every_run_verifies(transactional_db: None) -> Iterator[None]:
+    """Whatever a test leaves behind must hold together."""
+    yield
+    check_everything()

@@ -1,0 +1,308 @@
+"""Subgraphs: a child is a run of its own; its parent waits without a worker, and gets its answer and its cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from runs import actions, driver, store, tasks
+from runs.models import Run
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    TOOLS,
+    USAGE,
+    _every_run_verifies,
+    decide,
+    kinds,
+    launch,
+    lose_worker,
+    pending,
+    script,
+    slice_of,
+    think,
+    transitions,
+    work,
+)
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+CALL = think("agent.inner", goal="Look up the tides")
+INNER_ANSWER = {"thought": "FINAL ANSWER: the inner answer", "action": None}
+
+
+def family(
+    *inner: Any, settings: dict[str, Any] | None = None, after: tuple[Any, ...] = (FINAL,), **own: Any
+) -> Run:
+    """A parent whose first thought calls the child `inner`, which plays these replies."""
+    played = script(CALL, *after, subgraphs={"inner": {"replies": {"decision": list(inner)}}})
+    subgraphs = {"inner": {"machine": "ruled", "settings": settings or {}}}
+    return launch(played=played, subgraphs=subgraphs, **own)
+
+
+def child_of(run: Run) -> Run:
+    return Run.objects.get(parent=run)
+
+
+def result_of(run: Run) -> dict[str, Any]:
+    row = run.steps.filter(edge="executed").order_by("seq").first()
+    assert row is not None
+    found: dict[str, Any] = next(
+        fact for fact in json.loads(row.facts_json) if fact["kind"] == "react.tool.result"
+    )
+    return found
+
+
+def test_a_parent_parks_its_child_runs_and_the_parent_goes_on_with_its_answer() -> None:
+    run = family(think("search", q="tides"), INNER_ANSWER)
+    slice_of(run)
+    child = child_of(run)
+    assert (run.status, run.worker) == ("waiting", "")
+    assert (child.status, child.goal, child.child_name) == ("queued", "Look up the tides", "inner")
+    assert child.parent_seq == run.exchanges.get(kind="child_run").seq
+    assert driver.drive(run.pk) == []
+    assert driver.drive(child.pk) == [run.pk]
+    child.refresh_from_db()
+    run.refresh_from_db()
+    assert (child.status, child.answer) == ("succeeded", "the inner answer")
+    assert run.status == "queued"
+    work(run)
+    assert run.status == "succeeded"
+    assert result_of(run)["value"] == "the inner answer"
+
+
+def test_of_a_child_only_the_cost_is_added() -> None:
+    run = work(family(think("search", q="tides"), INNER_ANSWER))
+    child = child_of(run)
+    assert (child.model_calls, child.tool_calls, child.cost_usd) == (2, 1, 0.002)
+    assert (run.model_calls, run.tool_calls, run.cost_usd) == (2, 1, 0.004)
+    assert (run.input_tokens, run.output_tokens) == (200, 40)
+    state = json.loads(run.steps.exclude(state_json=None).order_by("-seq")[0].state_json or "")
+    assert state["metadata"]["total_cost"] == 0.004
+
+
+def test_a_family_runs_inline_in_one_process() -> None:
+    run = driver.drive_inline(family(think("search", q="tides"), INNER_ANSWER).pk)
+    assert (run.status, run.cost_usd) == ("succeeded", 0.004)
+    assert kinds(child_of(run)).count("transition") == 10
+
+
+def test_inline_with_delays_in_the_child() -> None:
+    run = driver.drive_inline(family({"$error": "transient"}, INNER_ANSWER).pk)
+    assert run.status == "succeeded"
+    assert child_of(run).exchanges.filter(kind="model_call").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("inner", "settings", "status"),
+    [
+        ([], {}, "failed"),
+        (["no", "no", "no"], {}, "failed"),
+        ([think("search", q="a")], {"max_steps": 1}, "stopped"),
+    ],
+)
+def test_a_child_without_an_answer_is_an_error_that_the_parent_goes_on_from(
+    inner: list[Any], settings: dict[str, Any], status: str
+) -> None:
+    run = work(family(*inner, settings=settings))
+    assert child_of(run).status == status
+    assert run.status == "succeeded"
+    assert "error" in result_of(run)
+    assert result_of(run)["error"]
+
+
+def test_a_child_that_was_stopped_with_an_answer_gives_it() -> None:
+    settings = {"limits": {"cost_usd": 0.001}, "answers": [{"verdict": "finish"}]}
+    played = script(
+        CALL,
+        FINAL,
+        subgraphs={
+            "inner": {"replies": {"decision": [think("search", q="a")], "fallback": ["As far as I got."]}}
+        },
+    )
+    run = work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": settings}}))
+    child = child_of(run)
+    assert (child.status, child.exit_reason, child.answer_source) == ("stopped", "cost_limit", "fallback")
+    assert result_of(run)["value"] == "As far as I got."
+    assert (child.cost_usd, run.cost_usd) == (0.002, 0.004)
+
+
+def test_a_child_that_is_cancelled_is_an_error_and_its_cost_counts() -> None:
+    run = family(think("send", to="bob"), INNER_ANSWER)
+    work(run)
+    child = child_of(run)
+    assert (run.status, child.status) == ("waiting", "waiting")
+    actions.abort(child, by=None)
+    run.refresh_from_db()
+    assert run.status == "queued"
+    work(run)
+    assert run.status == "succeeded"
+    assert result_of(run)["error"]
+    assert run.cost_usd == 0.003
+
+
+def test_a_question_of_the_child_is_answered_and_the_family_goes_on() -> None:
+    run = work(family(think("send", to="bob"), INNER_ANSWER))
+    child = child_of(run)
+    decide(child, "approve")
+    work(child)
+    work(run)
+    assert (run.status, child.tool_calls) == ("succeeded", 1)
+
+
+def test_an_abort_of_the_parent_stops_the_child_and_adds_its_cost() -> None:
+    run = work(family(think("send", to="bob"), INNER_ANSWER))
+    child = child_of(run)
+    actions.abort(run, by=None, message="enough")
+    run.refresh_from_db()
+    child.refresh_from_db()
+    assert (run.status, child.status) == ("cancelled", "cancelled")
+    assert run.cost_usd == 0.002
+    assert child.interrupts.get().status == "superseded"
+    assert work(child).status == "cancelled"
+    assert tasks.sweep() == 0
+
+
+def test_an_abort_of_the_parent_while_the_child_works_fences_its_worker() -> None:
+    run = family(think("search", q="tides"), INNER_ANSWER)
+    slice_of(run)
+    child = child_of(run)
+    with pytest.raises(store.Fenced):
+        slice_of(child, before=lambda: actions.abort(run, by=None), only="search")
+    child.refresh_from_db()
+    assert (child.status, child.tool_calls) == ("cancelled", 1)
+
+
+def test_a_rewind_of_the_parent_stops_the_child_and_a_new_one_is_started() -> None:
+    run = work(family(think("send", to="bob"), INNER_ANSWER))
+    old = child_of(run)
+    actions.rewind(run, to=transitions(run)[0], by=None)
+    old.refresh_from_db()
+    run.refresh_from_db()
+    assert (old.status, run.status, run.cost_usd) == ("cancelled", "queued", 0.002)
+    work(run)
+    new = Run.objects.exclude(pk=old.pk).get(parent=run)
+    assert new.status == "waiting"
+    assert json.loads(run.steps.get(kind="rewind").state_json or "")["metadata"]["total_cost"] == 0.002
+    decide(new, "approve")
+    work(new)
+    work(run)
+    assert (run.status, run.cost_usd) == ("succeeded", 0.005)
+
+
+def test_a_parent_that_is_paused_while_its_child_ends_goes_on_when_resumed() -> None:
+    run = family(INNER_ANSWER)
+    slice_of(run)
+    actions.pause(run, by=None)
+    work(child_of(run))
+    assert Run.objects.get(pk=run.pk).status == "paused"
+    assert actions.resume(run, by=None).status == "queued"
+    assert work(run).status == "succeeded"
+
+
+def test_a_parent_that_is_paused_and_resumed_waits_on_for_its_child() -> None:
+    run = family(INNER_ANSWER)
+    slice_of(run)
+    actions.pause(run, by=None)
+    assert actions.resume(run, by=None).status == "waiting"
+    work(child_of(run))
+    assert work(run).status == "succeeded"
+
+
+def test_children_of_children() -> None:
+    played = script(
+        think("agent.outer", goal="Ask further"),
+        FINAL,
+        subgraphs={
+            "outer": {"replies": {"decision": [think("agent.inner", goal="Look"), INNER_ANSWER]}},
+            "inner": {"replies": {"decision": [think("search", q="a"), INNER_ANSWER]}},
+        },
+    )
+    nested = {"machine": "ruled", "settings": {"subgraphs": {"inner": {"machine": "ruled", "settings": {}}}}}
+    for drive in (work, lambda run: driver.drive_inline(run.pk)):
+        run = drive(launch(played=played, subgraphs={"outer": nested}))
+        outer = child_of(run)
+        inner = child_of(outer)
+        assert (run.status, outer.status, inner.status) == ("succeeded", "succeeded", "succeeded")
+        assert (inner.cost_usd, outer.cost_usd, run.cost_usd) == (0.002, 0.004, 0.006)
+
+
+def test_an_abort_at_the_top_reaches_the_last_child_and_every_cost_comes_up() -> None:
+    played = script(
+        think("agent.outer", goal="Ask further"),
+        FINAL,
+        subgraphs={
+            "outer": {"replies": {"decision": [think("agent.inner", goal="Look"), INNER_ANSWER]}},
+            "inner": {"replies": {"decision": [think("send", to="bob"), INNER_ANSWER]}},
+        },
+    )
+    nested = {"machine": "ruled", "settings": {"subgraphs": {"inner": {"machine": "ruled", "settings": {}}}}}
+    run = work(launch(played=played, subgraphs={"outer": nested}))
+    inner = child_of(child_of(run))
+    assert inner.status == "waiting"
+    actions.abort(run, by=None)
+    inner.refresh_from_db()
+    run.refresh_from_db()
+    assert (inner.status, run.cost_usd) == ("cancelled", 0.003)
+
+
+def test_a_child_plays_the_parents_script_from_the_start_where_it_has_none_of_its_own() -> None:
+    played = script(CALL, FINAL, tools=TOOLS)
+    settings: dict[str, Any] = {"subgraphs": {}}
+    run = work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": settings}}))
+    child = child_of(run)
+    first = json.loads(child.exchanges.order_by("seq")[0].answer_json or "")
+    assert "agent.inner" in first["text"]
+    assert (child.status, child.answer, run.status) == ("succeeded", "42", "succeeded")
+    assert USAGE["input_tokens"] == 100
+
+
+def test_a_child_with_tools_of_its_own_has_those() -> None:
+    own = {"inner_tool": {"effects": "none", "results": [{"output": "own"}]}}
+    part = {"replies": {"decision": [think("inner_tool"), INNER_ANSWER]}, "tools": own}
+    played = script(CALL, FINAL, subgraphs={"inner": part})
+    run = work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": {}}}))
+    assert result_of(child_of(run))["value"] == "own"
+
+
+def test_a_child_call_can_be_held_edited_and_refused() -> None:
+    rules = [{"when": {"tool": "agent.*"}, "do": "ask"}]
+    run = work(family(INNER_ANSWER, rules=rules))
+    assert (pending(run).tool, pending(run).args) == ("agent.inner", {"goal": "Look up the tides"})
+    decide(run, "edit", args={"goal": "Look up the moon"})
+    work(run)
+    assert (run.status, child_of(run).goal) == ("succeeded", "Look up the moon")
+    other = work(family(INNER_ANSWER, rules=rules))
+    decide(other, "reject", message="no")
+    work(other)
+    assert (other.status, other.tool_calls) == ("succeeded", 0)
+    assert not Run.objects.filter(parent=other).exists()
+
+
+def test_a_child_without_a_goal_is_not_started() -> None:
+    run = work(launch(played=script(think("agent.inner"), FINAL), subgraphs={"inner": {"machine": "ruled"}}))
+    assert run.status == "succeeded"
+    assert not Run.objects.filter(parent=run).exists()
+    assert result_of(run)["error"]
+
+
+def test_a_worker_that_dies_before_the_child_is_written_leaves_no_child() -> None:
+    run = family(INNER_ANSWER)
+    lease = store.claim(run.pk, "doomed")
+    assert lease is not None
+    lose_worker(run)
+    work(run)
+    assert Run.objects.filter(parent=run).count() == 1
+    assert run.status == "succeeded"
+
+
+def test_rules_of_the_site_hold_for_children() -> None:
+    from runs.models import SiteRule
+
+    SiteRule.objects.create(rule_json=json.dumps({"when": {"tool": "search"}, "do": "deny"}))
+    run = work(family(think("search", q="a"), INNER_ANSWER, rules=ALLOW))
+    assert (run.status, child_of(run).tool_calls) == ("succeeded", 0)

@@ -1,0 +1,321 @@
+"""The commands: what they print, what they say about bad input, and their exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as site
+from django.core.management import CommandError, call_command
+
+from agentsite.environment import ROOT
+from runs import actions
+from runs.management.commands.launch import Command
+from runs.models import Run
+from tests.runs.running import (
+    FINAL,
+    _every_run_verifies,
+    launch,
+    pending,
+    script,
+    think,
+    transitions,
+    work,
+)
+from tests.runs.test_crashes import database_url
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+GOAL = ("--machine", "ruled", "--goal", "Look up the tides")
+
+
+def told(*words: str) -> tuple[str, int]:
+    """What the command printed, and its exit code."""
+    out = io.StringIO()
+    code = 0
+    try:
+        call_command(*words, stdout=out)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    return out.getvalue(), code
+
+
+def refused(*words: str) -> str:
+    """What a command that can't be done says; its exit code is 2."""
+    with pytest.raises(CommandError) as caught:
+        call_command(*words, stdout=io.StringIO())
+    assert caught.value.returncode == 2
+    return str(caught.value)
+
+
+# --- launch -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("played", "settings", "code", "last"),
+    [
+        (script(FINAL), {}, 0, "succeeded (goal_achieved)"),
+        (script(think("search", q="a")), {"max_steps": 1}, 3, "stopped (max_steps)"),
+        (script(), {}, 4, "failed (model_error)"),
+        (script(think("send", to="a")), {"answers": [{"verdict": "abort"}]}, 5, "cancelled (aborted)"),
+        (script(think("send", to="a")), {}, 6, "waiting"),
+    ],
+)
+def test_the_exit_code_says_how_a_run_ended(
+    played: dict[str, Any], settings: dict[str, Any], code: int, last: str
+) -> None:
+    words = (
+        "launch",
+        *GOAL,
+        "--script",
+        json.dumps(played),
+        "--run-settings",
+        json.dumps(settings),
+        "--inline",
+    )
+    out, got = told(*words)
+    assert got == code
+    assert f": {last}" in out
+
+
+def test_a_whole_timeline_is_printed_with_wait() -> None:
+    played = script(think("search", q="tides"), FINAL)
+    out, code = told("launch", *GOAL, "--script", json.dumps(played), "--inline", "--wait")
+    lines = out.splitlines()
+    run = Run.objects.get()
+    assert code == 0
+    assert len(lines) == run.head + 2
+    assert lines[-2] == f"Run {run.pk}: succeeded (goal_achieved)"
+    assert lines[-1] == "42"
+    assert [line.split()[0] for line in lines[:-2]] == [str(seq) for seq in range(1, run.head + 1)]
+    assert "search" in out
+
+
+def test_json_prints_the_export_alone() -> None:
+    out, code = told("launch", *GOAL, "--script", json.dumps(script(FINAL)), "--inline", "--json")
+    export = json.loads(out)
+    assert code == 0
+    assert (export["format"], export["run"]["status"], export["run"]["answer"]) == (1, "succeeded", "42")
+    assert export["run"]["totals"]["model_calls"] == 1
+    assert [step["seq"] for step in export["steps"]] == list(range(1, export["run"]["head"] + 1))
+
+
+def test_settings_and_script_may_be_files(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"max_steps": 1}')
+    (tmp_path / "script.json").write_text(json.dumps(script(think("search", q="a"))))
+    files = ("--run-settings", str(tmp_path / "settings.json"), "--script", str(tmp_path / "script.json"))
+    _, code = told("launch", *GOAL, *files, "--inline")
+    assert code == 3
+
+
+def test_launch_without_inline_queues_the_run_and_says_so() -> None:
+    out, code = told("launch", *GOAL, "--script", json.dumps(script(FINAL)))
+    run = Run.objects.get()
+    assert (out, code) == (f"Run {run.pk}: queued\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--goal", "x"), "Name the machine"),
+        (("--machine", "ruled"), "Name the goal"),
+        (("--machine", "nope", "--goal", "x"), "There is no machine 'nope'. Machines: "),
+        ((*GOAL,), "settings.model: Name a model, or give a script."),
+        ((*GOAL, "--model", "gpt"), "There is no model 'gpt'"),
+        ((*GOAL, "--run-settings", "{"), "--settings is no JSON"),
+        ((*GOAL, "--run-settings", "[]"), "settings: The settings must be a JSON object."),
+        ((*GOAL, "--run-settings", "not/there.json"), "can't be read"),
+        (
+            (*GOAL, "--run-settings", '{"max_step": 1}'),
+            "settings.max_step: ruled has no setting of this name.",
+        ),
+        ((*GOAL, "--script", '{"replies": 1}'), "The script is not right at replies"),
+        ((*GOAL, "--script", '{"tools": {"a": {}}}'), "it is missing; give one of none, read, write, send"),
+        (("--batch", "{}"), "--batch needs a JSON list"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(words: tuple[str, ...], said: str) -> None:
+    assert said in refused("launch", *words)
+    assert not Run.objects.exists()
+
+
+def test_a_given_answer_that_does_not_fit_is_bad_input() -> None:
+    settings = json.dumps({"answers": [{"verdict": "resume"}]})
+    played = json.dumps(script(think("send", to="a"), FINAL))
+    said = refused("launch", *GOAL, "--script", played, "--run-settings", settings, "--inline")
+    assert said.startswith(
+        "settings.answers: resume is no answer to this question (tool_call). Possible: approve"
+    )
+    assert Run.objects.get().status == "waiting"
+
+
+def test_a_batch_prints_one_export_a_line_in_order_and_errors_in_their_place() -> None:
+    good = {"machine": "ruled", "goal": "x", "settings": {}, "script": script(FINAL)}
+    items = [
+        good,
+        {"machine": "nope", "goal": "x"},
+        good | {"settings": []},
+        good | {"settings": {"answers": [{"verdict": "top_up"}]}, "script": script(think("send", to="a"))},
+        "what",
+        good | {"speed": 1},
+        good | {"script": [1]},
+        good | {"settings": None, "script": script(think("send", to="a"))},
+    ]
+    out, code = told("launch", "--batch", json.dumps(items))
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [("error" in line) for line in lines] == [False, True, True, True, True, True, True, False]
+    assert lines[0]["run"]["status"] == "succeeded"
+    assert "settings.answers" in lines[3]["error"]
+    assert lines[7]["run"]["status"] == "waiting"
+
+
+# --- the other commands -------------------------------------------------------------------------------------------
+
+
+def test_decide_by_command() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    question = str(pending(run).pk)
+    assert "no argument cc" in refused(
+        "decide", question, "--verdict", "edit", "--args", '{"to": "a", "cc": 1}'
+    )
+    assert "is no answer" in refused("decide", question, "--verdict", "top_up")
+    assert "is no JSON" in refused("decide", question, "--verdict", "edit", "--args", "{")
+    assert "There is no interrupt" in refused("decide", "nope", "--verdict", "approve")
+    assert "There is no interrupt" in refused("decide", "0" * 32, "--verdict", "approve")
+    with pytest.raises(CommandError) as caught:
+        call_command("decide", question, "--verdict", "approve", "--revision", "5")
+    assert caught.value.returncode == 1
+    words = ("decide", question, "--verdict", "edit", "--args", '{"to": "eve"}', "--message", "eve")
+    assert told(*words) == (f"Recorded: edit on run {run.pk}.\n", 0)
+    assert told(*words) == (f"Recorded: edit on run {run.pk}.\n", 0)
+    with pytest.raises(CommandError, match="the operator decided already") as caught:
+        call_command("decide", question, "--verdict", "reject")
+    assert caught.value.returncode == 1
+    assert work(run).status == "succeeded"
+
+
+def test_a_top_up_by_command() -> None:
+    run = work(launch(FINAL, limits={"cost_usd": 0}))
+    question = str(pending(run).pk)
+    for args in ("[1]", '"much"', '{"cost_usd": -1}'):
+        refused("decide", question, "--verdict", "top_up", "--args", args)
+    told("decide", question, "--verdict", "top_up", "--args", '{"cost_usd": 0.5}')
+    assert work(run).status == "succeeded"
+
+
+def test_pause_resume_rollback_and_abort_say_where_the_run_is() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    number, head = str(run.pk), run.head
+    assert told("pause", number) == (f"Run {number}: paused, at action, row {head + 1}.\n", 0)
+    assert "paused already" in refused("pause", number)
+    assert told("resume", number) == (f"Run {number}: waiting, at action, row {head + 2}.\n", 0)
+    first = transitions(run)[0]
+    assert told("rollback", number, "--to", str(first)) == (
+        f"Run {number}: queued, at validate, row {head + 3}.\n",
+        0,
+    )
+    assert "not a live transition" in refused("rollback", number, "--to", "1")
+    assert told("abort", number) == (f"Run {number}: cancelled, at end, row {head + 4}.\n", 0)
+    assert "has ended already" in refused("abort", number)
+    assert "There is no run 999999." in refused("abort", "999999")
+    assert "There is no run x." in refused("pause", "x")
+
+
+def test_export_prints_the_run_as_json() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    export = json.loads(told("export", str(run.pk))[0])
+    assert export["run"]["id"] == str(run.pk)
+    assert export["interrupts"][0]["status"] == "pending"
+    assert "can't be exported as" in refused("export", str(run.pk), "--format", "xml")
+    assert "There is no run" in refused("export", "12345")
+
+
+def test_machines_are_shown_as_a_table_or_a_diagram() -> None:
+    table, code = told("machines", "ruled")
+    assert code == 0
+    assert "ruled: " in table
+    assert "validate" in table
+    diagram, _ = told("machines", "ruled", "--mermaid")
+    assert diagram.startswith("stateDiagram-v2")
+    assert "validate --> action: pass" in diagram
+    assert "commit --> [*]: terminated" in diagram
+    assert "There is no machine nope" in refused("machines", "nope")
+
+
+# --- as a process -------------------------------------------------------------------------------------------------
+
+
+def process(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", *words],
+        cwd=ROOT,
+        env=os.environ
+        | {"DATABASE_URL": database_url(), "REDIS_URL": "", "AGENTSITE_DATA_DIR": str(site.DATA_DIR)}
+        | environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_settings_of_the_run_are_given_as_settings(tmp_path: Path) -> None:
+    """`--settings` would be Django's own; manage.py hands it to the run, in both spellings, file or JSON."""
+    (tmp_path / "settings.json").write_text('{"max_steps": 1}')
+    played = json.dumps(script(think("search", q="a")))
+    for given in (("--settings", '{"max_steps": 1}'), (f"--settings={tmp_path / 'settings.json'}",)):
+        done = process("launch", *GOAL, *given, "--script", played, "--inline", "--json")
+        assert done.returncode == 3, done.stderr
+        assert json.loads(done.stdout)["run"]["exit_reason"] == "max_steps"
+
+
+def test_bad_input_ends_a_process_with_2_and_a_sentence_without_a_traceback() -> None:
+    done = process("launch", "--machine", "nope", "--goal", "x")
+    assert done.returncode == 2
+    assert "There is no machine 'nope'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_broker_that_is_away_loses_nothing_and_bothers_nobody() -> None:
+    played = json.dumps(script(FINAL))
+    done = process("launch", *GOAL, "--script", played, REDIS_URL="redis://127.0.0.1:1/0")
+    assert done.returncode == 0, done.stderr
+    run = Run.objects.get()
+    assert f"Run {run.pk}: queued" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert work(run).status == "succeeded"
+
+
+def test_a_run_that_waits_is_gone_on_with_by_another_process() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    done = process("decide", str(pending(run).pk), "--verdict", "approve")
+    assert done.returncode == 0, done.stderr
+    assert work(run).status == "succeeded"
+    assert process("verify", str(run.pk)).returncode == 0
+
+
+def test_the_model_is_named_on_the_line() -> None:
+    actions.register_model(name="real", base_url="http://127.0.0.1:9/v1", model_id="m")
+    out, _ = told("launch", *GOAL, "--model", "real")
+    assert Run.objects.get().model == "real"
+    assert "queued" in out
+    actions.abort(Run.objects.get(), by=None)
+
+
+def test_following_a_run_ends_where_its_child_asks_a_person() -> None:
+    inner = {"replies": {"decision": [think("send", to="bob"), FINAL]}}
+    played = script(think("agent.inner", goal="Ask"), FINAL, subgraphs={"inner": inner})
+    run = work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": {}}}))
+    assert not run.interrupts.exists()
+    followed = Command()._followed(run, silent=True)
+    assert followed.status == "waiting"

@@ -1,0 +1,351 @@
+"""The worker dies: every row of the table in spec/runtime.md, in this process and by kill -9 in another.
+
+The tool with a ledger of its own (`EffectsLedger`) stands outside the database: what it says has happened has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from agentsite.environment import ROOT
+from runs import store
+from runs.driver.journey import Slice
+from runs.engine.effects import ToolReturned
+from runs.models import Run
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    SEND,
+    WorkerKilled,
+    _every_run_verifies,
+    decide,
+    die_in,
+    kill,
+    kinds,
+    launch,
+    lose_worker,
+    make_due,
+    pending,
+    script,
+    slice_of,
+    think,
+    work,
+)
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+KEYED = SEND | {"idempotent": True}
+
+
+def totals(run: Run) -> tuple[int, int, int, int, float]:
+    return run.model_calls, run.tool_calls, run.input_tokens, run.output_tokens, run.cost_usd
+
+
+# --- in this process ----------------------------------------------------------------------------------------------
+
+
+def test_before_the_commit_of_an_ask_nothing_has_happened() -> None:
+    """K2: the worker claims the run and is gone."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    store.claim(run.pk, "doomed")
+    lose_worker(run)
+    work(run)
+    assert kinds(run).count("recovered") == 1
+    assert totals(run) == (2, 1, 200, 40, 0.002)
+
+
+def test_a_model_call_is_made_again() -> None:
+    """K3, K4: what was asked and not committed is asked again; the script gives the same reply."""
+    run = launch(think("search", q="tides"), FINAL)
+    die_in(run, before=kill, only="decision")
+    assert kinds(run) == []
+    work(run)
+    assert run.status == "succeeded"
+    assert totals(run) == (2, 1, 200, 40, 0.002)
+
+
+def test_a_tool_that_only_reads_is_called_again() -> None:
+    run = launch(think("search", q="tides"), FINAL)
+    die_in(run, before=kill, only="search")
+    world = slice_of(run)
+    assert world.calls == ["search", "decision"]
+    assert run.exchanges.filter(name="search").count() == 1
+    assert totals(run) == (2, 1, 200, 40, 0.002)
+
+
+def test_a_deed_without_an_answer_is_a_persons_to_judge() -> None:
+    """K5, K6, K7: `send` was started; nobody knows whether it happened."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    assert run.exchanges.get(name="send").status == "started"
+    work(run)
+    assert run.status == "waiting"
+    question = pending(run)
+    assert (question.kind, question.tool, question.args) == ("may_have_happened", "send", {"to": "bob"})
+    assert question.verdicts == ["approve", "respond", "reject", "abort", "rollback"]
+
+
+def uncertain_run() -> Run:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    return work(run)
+
+
+def test_it_may_have_happened_and_is_run_again() -> None:
+    run = uncertain_run()
+    decide(run, "approve")
+    world = slice_of(run)
+    assert world.calls == ["send", "decision"]
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_it_may_have_happened_and_a_person_enters_the_result() -> None:
+    run = uncertain_run()
+    decide(run, "respond", message="It is in the outbox.")
+    world = slice_of(run)
+    assert world.calls == ["decision"]
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+    row = run.steps.get(edge="executed", facts_json__contains="It is in the outbox.")
+    assert json.loads(row.facts_json)[0]["value"] == "It is in the outbox."
+
+
+def test_it_may_have_happened_and_counts_as_failed() -> None:
+    run = uncertain_run()
+    decide(run, "reject", message="The provider knows of nothing.")
+    slice_of(run)
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+    fact = json.loads(run.steps.filter(edge="executed").first().facts_json)[0]  # type: ignore[union-attr]
+    assert fact["error"] == "The provider knows of nothing."
+
+
+def test_it_may_have_happened_and_the_run_is_stopped_or_goes_back() -> None:
+    run = uncertain_run()
+    decide(run, "abort")
+    assert work(run).exit_reason == "aborted"
+    other = uncertain_run()
+    decide(other, "rollback", to_step=2)
+    work(other)
+    assert other.status == "succeeded"
+    assert other.tool_calls == 1
+
+
+def test_a_tool_that_knows_its_key_is_called_again_with_the_same_key() -> None:
+    run = launch(played=script(think("send", to="bob"), FINAL, tools={"send": KEYED}), rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    world = slice_of(run)
+    assert world.calls == ["send", "decision"]
+    assert world.keys == [run.exchanges.get(name="send").key]
+    assert not run.interrupts.exists()
+    assert totals(run) == (2, 1, 200, 40, 0.002)
+
+
+def test_an_answer_that_was_saved_is_used_and_nothing_is_done_or_paid_twice() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    exchange = run.exchanges.get(name="send")
+    asked = store.Asked(
+        exchange.seq, exchange.kind, exchange.name, exchange.request_json, "started", exchange.key, nth=1
+    )
+    asked.answered(ToolReturned(value="sent, and saved"))
+    store.save_answer(run.pk, asked)
+    world = slice_of(run)
+    assert world.calls == ["decision"]
+    assert totals(run) == (2, 1, 200, 40, 0.002)
+
+
+def test_a_paid_reply_whose_ask_is_written_is_saved_and_used() -> None:
+    """The second reply of a thought is asked for by a row that is written; its answer is kept by the fenced worker."""
+    run = launch("no JSON", FINAL)
+    calls: list[int] = []
+
+    def taken_over() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            lose_worker(run)
+            assert store.claim(run.pk, "beta") is not None
+
+    with pytest.raises(store.Fenced):
+        slice_of(run, after=taken_over)
+    saved = run.exchanges.get(attempt=1, seq=2)
+    assert (saved.status, saved.cost_usd) == ("answered", 0.001)
+    run.refresh_from_db()
+    assert run.cost_usd == 0.001
+    lose_worker(run)
+    assert slice_of(run).calls == []
+    assert totals(run) == (2, 0, 200, 40, 0.002)
+    assert run.status == "succeeded"
+
+
+def test_a_transient_failure_waits_in_a_row_and_no_worker_waits_for_it() -> None:
+    flaky = SEND | {"results": [{"error": "busy", "kind": "transient"}, {"output": "sent"}]}
+    run = launch(played=script(think("send", to="bob"), FINAL, tools={"send": flaky}), rules=ALLOW)
+    slice_of(run)
+    assert (run.status, run.worker) == ("queued", "")
+    assert store.claim(run.pk, "alpha") is None
+    first, second = run.exchanges.filter(name="send").order_by("seq")
+    assert (first.status, second.status, second.attempt) == ("answered", "asked", 2)
+    assert first.key == second.key
+    work(run)
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_a_worker_that_dies_in_the_second_attempt_leaves_a_question_too() -> None:
+    flaky = SEND | {"results": [{"error": "busy", "kind": "transient"}, {"output": "sent"}]}
+    run = launch(played=script(think("send", to="bob"), FINAL, tools={"send": flaky}), rules=ALLOW)
+    slice_of(run)
+    die_in(run, before=kill, only="send")
+    work(run)
+    assert pending(run).kind == "may_have_happened"
+    decide(run, "approve")
+    work(run)
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_after_the_commit_viewers_catch_up_and_nothing_is_lost() -> None:
+    """K8: the row is there, and nobody was told."""
+    run = launch(think("search", q="tides"), FINAL)
+    die_in(run, before=kill, only="search")
+    committed = run.steps.count()
+    assert committed == 3
+    assert work(run).status == "succeeded"
+    assert kinds(run)[: committed + 1] == ["ask", "transition", "transition", "recovered"]
+
+
+def test_a_given_answer_is_applied_by_the_next_worker() -> None:
+    """A worker dies between the question and the answer that was given at launch."""
+    run = launch(think("send", to="bob"), FINAL, answers=[{"verdict": "approve"}])
+    make_due(run.pk)
+    lease = store.claim(run.pk, "doomed")
+    assert lease is not None
+    from runs.driver.holds import held
+    from runs.driver.journey import Journey
+
+    class Doomed(Journey):
+        """Dies as soon as the question is written."""
+
+        def _parked(self) -> list[int]:
+            raise WorkerKilled
+
+    with held(lease) as hold, pytest.raises(WorkerKilled):
+        Doomed(hold).travel(Slice())
+    assert pending(run).kind == "tool_call"
+    lose_worker(run)
+    work(run)
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+    assert run.interrupts.get().decision.channel == "settings"
+
+
+def test_a_run_on_which_every_worker_is_lost_ends_with_a_reason() -> None:
+    run = launch(FINAL)
+    for _ in range(store.MOST_LOST):
+        lose_worker(run)
+        assert store.claim(run.pk, "doomed") is not None
+    lose_worker(run)
+    work(run)
+    assert (run.status, run.exit_reason, run.model_calls) == ("failed", "fatal_error", 0)
+    assert "workers in a row were lost" in run.steps.get(kind="stop").facts_json
+
+
+def test_a_run_that_moves_now_and_then_may_lose_any_number_of_workers() -> None:
+    run = launch(*[think("search", q=str(number)) for number in range(8)], FINAL)
+    for _ in range(3):
+        for _ in range(store.MOST_LOST - 2):
+            lose_worker(run)
+            assert store.claim(run.pk, "doomed") is not None
+        lose_worker(run)
+        slice_of(run, Slice(moves=2))
+    assert work(run).status == "succeeded"
+
+
+# --- kill -9 ------------------------------------------------------------------------------------------------------
+
+PLACES = [
+    "after_claim:kill9",
+    "before_ask_commit:kill9",
+    "before_conclusion_commit:kill9",
+    "before_conclusion_commit:kill9:3",
+    "after_commit_before_ring:kill9",
+    "after_commit_before_ring:kill9:3",
+    "after_effect:kill9",
+]
+
+
+def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """`manage.py` in a process of its own, on the database of this test."""
+    return subprocess.run(
+        [sys.executable, "manage.py", *words],
+        cwd=ROOT,
+        env=os.environ | {"DATABASE_URL": database_url(), "REDIS_URL": "", **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def database_url() -> str:
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{Path(connection.settings_dict['NAME']).absolute()}"
+    place = connection.settings_dict
+    return f"postgresql://{place['USER']}@/{place['NAME']}?host={place['HOST']}"
+
+
+def launch_and_die(played: dict[str, Any], place: str, tmp_path: Path, **run_settings: Any) -> Run:
+    (tmp_path / "script.json").write_text(json.dumps(played))
+    done = command(
+        "launch",
+        "--machine=ruled",
+        "--goal=Write to bob",
+        f"--settings={json.dumps(run_settings)}",
+        f"--script={tmp_path / 'script.json'}",
+        "--inline",
+        FAILPOINTS=place,
+        AGENTSITE_DATA_DIR=str(settings.DATA_DIR),
+    )
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    run = Run.objects.get()
+    assert store.claim(run.pk, "too early") is None
+    lose_worker(run)
+    return run
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_killed_anywhere_the_run_goes_on_with_exact_totals(place: str, tmp_path: Path) -> None:
+    run = launch_and_die(script(think("search", q="tides"), FINAL), place, tmp_path)
+    work(run)
+    assert run.status == "succeeded"
+    assert totals(run) == (2, 1, 200, 40, 0.002)
+    assert kinds(run).count("recovered") == 1
+    assert kinds(run).count("transition") == 10
+
+
+@pytest.mark.parametrize("place", ["after_started:kill9", "after_effect:kill9:2"])
+def test_killed_around_a_deed_a_person_says_whether_it_happened(place: str, tmp_path: Path) -> None:
+    played = script(think("send", to="bob"), FINAL)
+    run = launch_and_die(played, place, tmp_path, rules=ALLOW)
+    work(run)
+    assert pending(run).kind == "may_have_happened"
+    decide(run, "respond", message="it was sent")
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+@pytest.mark.parametrize("place", ["after_started:kill9", "after_effect:kill9:2"])
+def test_killed_around_a_deed_with_a_key_it_is_done_once(place: str, tmp_path: Path) -> None:
+    played = script(think("send", to="bob"), FINAL, tools={"send": KEYED})
+    run = launch_and_die(played, place, tmp_path, rules=ALLOW)
+    world = slice_of(run)
+    assert world.calls == ["send", "decision"]
+    assert world.keys == [f"run-{run.pk}-{run.exchanges.get(name='send').seq}"]
+    assert totals(run) == (2, 1, 200, 40, 0.002)

@@ -1,0 +1,251 @@
+"""Random lives of a run: two workers, people, lost workers and the sweep in any order, also in the middle of a call.
+
+After every step each run verifies and has a way to go on; what has ended stays so; nothing that was spent comes back;
+no deed is done twice under one key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from runs import actions, driver, store, tasks
+from runs.driver.journey import Slice
+from runs.models import FINISHED, Interrupt, Run
+from tests.runs.running import (
+    FINAL,
+    WorkerKilled,
+    check_everything,
+    die_in,
+    kill,
+    launch,
+    lose_worker,
+    script,
+    slice_of,
+    think,
+    transitions,
+)
+
+pytestmark = [pytest.mark.database]
+
+REPLIES = (
+    think("send", to="a"),
+    "no JSON",
+    think("search", q="x"),
+    {"thought": "I guess so", "action": {"tool": "search", "args": {"q": "x"}}},
+    think("agent.inner", goal="Look"),
+    think("send", to="b"),
+    {"$error": "transient"},
+    think("nothing"),
+    think("send", to="c"),
+    FINAL,
+)
+INNER = (think("send", to="inner"), {"thought": "FINAL ANSWER: inner", "action": None})
+ENDLESS = (FINAL,) * 60
+
+
+def new_run() -> Run:
+    """A run in which a little of everything happens."""
+    played = script(*REPLIES, *ENDLESS, subgraphs={"inner": {"replies": {"decision": [*INNER, *ENDLESS]}}})
+    return launch(
+        played=played,
+        subgraphs={"inner": {"machine": "ruled", "settings": {}}},
+        limits={"cost_usd": 0.003},
+        interrupt_every=3,
+        rules=[{"when": {"tool": "send", "args": {"to": {"equals": "b"}}}, "do": "allow"}],
+    )
+
+
+class Lives(RuleBasedStateMachine):
+    """One run, its children, and all who meddle with them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        Run.objects.all().delete()
+        self.run = new_run()
+        self.ends: dict[int, tuple[str, int]] = {}
+        self.spent: dict[int, tuple[Any, ...]] = {}
+        self.deeds: Counter[str] = Counter()
+
+    # who meddles
+
+    def person(self, move: str, number: int) -> None:
+        """A person's move on one of the runs; what can't be done is refused, and changes nothing."""
+        run = list(Run.objects.order_by("pk"))[number % Run.objects.count()]
+        try:
+            match move:
+                case "pause":
+                    actions.pause(run, by=None)
+                case "resume":
+                    actions.resume(run, by=None)
+                case "abort":
+                    actions.abort(run, by=None)
+                case "rewind":
+                    targets = transitions(run) or [0]
+                    actions.rewind(run, to=targets[number % len(targets)], by=None)
+                case "decide":
+                    self.decide(number)
+                case "lose":
+                    lose_worker(run)
+                    store.claim(run.pk, "gamma")
+        except (actions.NotPossible, actions.Conflict):
+            return
+
+    def decide(self, number: int) -> None:
+        question = Interrupt.objects.filter(status="pending").order_by("created_at").first()
+        if question is None:
+            return
+        verdict = question.verdicts[number % len(question.verdicts)]
+        if verdict == "abort" and number % 5:
+            return
+        parts: dict[str, Any] = {}
+        match verdict:
+            case "top_up":
+                parts["args"] = {"cost_usd": 0.002}
+            case "edit":
+                parts["args"] = question.args
+            case "respond":
+                parts["message"] = "a result"
+            case "rollback":
+                targets = transitions(question.run)
+                if not targets:
+                    return
+                parts["to_step"] = targets[number % len(targets)]
+        actions.decide(question.pk, verdict=verdict, by=None, channel="web", **parts)
+
+    def driven(self, number: int) -> Run | None:
+        """A run that somebody can take now; one whose worker is gone is given up first."""
+        for run in Run.objects.filter(status__in=("queued", "running")).order_by("pk")[number % 2 :]:
+            lose_worker(run)
+            return run
+        return None
+
+    # what happens
+
+    @rule(number=st.integers(0, 9), moves=st.integers(1, 9))
+    def a_worker_drives(self, number: int, moves: int) -> None:
+        if run := self.driven(number):
+            self.count(slice_of(run, Slice(moves=moves)))
+
+    @rule(
+        number=st.integers(0, 9),
+        move=st.sampled_from(["pause", "rewind", "decide", "lose", "abort"]),
+        only=st.sampled_from(["", "decision", "send", "search"]),
+        when=st.sampled_from(["before", "after"]),
+    )
+    def somebody_meddles_in_the_middle_of_a_call(self, number: int, move: str, only: str, when: str) -> None:
+        run = self.driven(number)
+        if run is None or (move == "abort" and number):
+            return
+        done: list[str] = []
+        deeds: dict[str, Any] = {}
+
+        def meddle() -> None:
+            if not done:
+                done.append(move)
+                self.person(move, number)
+
+        try:
+            deeds[when] = meddle
+            self.count(slice_of(run, only=only, **deeds))
+        except store.Fenced:
+            return
+
+    @rule(number=st.integers(0, 9), only=st.sampled_from(["", "decision", "send", "search"]))
+    def a_worker_dies_in_a_call(self, number: int, only: str) -> None:
+        if run := self.driven(number):
+            try:
+                die_in(run, before=kill, only=only)
+            except (WorkerKilled, pytest.fail.Exception):
+                lose_worker(run)  # it met no such call, and is gone all the same
+
+    @rule(
+        move=st.sampled_from(["pause", "resume", "rewind", "decide", "decide", "decide"]),
+        number=st.integers(0, 9),
+    )
+    def a_person_moves(self, move: str, number: int) -> None:
+        self.person(move, number)
+
+    @precondition(lambda self: Run.objects.filter(status="paused").exists())
+    @rule()
+    def everything_is_resumed(self) -> None:
+        for run in Run.objects.filter(status="paused"):
+            actions.resume(run, by=None)
+
+    @rule()
+    def the_sweep_comes(self) -> None:
+        tasks.sweep()
+
+    def count(self, world: Any) -> None:
+        self.deeds.update(
+            key for key, name in zip(world.keys, world.tools_called, strict=True) if name == "send"
+        )
+
+    # what always holds
+
+    @invariant()
+    def every_run_holds_together(self) -> None:
+        check_everything()
+        for run in Run.objects.all():
+            now = (run.status, run.head)
+            assert self.ends.setdefault(run.pk, now) == now if run.pk in self.ends else True
+            if run.status in FINISHED:
+                self.ends[run.pk] = now
+            used = (
+                run.model_calls,
+                run.tool_calls,
+                run.input_tokens,
+                run.output_tokens,
+                round(run.cost_usd, 9),
+            )
+            before = self.spent.get(run.pk, used)
+            assert all(was <= is_now for was, is_now in zip(before, used, strict=True)), (before, used)
+            self.spent[run.pk] = used
+
+    @invariant()
+    def no_deed_is_done_twice(self) -> None:
+        assert all(times == 1 for times in self.deeds.values()), self.deeds
+
+    def teardown(self) -> None:
+        """Whatever has happened, the run can be brought to an end."""
+        for _ in range(300):
+            self.run.refresh_from_db()
+            if self.run.finished:
+                break
+            self.everything_is_resumed()
+            for run in Run.objects.filter(status__in=("queued", "running")):
+                lose_worker(run)
+                slice_of(run)
+            for question in Interrupt.objects.filter(status="pending"):
+                verdict = {"limit": "finish", "question": "respond"}.get(question.kind, question.verdicts[0])
+                actions.decide(question.pk, verdict=verdict, by=None, channel="web", message="go on")
+        assert self.run.finished, self.run.status
+        check_everything()
+        Run.objects.all().delete()
+
+
+def test_random_lives_hold_together(transactional_db: None) -> None:
+    run_state_machine_as_test(
+        Lives,
+        settings=settings(
+            max_examples=int(os.environ.get("LIVES", "12")),  # a soak: LIVES=500
+            stateful_step_count=20,
+            deadline=None,
+            phases=(Phase.explicit, Phase.reuse, Phase.generate),
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )
+    assert driver.drive(0) == []

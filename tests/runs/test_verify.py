@@ -1,0 +1,237 @@
+"""`verify` names the first row that does not fit, whatever column was changed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from runs import actions, driver, store
+from runs.models import Run
+from tests.runs.running import FINAL, decide, launch, think, transitions, work
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+
+
+def busy_run() -> Run:
+    """Thoughts, a call, a question with its decision, a limit with its top-up, a rewind, an end."""
+    run = work(
+        launch(
+            think("search", q="a"),
+            think("send", to="bob"),
+            FINAL,
+            limits={"cost_usd": 0.001},
+        )
+    )
+    decide(run, "top_up", args={"cost_usd": 1})
+    work(run)
+    decide(run, "rollback", to_step=transitions(run, "continue")[0])
+    work(run)
+    decide(run, "approve")
+    assert work(run).status == "succeeded"
+    return run
+
+
+def misfit_of(run: Run) -> store.Misfit | None:
+    return store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
+
+
+def test_a_run_verifies_at_every_moment_of_its_life() -> None:
+    run = launch(think("send", to="bob"), FINAL)
+    assert misfit_of(run) is None
+    work(run)
+    assert misfit_of(run) is None
+    actions.pause(run, by=None)
+    assert misfit_of(run) is None
+    actions.abort(run, by=None)
+    assert misfit_of(run) is None
+    assert misfit_of(busy_run()) is None
+
+
+def flip(text: str) -> str:
+    """The same with one character changed in its middle."""
+    at = len(text) // 2
+    return text[:at] + ("x" if text[at] != "x" else "y") + text[at + 1 :]
+
+
+COLUMNS: dict[str, Callable[[Any], Any]] = {
+    "kind": lambda kind: "note" if kind != "note" else "limit",
+    "node": flip,
+    "edge": lambda edge: flip(edge) if edge else "pass",
+    "to": lambda to: flip(to) if to else "thought",
+    "facts_json": flip,
+    "state_json": lambda state: flip(state) if state else "{}",
+    "at": lambda at: at.replace(microsecond=(at.microsecond + 1) % 1_000_000),
+    "ms": lambda ms: ms + 1,
+    "hash": flip,
+    "live": lambda live: not live,
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_change_in_any_column_of_any_row_is_found_and_the_row_is_named(column: str) -> None:
+    run = busy_run()
+    for step in run.steps.order_by("seq"):
+        before = getattr(step, column)
+        run.steps.filter(pk=step.pk).update(**{column: COLUMNS[column](before)})
+        misfit = misfit_of(run)
+        assert misfit is not None, f"row {step.seq}"
+        assert misfit.seq == step.seq
+        run.steps.filter(pk=step.pk).update(**{column: before})
+    assert misfit_of(run) is None
+
+
+def test_a_row_that_is_missing_is_found() -> None:
+    run = busy_run()
+    run.steps.filter(seq=3).delete()
+    misfit = misfit_of(run)
+    assert misfit is not None
+    assert "row 3 is missing" in misfit.why
+    other = busy_run()
+    other.steps.filter(seq=other.head).delete()
+    assert misfit_of(other) is not None
+
+
+def test_a_row_in_another_place_is_found() -> None:
+    run = busy_run()
+    head = run.head
+    run.steps.filter(seq=head).update(seq=head + 1)
+    misfit = misfit_of(run)
+    assert misfit is not None
+    assert f"row {head} is missing" in misfit.why
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("goal", "Another goal"),
+        ("settings_json", '{"max_steps":3}'),
+        ("settings_json", '{"max_steps":'),
+        ("settings_json", '{"max_steps":"many"}'),
+        ("site_rules_json", '[{"do":"allow"}]'),
+        ("script_json", "{}"),
+        ("script_json", "{"),
+        ("model", "another"),
+        ("machine", "nope"),
+        ("head", 2),
+        ("head_hash", "0" * 64),
+        ("node", "thought"),
+        ("status", "stopping"),
+        ("answer", "43"),
+        ("exit_reason", "max_steps"),
+        ("cost_usd", 0.0001),
+        ("input_tokens", 1),
+        ("model_calls", 0),
+    ],
+)
+def test_a_change_of_the_runs_own_row_is_found(column: str, value: Any) -> None:
+    run = busy_run()
+    if column == "status":
+        with pytest.raises(Exception, match=r"(?i)run_status_known|constraint"):
+            Run.objects.filter(pk=run.pk).update(status=value)
+        return
+    Run.objects.filter(pk=run.pk).update(**{column: value})
+    with pytest.raises(CommandError) as caught:
+        call_command("verify", str(run.pk), stdout=io.StringIO())
+    assert caught.value.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "changes"),
+    [
+        ("global", "steps", {"used": 9}),
+        ("global", "steps", {"limit": 9}),
+        ("global", "retries", {"used": 1}),
+        ("limits", "cost_usd", {"limit": 5}),
+        ("limits", "cost_usd", {"used": 5}),
+    ],
+)
+def test_a_budget_line_that_was_changed_is_found(scope: str, name: str, changes: dict[str, float]) -> None:
+    run = busy_run()
+    run.budgets.filter(scope=scope, name=name).update(**changes)
+    misfit = misfit_of(run)
+    assert misfit is not None
+    assert name in misfit.why
+
+
+@pytest.mark.parametrize("column", ["cost_usd", "input_tokens", "output_tokens"])
+def test_an_exchange_that_used_something_else_than_its_answer_is_found(column: str) -> None:
+    run = busy_run()
+    exchange = run.exchanges.filter(kind="model_call").order_by("seq")[0]
+    run.exchanges.filter(pk=exchange.pk).update(**{column: 7})
+    misfit = misfit_of(run)
+    assert misfit is not None
+    assert misfit.seq == exchange.seq
+
+
+def test_an_ask_without_an_exchange_and_an_exchange_without_an_ask_are_found() -> None:
+    run = busy_run()
+    run.exchanges.filter(kind="human_call").delete()
+    assert misfit_of(run) is not None
+    other = busy_run()
+    transition = transitions(other)[0]
+    other.exchanges.filter(name="send").update(seq=transition)
+    misfit = misfit_of(other)
+    assert misfit is not None
+    assert misfit.seq == transition
+
+
+def test_an_open_question_that_nobody_waits_for_is_found() -> None:
+    run = busy_run()
+    run.interrupts.filter(status="superseded").update(status="pending")
+    run.interrupts.filter(status="decided").update(status="pending")
+    assert misfit_of(run) is not None
+
+
+def test_a_forged_row_with_a_right_hash_is_found_by_its_fold() -> None:
+    """Somebody who can reckon hashes changes a state: the chain holds, the fold does not."""
+    run = work(launch(think("send", to="bob"), FINAL))
+    step = run.steps.order_by("-seq")[0]
+    assert step.state_json is None
+    before = run.steps.get(seq=step.seq - 1).hash
+    state = run.steps.exclude(state_json=None).order_by("-seq")[0].state_json or ""
+    step.state_json = state.replace('"steps":0', '"steps":5')
+    step.hash = store.chain(
+        before,
+        step.seq,
+        step.kind,
+        step.node,
+        step.edge,
+        step.to,
+        step.facts_json,
+        step.state_json,
+        step.at,
+        step.ms,
+    )
+    step.save()
+    Run.objects.filter(pk=run.pk).update(head_hash=step.hash)
+    misfit = misfit_of(run)
+    assert misfit is not None
+    assert (misfit.seq, "its state is not what its facts make" in misfit.why) == (step.seq, True)
+
+
+def test_the_command_says_what_it_found() -> None:
+    run = busy_run()
+    out = io.StringIO()
+    call_command("verify", str(run.pk), stdout=out)
+    assert out.getvalue() == f"Run {run.pk}: {run.head} rows, all fit.\n"
+    other = busy_run()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE runs_step SET node = 'validate' WHERE run_id = %s AND seq = 4", (run.pk,))
+    out = io.StringIO()
+    with pytest.raises(CommandError, match=r"1 run\(s\) do not verify") as caught:
+        call_command("verify", "--all", stdout=out)
+    assert caught.value.returncode == 1
+    assert out.getvalue().startswith(f"Run {run.pk}: row 4: ")
+    assert f"Run {other.pk}" not in out.getvalue()
+
+
+@pytest.mark.parametrize("words", [(), ("1", "--all"), ("nope",), ("999999",), ("9" * 30,)])
+def test_it_needs_a_run_that_exists_or_all(words: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError) as caught:
+        call_command("verify", *words)
+    assert caught.value.returncode == 2
