@@ -606,6 +606,7 @@ RULED = Machine(
     budget=budget,
     budget_text=budget_text,
     system=words.system,
+    examples=words.examples,
     block=words.block,
     reply_schema=words.reply_schema,
     kept=kept,

@@ -9,9 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runs.engine.effects import ModelCall
 from runs.engine.facts import CallEdited, Exited, Notice, Spent, ToolReported, UserAnswered
-from runs.engine.machine import Block
-from runs.engine.timeline import FENCE, SHOWN, STUB, as_text, common_block, cut, fenced, messages, sanitized
+from runs.engine.machine import Block, Terms
+from runs.engine.timeline import (
+    FENCE,
+    SHOWN,
+    STUB,
+    as_text,
+    common_block,
+    cut,
+    fenced,
+    messages,
+    prompt,
+    sanitized,
+)
+from runs.machines.ruled import RULED, RuledSettings
 
 blocks = st.lists(
     st.builds(
@@ -133,3 +146,16 @@ def test_sanitizing_keeps_calls_and_results_together(shown: list[Block]) -> None
         else:
             assert new == old
     assert sanitized(after) == after
+
+
+def test_what_is_asked_for_stands_before_the_tail_in_its_newest_version() -> None:
+    shown = [
+        Block(kind="k", author="tool", text="a", shows={"found": "old ~~~"}),
+        Block(kind="k", author="tool", text="b", shows={"found": "new ~~~", "other": "not asked for"}),
+    ]
+    terms = Terms(goal="g", settings=RuledSettings())
+    call = ModelCall(role="decision", reply="thought", tail="the tail", shows=("found", "nosuch"))
+    last = prompt(RULED, terms, shown, call)[-1].text
+    assert last.endswith(f"b\n\n{fenced('found', 'new ~~~')}\n\nthe tail")
+    plain = prompt(RULED, terms, shown, call.model_copy(update={"shows": ()}))[-1].text
+    assert plain.endswith("a\n\nb\n\nthe tail")
