@@ -61,7 +61,7 @@ class ToolCall(Value):
     effects: EffectClass
     idempotent: bool = False
     infra: bool = False
-    """Works on the run's own record: no limit holds it, and its answer says that nothing `ran`, so it counts nowhere."""
+    """Works on the run's own record: no limit holds it, and it is counted nowhere."""
 
     @property
     def repeatable(self) -> bool:
