@@ -1,0 +1,39 @@
+"""Who may watch: asked when a socket is opened, and again every half minute while it is open."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import HttpRequest
+from django.utils.module_loading import import_string
+
+from runs import actions
+from runs.feeds import Audience, Person
+from runs.models import Run
+
+
+class Admission(NamedTuple):
+    """A person who may watch, and what their panels depend on."""
+
+    person: Person
+    audience: Audience
+
+
+def admission(session_key: str | None, run_id: int) -> Admission | None:
+    """Who a session is now, if they may see the run."""
+    person = person_of(session_key)
+    run = Run.objects.for_user(person).defer("script_json").filter(pk=run_id).first()
+    if run is None:
+        return None
+    staff = bool(getattr(person, "is_staff", False))
+    may = Audience(actions.may_decide(person, run), actions.may_steer(person, run), staff)
+    return Admission(person, may)
+
+
+def person_of(session_key: str | None) -> Person:
+    """Who a session is now: read anew, so that whoever has signed out is nobody."""
+    request = HttpRequest()
+    request.session = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key)
+    return get_user(request)

@@ -1,0 +1,166 @@
+"""One viewer of one run: rows in order and once, panels as the run changes, the model's text as it is written."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from typing import Final
+
+from runs.consumers.admission import Admission, admission
+from runs.consumers.messages import Ack, Hello, Ping, Said
+from runs.consumers.socket import TOO_SLOW, Socket, now
+from runs.feeds import DATABASE_AWAY, Gone, Moment, feed_of, read
+from runs.feeds.feed import PANELS_SECONDS
+
+WINDOW_MESSAGES: Final = 32
+WINDOW_BYTES: Final = 256 * 1024
+STUCK_SECONDS: Final = 30.0
+TEXT_SECONDS: Final = 0.1
+QUICK_SECONDS: Final = 1.0
+"""A page that acknowledges within this time keeps up, and is shown what the model writes."""
+FRESH_ENOUGH_FOR_A_PING_SECONDS: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class RunConsumer(Socket):
+    """One viewer of one run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run_id = 0
+        self.admission: Admission | None = None
+        self.last: int | None = None
+        """The newest row that was sent; None until the page has said hello."""
+        self.unseen: deque[tuple[int, int, float]] = deque()
+        """What the page has not acknowledged: (last seq when it was sent, bytes, when)."""
+        self.unseen_bytes = 0
+        self.panels_stamp = -1
+        self.panels_moment: Moment | None = None
+        self.panels_at = float("-inf")
+        self.text_shown = ""
+        self.text_at = float("-inf")
+
+    async def admit(self) -> bool:
+        """Whoever may see the run."""
+        self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
+        if not 0 < self.run_id < 2**63:
+            return False
+        self.admission = await read(admission, self.session_key, self.run_id)
+        if self.admission is None:
+            return False
+        self.feed = feed_of(self.run_id)
+        self.feed.join(self)
+        return True
+
+    def leave(self) -> None:
+        """Leave the feed, if it was joined."""
+        if hasattr(self, "feed"):
+            self.feed.leave(self)
+
+    async def said(self, message: Said) -> None:
+        """Hello, an acknowledgement, or a ping."""
+        match message:
+            case Hello(after=after):
+                await self.begin(after)
+            case Ack(seq=seq):
+                was_open = self.open
+                self.acknowledged(seq)
+                if not was_open:
+                    self.wake()
+            case Ping():
+                await self.feed.fresh(FRESH_ENOUGH_FOR_A_PING_SECONDS)
+                await self.send_text(self.about("pong"))
+                self.wake()
+
+    async def begin(self, after: int) -> None:
+        """(Again) from `after` on. The feed was joined first; the run is read now."""
+        await self.feed.fresh()
+        self.last = after
+        self.unseen.clear()
+        self.unseen_bytes = 0
+        self.panels_stamp = -1
+        await self.send_text(self.about("hello"))
+        self.wake()
+
+    def about(self, kind: str) -> str:
+        """A message that says how far the run is."""
+        moment = self.feed.moment or Moment(0, "", stopping=False)
+        return json.dumps({"type": kind, "head": moment.head, "status": moment.status})
+
+    def acknowledged(self, seq: int) -> None:
+        """Whatever was sent up to there has been painted."""
+        while self.unseen and self.unseen[0][0] <= seq:
+            self.unseen_bytes -= self.unseen.popleft()[1]
+
+    def patience(self) -> float:
+        """Until panels may be sent again, or something has gone unacknowledged for too long."""
+        seconds = STUCK_SECONDS
+        if self.unseen:
+            seconds = min(seconds, self.unseen[0][2] + STUCK_SECONDS - now())
+        if (
+            self.open
+            and self.last is not None
+            and self.last >= self.feed.head
+            and self.panels_stamp != self.feed.stamp
+        ):
+            seconds = min(seconds, self.panels_at + PANELS_SECONDS - now())
+        return seconds
+
+    async def deliver(self) -> None:
+        """Rows first; panels and the model's text when the page has all rows."""
+        if self.feed.gone:
+            raise Gone(self.run_id)
+        if self.unseen and now() - self.unseen[0][2] >= STUCK_SECONDS:
+            await self.close(TOO_SLOW)
+        while self.last is not None and self.last < self.feed.head and self.open:
+            before = self.last
+            last, text = await self.feed.message_after(before)
+            if self.last != before:
+                continue  # the page has said hello again meanwhile
+            if not text:
+                return
+            self.last = last
+            await self.send_counted(text)
+        if self.last is not None and self.last >= self.feed.head:
+            await self.deliver_panels()
+            await self.deliver_text()
+
+    @property
+    def open(self) -> bool:
+        """Whether the page keeps up, so that it may be sent more."""
+        return not self.closed and len(self.unseen) < WINDOW_MESSAGES and self.unseen_bytes < WINDOW_BYTES
+
+    async def deliver_panels(self) -> None:
+        """The panels, if the run has changed: at once for another status, else a few times a second."""
+        moment, stamp = self.feed.moment, self.feed.stamp
+        if stamp == self.panels_stamp or moment is None or self.admission is None or not self.open:
+            return
+        status_shown = self.panels_moment is not None and self.panels_moment[1:] == moment[1:]
+        if status_shown and now() - self.panels_at < PANELS_SECONDS:
+            return
+        self.panels_stamp, self.panels_moment, self.panels_at = stamp, moment, now()
+        try:
+            text = await self.feed.panels(self.admission.audience, self.admission.person)
+        except (*DATABASE_AWAY, Gone):
+            self.panels_stamp = -1
+            raise
+        except Exception:
+            log.exception("The panels of run %s can't be shown; its rows can.", self.run_id)
+            return
+        await self.send_counted(text)
+
+    async def deliver_text(self) -> None:
+        """What the model has written, if it has gone on and the page has nothing else to do."""
+        text = self.feed.text
+        keeps_up = self.open and not (self.unseen and now() - self.unseen[0][2] > QUICK_SECONDS)
+        if text and text != self.text_shown and keeps_up and now() - self.text_at >= TEXT_SECONDS:
+            self.text_shown, self.text_at = text, now()
+            await self.send_counted(text)
+
+    async def send_counted(self, text: str) -> None:
+        """Send something that the page has to acknowledge."""
+        self.unseen.append((self.last or 0, len(text), now()))
+        self.unseen_bytes += len(text)
+        await self.send_text(text)

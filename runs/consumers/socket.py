@@ -1,0 +1,202 @@
+"""What all sockets do: admit, ask again who it is, listen within limits, send, close."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from typing import Any, Final
+
+from channels.consumer import AsyncConsumer
+from channels.exceptions import StopConsumer
+from pydantic import ValidationError
+
+from runs.consumers.messages import SAID, Said
+from runs.feeds import DATABASE_AWAY, Gone
+
+LONGEST_MESSAGE: Final = 4096
+MESSAGES_AT_ONCE: Final = 400
+MESSAGES_PER_SECOND: Final = 100.0
+MISTAKES_ALLOWED: Final = 20
+RECHECK_SECONDS: Final = 25.0
+"""A person who has signed out, or may no longer see the run, is gone after at most 30 s."""
+RETRY_SECONDS: Final = 2.0
+
+TOO_MUCH: Final = 1008
+FAILED: Final = 1011
+TOO_SLOW: Final = 1013
+NOT_ALLOWED: Final = 4403
+GONE: Final = 4404
+
+log = logging.getLogger(__name__)
+
+
+class Socket(AsyncConsumer):
+    """What all sockets do: admit, ask again who it is, listen within limits, send, close."""
+
+    def __init__(self) -> None:
+        self.session_key: str | None = None
+        self.closed = False
+        self.bell = asyncio.Event()
+        self.sending: asyncio.Task[None] | None = None
+        self.recheck_at = 0.0
+        self.mistakes = 0
+        self.allowance = float(MESSAGES_AT_ONCE)
+        self.heard_at = now()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """The socket's life. Whatever ends it, nothing of it stays."""
+        self.scope, self.base_send = scope, send
+        try:
+            while True:  # there is no channel layer to listen to: the hub wakes `deliver_again_and_again`
+                await self.dispatch(await receive())
+        except StopConsumer:
+            pass
+        finally:
+            self.closed = True
+            if self.sending is not None:
+                self.sending.cancel()
+            self.leave()
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Nothing here uses the loop's own database connection, so there is none to look after."""
+        match message["type"]:
+            case "websocket.connect":
+                await self.connected()
+            case "websocket.receive":
+                await self.received(message.get("text"))
+            case "websocket.disconnect":
+                raise StopConsumer
+
+    # What the kinds of socket add
+
+    async def admit(self) -> bool:
+        """Whether the session may have this socket (still)."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Stop listening."""
+        raise NotImplementedError
+
+    async def said(self, message: Said) -> None:
+        """The page has said something."""
+        raise NotImplementedError
+
+    async def deliver(self) -> None:
+        """Send what is due."""
+        raise NotImplementedError
+
+    def patience(self) -> float:
+        """Seconds after which `deliver` is wanted even if nobody wakes the socket."""
+        raise NotImplementedError
+
+    # What they share
+
+    def wake(self) -> None:
+        """Something may be due."""
+        self.bell.set()
+
+    async def connected(self) -> None:
+        """Let the person in, or not; the origin has been checked already."""
+        self.session_key = getattr(self.scope.get("session"), "session_key", None)
+        try:
+            admitted = await self.admit()
+        except DATABASE_AWAY as why:
+            log.warning("A socket was refused because the database can't be read (%s).", why)
+            admitted = False
+        if not admitted:
+            await self.close(NOT_ALLOWED)
+            return
+        self.recheck_at = now() + RECHECK_SECONDS * random.uniform(0.8, 1.2)
+        await self.send({"type": "websocket.accept"})
+        self.sending = asyncio.create_task(self.deliver_again_and_again())
+
+    async def received(self, text: str | None) -> None:
+        """A message from the page; what can't be understood is answered with a sentence."""
+        if self.closed:
+            return
+        self.allowance = min(MESSAGES_AT_ONCE, self.allowance + (now() - self.heard_at) * MESSAGES_PER_SECOND)
+        self.heard_at = now()
+        self.allowance -= 1
+        if self.allowance < 0 or self.mistakes > MISTAKES_ALLOWED:
+            await self.close(TOO_MUCH)
+            return
+        if text is None or len(text) > LONGEST_MESSAGE:
+            await self.refuse(f"Send JSON text of at most {LONGEST_MESSAGE} characters.")
+            return
+        try:
+            message = SAID.validate_json(text)
+        except ValidationError as why:
+            await self.refuse(f"This message was not understood: {why.errors()[0]['msg']}.")
+            return
+        await self.said(message)
+
+    async def refuse(self, sentence: str) -> None:
+        """Say what was wrong with a message."""
+        self.mistakes += 1
+        await self.send_text(json.dumps({"type": "error", "message": sentence}))
+
+    async def send_text(self, text: str) -> None:
+        """To the page, unless the socket is closed."""
+        if self.closed:
+            return
+        try:
+            await self.send({"type": "websocket.send", "text": text})
+        except Exception as why:  # each server has its own way to say that the page has gone
+            log.debug("A page has gone: %r", why)
+            self.closed = True
+
+    async def close(self, code: int) -> None:
+        """Once."""
+        if not self.closed:
+            self.closed = True
+            await self.send({"type": "websocket.close", "code": code})
+
+    async def deliver_again_and_again(self) -> None:
+        """Until the socket is closed: wait, ask who it is if that is due, send what is due."""
+        try:
+            while not self.closed:
+                await wait_for(self.bell, min(self.patience(), self.recheck_at - now()))
+                try:
+                    if now() >= self.recheck_at:
+                        await self.recheck()
+                    if not self.closed:
+                        await self.deliver()
+                except DATABASE_AWAY as why:
+                    log.warning("Viewers wait: the database can't be read (%s).", why)
+                    await asyncio.sleep(RETRY_SECONDS)
+                    self.wake()
+        except Gone:
+            await self.close(GONE)
+        except Exception:
+            log.exception("A socket failed; the page will connect again.")
+            await self.close(FAILED)
+
+    async def recheck(self) -> None:
+        """Close on whoever has signed out or may no longer see this."""
+        if await self.admit():
+            self.recheck_at = now() + RECHECK_SECONDS * random.uniform(0.8, 1.2)
+        else:
+            await self.close(NOT_ALLOWED)
+
+
+async def nowhere(scope: Any, receive: Any, send: Any) -> None:
+    """A socket's address that there is not."""
+    await receive()
+    await send({"type": "websocket.close", "code": GONE})
+
+
+def now() -> float:
+    """The event loop's clock, which never steps back."""
+    return asyncio.get_running_loop().time()
+
+
+async def wait_for(bell: asyncio.Event, seconds: float) -> None:
+    """Until it rings, at most so long; the bell is silent again afterwards."""
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await bell.wait()
+    except TimeoutError:
+        pass
+    bell.clear()

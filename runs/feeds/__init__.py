@@ -1,0 +1,23 @@
+"""What a server process reads for its viewers: every row and every panel once, however many watch.
+
+A feed belongs to one run and one event loop and lives while somebody watches. Rings, pings and a look every
+few seconds all end in the same reading of the database. Nothing here knows sockets.
+"""
+
+from runs.feeds.feed import Audience, Feed, Viewer, feed_of
+from runs.feeds.inbox import Inbox, shared_inbox
+from runs.feeds.reads import DATABASE_AWAY, Gone, Moment, Person, read
+
+__all__ = [
+    "DATABASE_AWAY",
+    "Audience",
+    "Feed",
+    "Gone",
+    "Inbox",
+    "Moment",
+    "Person",
+    "Viewer",
+    "feed_of",
+    "read",
+    "shared_inbox",
+]

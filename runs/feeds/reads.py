@@ -1,0 +1,124 @@
+"""Reading for viewers: in threads, a page of rows at a time, rendered by the templates that paint the page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple, ParamSpec, TypeVar
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+
+from runs import reading
+from runs.models import Run
+
+PAGE_ROWS: Final = 200
+DATABASE_AWAY = (DatabaseError, InterfaceError)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Person = AbstractBaseUser | AnonymousUser
+
+# Not `database_sync_to_async`: that has one thread for all sockets together and opens SQLite anew for every
+# question (0.45 ms and a cold cache, against 0.02 ms).
+_readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="feed")
+
+
+async def read(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Ask the database in a thread, so that the event loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(
+        _readers, lambda: _with_connection(question, *args, **kwargs)
+    )
+
+
+def _with_connection(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """SQLite's connection stays with the thread; a server's goes back to the pool."""
+    try:
+        return question(*args, **kwargs)
+    except DATABASE_AWAY:
+        connection.close()
+        raise
+    finally:
+        if connection.vendor != "sqlite":
+            close_old_connections()
+
+
+class Moment(NamedTuple):
+    """What a run is, as far as its panels change with it."""
+
+    head: int
+    status: str
+    stopping: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """A rendered row, ready to be sent."""
+
+    seq: int
+    rewind_to: int | None
+    json: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one reading found: the moment, and the rows that were new."""
+
+    moment: Moment
+    rows: tuple[Row, ...]
+
+
+class Gone(Exception):
+    """The run is no longer there."""
+
+    def __init__(self, run_id: int) -> None:
+        super().__init__(f"Run {run_id} is no longer there.")
+        self.run_id = run_id
+
+
+def look(run_id: int, after: int | None) -> Look:
+    """The run now, with the rows after `after` unless they are too many for one page; raises Gone."""
+    run = found(run_id)
+    rows: tuple[Row, ...] = ()
+    if after is not None and 0 < run.head - after <= PAGE_ROWS:
+        rows = rendered(run, after)
+    head = max([run.head, *(row.seq for row in rows)])
+    return Look(Moment(head, run.status, run.stopping), rows)
+
+
+def rows_after(run_id: int, after: int) -> tuple[Row, ...]:
+    """A page of rows, oldest first; raises Gone."""
+    return rendered(found(run_id), after)
+
+
+def found(run_id: int) -> Run:
+    """As much of the run as its rows need; raises Gone."""
+    columns = ("head", "status", "worker", "lease_until", "created_at")
+    run = Run.objects.filter(pk=run_id).only(*columns).order_by().first()
+    if run is None:
+        raise Gone(run_id)
+    return run
+
+
+def rendered(run: Run, after: int) -> tuple[Row, ...]:
+    """A page of rows by the template that paints the page."""
+    views = (
+        reading.row_views(run, after=after, limit=PAGE_ROWS)
+        if after
+        else reading.row_views(run, before=PAGE_ROWS + 1, limit=PAGE_ROWS)
+    )
+    return tuple(
+        Row(view.seq, view.rewind_to, json.dumps({"seq": view.seq, "html": reading.render_row(view)}))
+        for view in views
+    )
+
+
+def panels_of(run_id: int, person: Person) -> dict[str, str]:
+    """The run's panels as `person` sees them; raises Gone."""
+    run = Run.objects.filter(pk=run_id).first()
+    if run is None:
+        raise Gone(run_id)
+    return reading.panels(run, person)

@@ -1,0 +1,89 @@
+"""The doorbell: "run X has grown to seq N". The log is the letter; a lost ring costs a viewer some seconds.
+
+Writers ring from any thread and are never kept waiting nor told of an error (`ring`, `ring_inbox`, `delta`).
+A server process listens with one subscription and wakes its own listeners (`hub`). Rings carry no data; only
+`delta`, the text that a model is writing, does, and is not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+import weakref
+
+from django.conf import settings
+
+from runs.live.doorbell import Doorbell
+from runs.live.listening import Hub, Listener
+from runs.live.messages import INBOX, channel_name
+
+__all__ = ["INBOX", "Hub", "Listener", "delta", "flush", "hub", "ring", "ring_inbox"]
+
+FLUSH_AT_EXIT_SECONDS = 1.0
+
+
+def ring(run_id: int, seq: int) -> None:
+    """Tell the viewers that a run has grown to `seq`, or (0) has changed; call it after the commit."""
+    if bell := _doorbell():
+        bell.put(run_id, seq)
+
+
+def ring_inbox() -> None:
+    """Tell everybody's inbox that something about interrupts has changed; call it after the commit."""
+    if bell := _doorbell():
+        bell.put(INBOX, 0)
+
+
+def delta(run_id: int, node: str, text: str) -> None:
+    """Show the viewers what a model has written so far, all of it; the row will replace it."""
+    if bell := _doorbell():
+        bell.put_text(run_id, node, text)
+
+
+def flush(seconds: float = FLUSH_AT_EXIT_SECONDS) -> bool:
+    """Wait until everything has been sent or given up; whether that was so in time."""
+    return _bell is None or _bell.flush(seconds)
+
+
+def hub() -> Hub:
+    """The hub of the running event loop; without a message layer one that is never connected."""
+    loop = asyncio.get_running_loop()
+    url = settings.REDIS_URL if settings.HINTS else ""
+    there = _hubs.get(loop)
+    if there is None or there.url != url:
+        there = _hubs[loop] = Hub(url, channel_name())
+    return there
+
+
+_bell: Doorbell | None = None
+_bell_lock = threading.Lock()
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
+
+
+def _doorbell() -> Doorbell | None:
+    """This process's doorbell, or None where hints are off or there is no message layer."""
+    global _bell
+    url = settings.REDIS_URL
+    if not (settings.HINTS and url):
+        return None
+    bell = _bell
+    if bell is not None and bell.url == url:
+        return bell
+    with _bell_lock:
+        if _bell is None or _bell.url != url:
+            if _bell is not None:
+                _bell.close()
+            _bell = Doorbell(url, channel_name())
+        return _bell
+
+
+def _begin_anew_after_fork() -> None:
+    """A child process has neither its parent's thread nor a use for its connection."""
+    global _bell, _bell_lock
+    _bell, _bell_lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_anew_after_fork)
+atexit.register(flush)

@@ -1,0 +1,39 @@
+"""What goes over the message layer, and on which channel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from django.conf import settings
+
+INBOX: Final = 0
+"""The topic of everything that waits for people; the other topics are run ids, which count from 1."""
+LONGEST_DELTA = 8_000
+"""Characters of a reply that are shown while it is written: its end."""
+SOCKET_SECONDS = 2.0
+
+
+def channel_name() -> str:
+    """The site's own channel: two sites may share one server, and never hear each other."""
+    return f"agentsite:live:{hashlib.sha256(b'live' + settings.SECRET_KEY.encode()).hexdigest()[:16]}"
+
+
+def ring_message(topic: int, seq: int) -> str:
+    """A ring as it is sent."""
+    return json.dumps({"run": topic, "seq": seq})
+
+
+def text_message(run_id: int, node: str, text: str) -> str:
+    """A model's text as it is sent: its end, if it is long."""
+    shown = text if len(text) <= LONGEST_DELTA else f"…{text[-LONGEST_DELTA:]}"
+    return json.dumps({"run": run_id, "node": node, "text": shown})
+
+
+def read_message(data: bytes) -> Any:
+    """What was sent, or None."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None

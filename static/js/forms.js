@@ -1,0 +1,155 @@
+// Decisions are sent without leaving the page: Sending, then Recorded, then Resumed at step N; three different truths.
+// Without this script the same forms are sent by the browser.
+
+import { announce } from "./announce.js";
+import { hold, keepWritten, release } from "./panels.js";
+
+const RESUMED_FOR_MS = 4000;
+const NOTHING_NEW_MS = 15000;
+let newest = { seq: 0, kind: "" };
+let resumed = null;
+
+// Listen to every form of the page; forms that come later need nothing.
+export function listen() {
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (event.defaultPrevented || !form.matches("form[data-decision]")) return;
+    event.preventDefault();
+    send(form, event.submitter);
+  });
+}
+
+// A row of the run's own is there: whatever was recorded has taken effect.
+export function rowArrived(seq, kind) {
+  if (kind === "decision" || seq <= newest.seq) return;
+  newest = { seq, kind };
+  resumed?.(newest);
+}
+
+function token() {
+  const cookie = document.cookie.match(/(?:^|; )agentsite_csrf=([^;]+)/);
+  return cookie?.[1] ?? document.querySelector("input[name=csrfmiddlewaretoken]")?.value ?? "";
+}
+
+async function send(form, button) {
+  if (form.dataset.state === "sending") return;
+  const panel = form.closest("[data-panel]");
+  const body = new FormData(form, button);
+  const before = newest.seq;
+  if (panel !== null) hold(panel);
+  const undo = showSending(form, button);
+  let response;
+  try {
+    response = await fetch(form.action, {
+      method: "POST",
+      body,
+      headers: { "X-CSRFToken": token(), "X-Requested-With": "fetch" },
+    });
+  } catch {
+    undo();
+    if (panel !== null) release(panel);
+    complain(form, "The site could not be reached, so it is not known to be recorded. Send it again: that is safe.");
+    return;
+  }
+  const signedOut = new URL(response.url).pathname.startsWith("/sign-in");
+  if (response.ok && !signedOut) {
+    recorded(panel, before, response.url);
+  } else if (response.status === 422 || response.status === 409) {
+    refused(form, panel, await response.text(), response.status === 409);
+  } else {
+    undo();
+    if (panel !== null) release(panel);
+    complain(form, await whatWentWrong(response, signedOut));
+  }
+}
+
+// The button says that it is at work; the function that is returned puts everything back.
+function showSending(form, button) {
+  form.dataset.state = "sending";
+  const status = form.querySelector("[data-sending]");
+  const label = [...(button?.childNodes ?? [])];
+  button?.replaceChildren("Sending…");
+  button?.setAttribute("aria-disabled", "true");
+  if (status !== null) status.textContent = "Sending…";
+  return () => {
+    delete form.dataset.state;
+    button?.replaceChildren(...label);
+    button?.removeAttribute("aria-disabled");
+    if (status !== null) status.textContent = "";
+  };
+}
+
+function recorded(panel, before, where) {
+  announce("Recorded.");
+  if (panel === null) {
+    location.assign(where);
+    return;
+  }
+  const outcome = document.createElement("p");
+  outcome.className = "outcome";
+  outcome.setAttribute("role", "status");
+  outcome.textContent = "Recorded.";
+  panel.replaceChildren(outcome);
+  const later = setTimeout(() => done(0), NOTHING_NEW_MS);
+  const done = (wait) => {
+    clearTimeout(later);
+    resumed = null;
+    setTimeout(() => release(panel), wait);
+  };
+  resumed = ({ seq, kind }) => {
+    outcome.textContent = kind === "stop" ? "Recorded. The run has ended." : `Recorded. Resumed at step ${seq}.`;
+    done(RESUMED_FOR_MS);
+  };
+  if (newest.seq > before) resumed(newest);
+}
+
+// The site's answer is the card again, with what was typed, and what is wrong beside it; or who decided first.
+function refused(form, panel, html, conflict) {
+  const answer = new DOMParser().parseFromString(html, "text/html");
+  const card = answer.querySelector("[data-card]");
+  const written = answer.querySelector(".kept");
+  const here = form.closest("[data-card]") ?? form;
+  const news = [card, written].filter((part) => part !== null).map((part) => document.adoptNode(part));
+  here.replaceWith(...news);
+  if (panel !== null) {
+    if (conflict) news.at(-1)?.append(readButton(panel));
+    else keepWritten(panel);
+  }
+  const fault = card?.querySelector("[aria-invalid=true]") ?? card?.querySelector("[role=alert]");
+  if (fault === null || fault === undefined) return;
+  if (!fault.matches("input, textarea, select, button")) fault.tabIndex = -1;
+  fault.focus();
+}
+
+// Who decided first stays in view until it has been read.
+function readButton(panel) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button button--small";
+  button.textContent = "I have seen it";
+  button.addEventListener("click", () => {
+    panel.replaceChildren();
+    release(panel);
+  });
+  return button;
+}
+
+async function whatWentWrong(response, signedOut) {
+  if (signedOut) return "You have been signed out. Sign in in another tab, then send this again: your text stays here.";
+  if (response.status !== 403) return `The site answered with an error (${response.status}). Send it again: that is safe.`;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const said = page.querySelector("main")?.textContent.trim().replace(/\s+/g, " ").slice(0, 300);
+  return said || "You may not decide this.";
+}
+
+function complain(form, sentence) {
+  let line = form.querySelector("[data-complaint]");
+  if (line === null) {
+    line = document.createElement("p");
+    line.className = "note note--error";
+    line.dataset.complaint = "";
+    line.setAttribute("role", "alert");
+    form.prepend(line);
+  }
+  line.textContent = sentence;
+}

@@ -1,0 +1,273 @@
+// The run page, live: rows are appended as they are committed, the small panels are swapped, model text streams in.
+//
+// The page is complete without it. Hooks: main[data-run], [data-rows], [data-panel], [data-delta], [data-live-state],
+// [data-new-rows]. The model of what the page has is timeline.js; the socket is line.js.
+
+import { announce } from "./announce.js";
+import { listen as listenToForms, rowArrived } from "./forms.js";
+import { GONE, Line, SIGNED_OUT } from "./line.js";
+import { showPanels } from "./panels.js";
+import { readable } from "./reply.js";
+import { Timeline } from "./timeline.js";
+
+const POLL_AFTER_MS = 5000;
+const POLL_EVERY_MS = 5000;
+const ROWS_A_FRAME = 50;
+const ROWS_AT_MOST = 600;
+const TAIL_PX = 80;
+const DELTA_STALE_MS = 20000;
+const HIDDEN_FRAME_MS = 250;
+const ACK_MS = 200;
+const ACK_MESSAGES = 8;
+const FINISHED = ["succeeded", "stopped", "failed", "cancelled"];
+
+const main = document.querySelector("main[data-run]");
+
+function follow(run) {
+  const list = document.querySelector("[data-rows]");
+  const page = new Page(list, main.querySelector("[data-new-rows]"));
+  let refused = "";
+  let downSince = performance.now();
+  let polling = false;
+  let polledAt = -Infinity;
+  let heard = 0;
+  let ackTimer = 0;
+
+  const timeline = new Timeline(Number(list.lastElementChild?.dataset.seq ?? main.dataset.head ?? 0), {
+    send: (message) => line.send(message),
+    paint: (news) => {
+      if (news.rows) page.append(news.rows);
+      if (news.panels) showPanels(news.panels);
+      if (news.delta) page.write(news.delta);
+      acknowledge(1);
+    },
+  });
+  page.painted = () => acknowledge(1);
+
+  const line = new Line(`/ws/runs/${run}/`, {
+    opened: () => {
+      downSince = null;
+      timeline.opened();
+    },
+    heard: (message) => {
+      timeline.heard(message);
+      refused = "";
+      tell();
+    },
+    closed: (code) => {
+      downSince ??= performance.now();
+      if (code === SIGNED_OUT) refused = "signed out";
+      if (code === GONE) refused = "no longer there";
+      tell();
+    },
+    tick: () => timeline.tick(),
+  });
+
+  listenToForms();
+  setInterval(poll, POLL_EVERY_MS);
+  tell();
+
+  // The site sends a page that does not keep up less: tell it how far the page is, a few times a second.
+  function acknowledge(messages) {
+    heard += messages;
+    if (heard < ACK_MESSAGES) {
+      ackTimer ||= setTimeout(acknowledge, ACK_MS, ACK_MESSAGES);
+      return;
+    }
+    clearTimeout(ackTimer);
+    heard = ackTimer = 0;
+    line.send({ type: "ack", seq: page.waiting.length > 0 ? page.waiting[0].seq - 1 : timeline.last });
+  }
+
+  // The same catch-up without a socket: for networks that let none through, and while the site restarts.
+  async function poll() {
+    if (downSince === null || performance.now() - downSince < POLL_AFTER_MS || polling || document.hidden) return;
+    polling = true;
+    try {
+      do await pollOnce();
+      while (timeline.behind > 0 && refused === "");
+    } catch {
+      // the next one, or the socket, will do
+    } finally {
+      polling = false;
+      tell();
+    }
+  }
+
+  async function pollOnce() {
+    const before = timeline.last;
+    const response = await fetch(`/runs/${run}/rows/?after=${before}`, {
+      headers: { "X-Requested-With": "fetch" },
+      signal: AbortSignal.timeout(10000),
+    });
+    if (response.redirected) refused = "signed out";
+    if (response.status === 404) refused = "no longer there";
+    if (refused !== "" || !response.ok) throw new Error(refused || String(response.status));
+    const found = await response.json();
+    timeline.heard({ ...found, type: "rows" });
+    timeline.heard({ ...found, type: "panels" });
+    polledAt = performance.now();
+    if (timeline.behind > 0 && timeline.last === before) throw new Error("no row came");
+  }
+
+  // The truth about how live the page is.
+  function tell() {
+    const finished = FINISHED.includes(timeline.status);
+    if (refused) indicate("off", refused);
+    else if (!line.open && performance.now() - polledAt < 2 * POLL_EVERY_MS) indicate("reconnecting", "every few seconds");
+    else if (!line.open) indicate("reconnecting", "reconnecting");
+    else if (!timeline.greeted) indicate("reconnecting", "connecting");
+    else if (timeline.behind > 0) indicate("catching-up", `catching up (${timeline.behind})`);
+    else if (finished) indicate("ended", "ended");
+    else indicate("live", "live");
+    announceStatus(timeline.status);
+  }
+}
+
+function indicate(state, word) {
+  const light = document.querySelector("[data-live-state]");
+  if (light === null || (light.dataset.liveState === state && light.dataset.word === word)) return;
+  light.dataset.liveState = state;
+  light.dataset.word = word;
+  light.querySelector("[data-live-word]").textContent = word;
+}
+
+let announcedStatus = "";
+
+function announceStatus(status) {
+  if (status === announcedStatus || status === "") return;
+  const first = announcedStatus === "";
+  announcedStatus = status;
+  if (first) return;
+  announce(status === "waiting" ? "The run waits: a decision is needed." : `The run is ${status}.`);
+}
+
+// The list of rows, and where the reader is in it.
+class Page {
+  constructor(list, button) {
+    this.list = list;
+    this.button = button;
+    this.waiting = [];
+    this.frame = 0;
+    this.timer = 0;
+    this.unseen = 0;
+    this.painted = () => {};
+    this.deltaAt = 0;
+    button?.addEventListener("click", () => this.toTail());
+    addEventListener("scroll", () => this.unseen > 0 && this.atTail() && this.seen(), { passive: true, capture: true });
+    setInterval(() => performance.now() - this.deltaAt > DELTA_STALE_MS && this.write({ text: "" }), 5000);
+  }
+
+  append(rows) {
+    this.waiting.push(...rows);
+    this.write({ text: "" });
+    if (this.frame !== 0) return;
+    // A page in the background gets no frames.
+    this.frame = requestAnimationFrame(() => this.paint());
+    this.timer = setTimeout(() => this.paint(), HIDDEN_FRAME_MS);
+  }
+
+  // At most so many rows a frame, so that the page answers while a long history comes in.
+  paint() {
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.timer);
+    this.frame = 0;
+    const rows = this.waiting.splice(0, ROWS_A_FRAME);
+    const follows = this.atTail();
+    const piece = document.createElement("template");
+    piece.innerHTML = rows.map((row) => row.html).join("\n");
+    document.querySelector("[data-when-empty]")?.remove();
+    const added = [...piece.content.children];
+    this.list.append(piece.content);
+    for (const row of added) if (row.dataset.rewindTo !== undefined) this.dim(Number(row.dataset.rewindTo), Number(row.dataset.seq));
+    if (follows) {
+      this.trim();
+      if (this.scrollsToFollow()) this.toTail();
+    } else {
+      this.unseen += added.length;
+      this.tellUnseen();
+    }
+    for (const row of added) rowArrived(Number(row.dataset.seq), row.dataset.kind);
+    announce(added.length === 1 ? `Row ${rows[0].seq}: ${titleOf(added[0])}` : `${added.length} new rows.`);
+    if (this.waiting.length > 0) this.append([]);
+    this.painted();
+  }
+
+  // The rows between a rewind and the row that it went back to are not part of the run's way any more.
+  dim(to, seq) {
+    for (const row of this.list.children) {
+      if (to < Number(row.dataset.seq) && Number(row.dataset.seq) < seq) row.dataset.live = "false";
+    }
+  }
+
+  // A page that is open for days keeps the newest rows; the older ones are a click away.
+  trim() {
+    if (this.list.childElementCount <= ROWS_AT_MOST) return;
+    while (this.list.childElementCount > ROWS_AT_MOST && this.list.firstElementChild.dataset.selected !== "true") {
+      this.list.firstElementChild.remove();
+    }
+    this.list.dispatchEvent(new CustomEvent("rows:trimmed", { bubbles: true }));
+  }
+
+  // What the model has written so far. It is not kept: the row replaces it.
+  write({ node, text }) {
+    const box = document.querySelector("[data-delta]");
+    if (box === null || (text === "" && box.hidden)) return;
+    const follows = this.atTail();
+    box.hidden = text === "";
+    box.querySelector("[data-delta-text]").textContent = readable(text);
+    if (node) box.querySelector("[data-delta-node]").textContent = node;
+    this.deltaAt = performance.now();
+    if (text !== "" && follows && this.scrollsToFollow()) this.toTail();
+  }
+
+  scroller() {
+    for (let box = this.list; box !== null && box !== document.body; box = box.parentElement) {
+      if (/auto|scroll/.test(getComputedStyle(box).overflowY) && box.scrollHeight > box.clientHeight) return box;
+    }
+    return document.scrollingElement;
+  }
+
+  // Whether the end of the rows is in view.
+  atTail() {
+    const box = this.scroller();
+    const bottom = box === document.scrollingElement ? innerHeight : box.getBoundingClientRect().bottom;
+    return this.end() - bottom < TAIL_PX;
+  }
+
+  end() {
+    const delta = document.querySelector("[data-delta]:not([hidden])");
+    return (delta ?? this.list).getBoundingClientRect().bottom;
+  }
+
+  // A page whose rows all fit needs no scrolling; nor is a reader at the very top of it taken away.
+  scrollsToFollow() {
+    const box = this.scroller();
+    const bottom = box === document.scrollingElement ? innerHeight : box.getBoundingClientRect().bottom;
+    return this.end() > bottom;
+  }
+
+  toTail() {
+    const box = this.scroller();
+    const bottom = box === document.scrollingElement ? innerHeight : box.getBoundingClientRect().bottom;
+    box.scrollBy({ top: this.end() - bottom + 24, behavior: "instant" });
+    this.seen();
+  }
+
+  seen() {
+    this.unseen = 0;
+    this.tellUnseen();
+  }
+
+  tellUnseen() {
+    if (this.button === null) return;
+    this.button.hidden = this.unseen === 0;
+    this.button.textContent = this.unseen === 1 ? "1 new row" : `${this.unseen} new rows`;
+  }
+}
+
+function titleOf(row) {
+  return (row.querySelector(".row__what, a")?.textContent ?? "").trim().replace(/\s+/g, " ").slice(0, 120);
+}
+
+if (main !== null) follow(main.dataset.run);

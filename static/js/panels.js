@@ -1,0 +1,159 @@
+// Swapping the small panels of the run page. What is the same stays the same element, so that a menu stays open, the
+// focus stays where it is, and what a person is typing is never lost.
+
+const shown = new Map();
+const kept = new Map();
+
+export function showPanels(panels) {
+  for (const [name, html] of Object.entries(panels)) showPanel(name, html);
+}
+
+export function showPanel(name, html) {
+  const panel = document.querySelector(`[data-panel="${CSS.escape(name)}"]`);
+  if (panel === null || shown.get(name) === html) return;
+  if (panel.dataset.held !== undefined) {
+    kept.set(name, html);
+    return;
+  }
+  shown.set(name, html);
+  const wanted = document.createElement("template");
+  wanted.innerHTML = html;
+  const typing = isTyping(panel);
+  if (typing && sameQuestion(panel, wanted.content)) return;
+  const written = typing ? writtenIn(panel) : [];
+  delete panel.dataset.written;
+  if (written.length > 0) {
+    panel.replaceChildren(wanted.content, keepsake(written));
+  } else {
+    morph(panel, wanted.content);
+  }
+}
+
+// A panel that tells how a decision fares is left alone until that has been read.
+export function hold(panel) {
+  panel.dataset.held = "";
+}
+
+export function release(panel) {
+  const name = panel.dataset.panel;
+  const html = kept.get(name);
+  delete panel.dataset.held;
+  kept.delete(name);
+  if (html !== undefined) showPanel(name, html);
+}
+
+// What stands in the panel's fields came back from the site with a fault: it is still being written.
+export function keepWritten(panel) {
+  panel.dataset.written = "";
+  release(panel);
+}
+
+// Whether the question in the panel is the very one in the new content: same interrupt, same revision.
+function sameQuestion(panel, content) {
+  const [mine, theirs] = [panel, content].map((root) => root.querySelector("[data-interrupt]"));
+  return (
+    mine !== null &&
+    theirs !== null &&
+    mine.dataset.interrupt === theirs.dataset.interrupt &&
+    mine.dataset.revision === theirs.dataset.revision
+  );
+}
+
+function fieldsOf(panel) {
+  return [...panel.querySelectorAll("input:not([type=hidden]), textarea, select")];
+}
+
+function isTyping(panel) {
+  if (panel.dataset.written !== undefined) return true;
+  return fieldsOf(panel).some((field) => field === document.activeElement || isChanged(field));
+}
+
+function isChanged(field) {
+  if (field instanceof HTMLSelectElement) {
+    return [...field.options].some((option) => option.selected !== option.defaultSelected) && field.selectedIndex > 0;
+  }
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  return field.value !== field.defaultValue;
+}
+
+function writtenIn(panel) {
+  const all = panel.dataset.written !== undefined;
+  return fieldsOf(panel)
+    .filter((field) => /^(text|textarea|number|email|url|search)$/.test(field.type) && (all || isChanged(field)))
+    .map((field) => field.value)
+    .filter((text) => text.trim() !== "");
+}
+
+// What was being written when somebody else decided: below the news, to copy.
+function keepsake(texts) {
+  const box = document.createElement("section");
+  box.className = "kept";
+  const line = document.createElement("p");
+  line.className = "kept__line";
+  line.textContent = "This has changed while you were writing. Your text:";
+  box.append(line);
+  for (const text of texts) {
+    const area = document.createElement("textarea");
+    area.className = "input kept__text";
+    area.readOnly = true;
+    area.value = area.textContent = text;
+    area.setAttribute("aria-label", "What you had written");
+    box.append(area);
+  }
+  return box;
+}
+
+// Make `from` look like `to` with as few new elements as possible.
+function morph(from, to) {
+  let here = from.firstChild;
+  for (const wanted of [...to.childNodes]) {
+    const match = findMatch(here, wanted);
+    if (match === null) {
+      from.insertBefore(wanted, here);
+      continue;
+    }
+    while (here !== match) {
+      const gone = here;
+      here = here.nextSibling;
+      gone.remove();
+    }
+    here = match.nextSibling;
+    morphOne(match, wanted);
+  }
+  while (here !== null) {
+    const gone = here;
+    here = here.nextSibling;
+    gone.remove();
+  }
+}
+
+function findMatch(start, wanted) {
+  const key = keyOf(wanted);
+  for (let node = start; node !== null; node = node.nextSibling) {
+    if (node.nodeType === wanted.nodeType && node.nodeName === wanted.nodeName && keyOf(node) === key) return node;
+    if (key === "" && node.nodeType === Node.ELEMENT_NODE) return null;
+  }
+  return null;
+}
+
+function keyOf(node) {
+  if (node.nodeType !== Node.ELEMENT_NODE) return "";
+  return node.id || node.dataset.key || node.dataset.interrupt || node.getAttribute("name") || node.getAttribute("action") || "";
+}
+
+function morphOne(node, wanted) {
+  if (node.nodeType !== Node.ELEMENT_NODE) {
+    if (node.nodeValue !== wanted.nodeValue) node.nodeValue = wanted.nodeValue;
+    return;
+  }
+  if (node.isEqualNode(wanted)) return;
+  if (node.nodeName === "TIME" && node.dateTime === wanted.dateTime) return; // a script tells it
+  const open = node instanceof HTMLDetailsElement && node.open;
+  for (const { name } of [...node.attributes]) {
+    if (!wanted.hasAttribute(name) && !(name === "open" && open)) node.removeAttribute(name);
+  }
+  for (const { name, value } of wanted.attributes) {
+    if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+  }
+  if (!(node instanceof HTMLTextAreaElement) || !isChanged(node)) morph(node, wanted);
+}

@@ -1,0 +1,202 @@
+"""The run page in a real browser on the real stack: what it shows while things go wrong around it."""
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.stack import Site, wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack]
+
+WITHIN = 20_000  # milliseconds
+SEND = {
+    "params": {"to": "string", "text": "string"},
+    "required": ["to"],
+    "effects": "send",
+    "results": [{"output": "sent"}],
+}
+LOOK_UP = {
+    "params": {"q": "string"},
+    "required": ["q"],
+    "effects": "read",
+    "results": [{"output": "three results"}],
+}
+
+
+def call(tool: str, **args: Any) -> dict[str, Any]:
+    """A reply that calls a tool."""
+    return {"thought": f"I use {tool}", "action": {"tool": tool, "args": args}}
+
+
+def launch(site: Site, *replies: dict[str, Any], settings: dict[str, Any] | None = None) -> str:
+    """A run of a script; its id."""
+    script = {
+        "replies": {"decision": [*replies, {"thought": "FINAL ANSWER: done", "action": None}]},
+        "tools": {"send": SEND, "look_up": LOOK_UP},
+    }
+    said = site.manage(
+        *("launch", "--machine", "ruled", "--goal", "Tell ann the news"),
+        *("--settings", json.dumps(settings or {}), "--script", json.dumps(script)),
+    )
+    found = re.search(r"\d+", said)
+    assert found is not None, said
+    return found[0]
+
+
+def waiting(site: Site, page: "Page") -> tuple[str, str]:
+    """A run that asks whether it may send, shown in the page; its id and the interrupt's."""
+    run = launch(site, call("send", to="ann", text="hello"))
+    page.goto(f"{site.url}/runs/{run}/")
+    expect(page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    interrupt = page.locator("[data-card]").get_attribute("data-interrupt")
+    assert interrupt is not None
+    return run, interrupt
+
+
+def rows_are_complete(site: Site, page: "Page", run: str) -> None:
+    """The page has every row of the run, once and in order."""
+    head = site.export(run)["run"]["head"]
+    seqs = page.locator("[data-rows] > [data-seq]").evaluate_all(
+        "rows => rows.map(row => Number(row.dataset.seq))"
+    )
+    assert seqs == list(range(1, head + 1))
+
+
+def no_socket(page: "Page") -> None:
+    """A network that lets no socket through."""
+    page.route_web_socket(re.compile("/ws/runs/"), lambda socket: socket.close())
+
+
+def test_approving_says_sending_recorded_resumed_and_the_page_goes_on(site: Site, admin_page: "Page") -> None:
+    run, _ = waiting(site, admin_page)
+    expect(admin_page).to_have_title(re.compile(r"^\(\d+\) "))
+    admin_page.get_by_role("checkbox", name=re.compile("I have read")).check()
+    admin_page.get_by_role("button", name="Approve").click()
+    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded", timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=needs]")).to_contain_text(
+        re.compile(r"Resumed at step \d+"), timeout=WITHIN
+    )
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=needs]")).to_be_empty(timeout=WITHIN)
+    expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended")
+    rows_are_complete(site, admin_page, run)
+
+
+def test_a_mistake_comes_back_beside_its_field_and_the_text_is_kept(site: Site, admin_page: "Page") -> None:
+    run, _ = waiting(site, admin_page)
+    admin_page.locator("[data-argument=text] :is(input, textarea)").fill("hello and welcome")
+    admin_page.get_by_role("button", name=re.compile("^Approve with 1 change")).click()
+    expect(admin_page.locator("[aria-invalid=true]")).to_be_focused(timeout=WITHIN)
+    expect(admin_page.locator("[data-argument=text] :is(input, textarea)")).to_have_value("hello and welcome")
+    assert site.export(run)["interrupts"][0]["status"] == "pending"
+    admin_page.get_by_role("checkbox", name=re.compile("I have read")).check()
+    admin_page.get_by_role("button", name=re.compile("^Approve")).click()
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+    assert site.export(run)["interrupts"][0]["decisions"][0]["args"] == {
+        "to": "ann",
+        "text": "hello and welcome",
+    }
+
+
+def test_what_is_being_typed_stays_when_somebody_else_decides(site: Site, admin_page: "Page") -> None:
+    _, interrupt = waiting(site, admin_page)
+    admin_page.get_by_text("Reject…").click()
+    admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
+    site.manage("decide", interrupt, "--verdict", "approve")
+    kept = admin_page.get_by_role("textbox", name="What you had written")
+    expect(kept).to_have_value("not before noon", timeout=WITHIN)
+
+
+def test_whoever_is_late_learns_who_was_first_and_keeps_the_text(site: Site, admin_page: "Page") -> None:
+    no_socket(admin_page)
+    _, interrupt = waiting(site, admin_page)
+    admin_page.get_by_text("Reject…").click()
+    admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
+    site.manage("decide", interrupt, "--verdict", "approve")
+    admin_page.get_by_role("button", name="Reject", exact=True).click()
+    needs = admin_page.locator("[data-panel=needs]")
+    expect(needs.get_by_role("alert")).to_contain_text("approve", timeout=WITHIN)
+    expect(needs).to_contain_text("not before noon")
+    admin_page.get_by_role("button", name="I have seen it").click()
+    expect(needs).not_to_contain_text("not before noon")
+
+
+def test_a_page_without_a_socket_polls(site: Site, admin_page: "Page") -> None:
+    no_socket(admin_page)
+    run, interrupt = waiting(site, admin_page)
+    site.manage("decide", interrupt, "--verdict", "approve")
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+    expect(admin_page.locator("[data-live-word]")).to_have_text("every few seconds")
+    rows_are_complete(site, admin_page, run)
+
+
+def test_rows_that_are_gone_back_over_are_dimmed_in_open_pages(site: Site, admin_page: "Page") -> None:
+    run = launch(site, call("look_up", q="a"), call("look_up", q="b"), call("send", to="ann"))
+    admin_page.goto(f"{site.url}/runs/{run}/")
+    expect(admin_page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    back = next(row["seq"] for row in site.export(run)["steps"] if row["kind"] == "transition")
+    site.manage("rollback", run, "--to", str(back))
+    rewind = admin_page.locator("[data-rows] > [data-rewind-to]")
+    expect(rewind).to_have_attribute("data-rewind-to", str(back), timeout=WITHIN)
+    wait_for(lambda: site.export(run)["run"]["status"] == "waiting", 20)
+    expect(admin_page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    rows_are_complete(site, admin_page, run)
+    live = {str(row["seq"]): str(row["live"]).lower() for row in site.export(run)["steps"]}
+    assert live == admin_page.locator("[data-rows] > [data-seq]").evaluate_all(
+        "rows => Object.fromEntries(rows.map(row => [row.dataset.seq, row.dataset.live]))"
+    )
+    assert "false" in live.values()
+
+
+def test_a_click_shows_a_step_beside_and_keeps_the_tab(site: Site, admin_page: "Page") -> None:
+    waiting(site, admin_page)
+    rows = admin_page.locator("[data-rows] > [data-seq]:visible")
+    rows.nth(0).locator("a").click()
+    inspector = admin_page.locator("[data-inspector]")
+    inspector.get_by_role("tab", name="Usage").click()
+    admin_page.keyboard.press("j")
+    expect(inspector.get_by_role("tab", name="Usage")).to_have_attribute("aria-selected", "true")
+    chosen = admin_page.locator("[data-rows] > [data-selected=true]").get_attribute("data-seq")
+    expect(admin_page).to_have_url(re.compile(rf"\?step={chosen}$"))
+    expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", str(chosen))
+
+
+def test_keys_lead_to_the_decision_and_none_of_them_decides(site: Site, admin_page: "Page") -> None:
+    run, _ = waiting(site, admin_page)
+    admin_page.keyboard.press("a")
+    expect(admin_page.get_by_role("button", name="Approve")).to_be_focused()
+    admin_page.keyboard.press("e")
+    assert admin_page.evaluate("document.activeElement.closest('[data-argument]') !== null")
+    admin_page.keyboard.type("r?a")
+    expect(admin_page.locator(":focus")).to_have_value(re.compile(r"r\?a"))
+    admin_page.evaluate("document.activeElement.blur()")
+    admin_page.keyboard.press("r")
+    expect(admin_page.get_by_role("textbox", name=re.compile("Reason"))).to_be_focused()
+    admin_page.evaluate("document.activeElement.blur()")
+    admin_page.keyboard.press("?")
+    expect(admin_page.get_by_role("dialog", name="Keys")).to_be_visible()
+    assert site.export(run)["interrupts"][0]["status"] == "pending"
+
+
+def test_web_server_and_broker_die_and_the_page_ends_complete(own_site: Site, page: "Page") -> None:
+    page.goto(own_site.fresh_link())
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/runs/")
+    run, interrupt = waiting(own_site, page)
+    broker, web = own_site.kill9("broker"), own_site.kill9("web")
+    expect(page.locator("[data-live-state]")).to_have_attribute(
+        "data-live-state", "reconnecting", timeout=WITHIN
+    )
+    own_site.back("broker", broker)
+    own_site.back("web", web)
+    own_site.manage("decide", interrupt, "--verdict", "approve")
+    expect(page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN * 2)
+    expect(page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended", timeout=WITHIN)
+    wait_for(lambda: own_site.export(run)["run"]["status"] == "succeeded", 20)
+    rows_are_complete(own_site, page, run)
