@@ -37,6 +37,9 @@ from runs.engine.tools import check_arguments
 ATTEMPTS = 3
 """How often a call that fails for a passing reason is tried in all."""
 
+FINISH = "No more calls can be made. Say in plain text what was found out, and what is still open."
+"""The tail of the one call that ends a run at a limit."""
+
 DELAYS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
 
@@ -209,7 +212,8 @@ def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSai
         case "top_up", "limit":
             return _release(machine, snapshot, call, call.holds, call.passed)
         case "finish", "limit":
-            return Ask(ModelCall(role="fallback", reply="text", at_limit="pass", closes=_limit_reason(call)))
+            closing = ModelCall(role="fallback", reply="text", tail=FINISH, at_limit="pass")
+            return Ask(closing.model_copy(update={"closes": _limit_reason(call)}))
         case _, "every_n_steps" | "plan" | "manual":
             if call.holds is None:
                 return _enter(machine, snapshot)

@@ -13,7 +13,7 @@ from runs.models import Run
 class Command(SteeringCommand):
     """Takes a run back to the state after one of its transitions."""
 
-    help = "Go back to the state after a live transition. Outside effects after it stay done, and what was spent is spent."
+    help = "Go back to the state after a live transition. What was done outside stays done; what was spent is spent."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Where to."""
