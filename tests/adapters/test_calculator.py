@@ -20,11 +20,11 @@ from runs.adapters.tools.now import NowArguments, ZoneUnknown, now_tool
         ("(2 + 3) * 4 ** 2", 80),
         ("58*19", 1102),
         ("2^10 + 1", 1025),
-        ("12 × 3 ÷ 4 − 1", 8.0),
+        ("12 × 3 ÷ 4 − 1", 8),
         ("7 // 2", 3),
         ("-7 % 3", 2),
         ("1 / 4", 0.25),
-        ("sqrt(16) + abs(-2)", 6.0),
+        ("sqrt(16) + abs(-2)", 6),
         ("round(2.567, 2)", 2.57),
         ("round(2.5)", 2),
         ("min(3, 1, 2) + max(4, 9)", 10),
@@ -120,3 +120,8 @@ def test_a_zone_that_is_none_is_said_by_name(zone: str) -> None:
     tool = now_tool(lambda: datetime(2026, 1, 1, tzinfo=UTC))
     with pytest.raises(ZoneUnknown):
         tool.run(NowArguments(zone=zone), Place(Path("unused"), "key", 2))
+
+
+def test_a_division_without_a_rest_gives_an_integer() -> None:
+    assert repr(calculate("144 / 12")) == "12"
+    assert repr(calculate("1 / 4")) == "0.25"

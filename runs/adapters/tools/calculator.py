@@ -66,7 +66,17 @@ def calculate(expression: str) -> Number | bool:
     except (TypeError, ValueError) as error:
         raise NotArithmetic(expression, str(error).rstrip(".")) from None
     number: Number | bool = _checked(value)
-    return number
+    return _plain(number)
+
+
+EXACT = 2**53
+"""Up to here a float that has no fraction is exactly an integer."""
+
+
+def _plain(number: Number | bool) -> Number | bool:
+    """144 / 12 is 12, as people write it, and not 12.0."""
+    whole = isinstance(number, float) and number.is_integer() and abs(number) <= EXACT
+    return int(number) if whole else number
 
 
 def _evaluator() -> Any:
