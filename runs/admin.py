@@ -20,7 +20,7 @@ from django.views.decorators.http import require_POST
 from runs import actions
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.secrets import seal
-from runs.models import Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Step
+from runs.models import Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -70,7 +70,7 @@ class RunAdmin(ReadOnlyAdmin):
     list_select_related = ("owner",)
     search_fields = ("goal",)
     date_hierarchy = "created_at"
-    exclude = ("script_json",)
+    exclude = ("script",)
 
     @admin.display(description="page")
     def page(self, run: Run) -> SafeString:
@@ -357,6 +357,19 @@ class SiteRuleAdmin(admin.ModelAdmin):
             return actions.check_rule(rule.rule_json).words()
         except ValueError as fault:
             return f"broken: {fault}"
+
+
+@admin.register(Skill)
+class SkillAdmin(admin.ModelAdmin):
+    """Named texts that a run of `contract` may show its model for one round."""
+
+    list_display = ("name", "beginning")
+    search_fields = ("name", "text")
+
+    @admin.display(description="text")
+    def beginning(self, skill: Skill) -> str:
+        """Its first words."""
+        return skill.text if len(skill.text) <= 80 else f"{skill.text[:79]}…"
 
 
 admin.site.site_header = "agentsite"

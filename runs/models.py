@@ -32,6 +32,17 @@ class RunStatus(models.TextChoices):
     CANCELLED = "cancelled"
 
 
+class ScriptText(models.Model):
+    """A script, kept once for all runs that play it: a run's row is written at every move, and must stay small."""
+
+    digest = models.CharField(max_length=64, primary_key=True)
+    """SHA-256 of the text."""
+    text = models.TextField()
+
+    def __str__(self) -> str:
+        return self.digest[:12]
+
+
 class RunQuerySet(models.QuerySet["Run"]):
     """Runs, as they are asked for."""
 
@@ -61,8 +72,8 @@ class Run(models.Model):
     """The launch settings, checked, as canonical JSON."""
     site_rules_json = models.TextField(default="[]")
     """The site's interrupt rules as they stood at launch; looked at before the run's own."""
-    script_json = models.TextField(blank=True, default="")
-    """The script of a scripted model and its tools; empty for a real model."""
+    script = models.ForeignKey("ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    """What a scripted model and its tools play; none for a real model."""
     model = models.CharField(max_length=80, blank=True, default="")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
@@ -137,6 +148,11 @@ class Run(models.Model):
         """Whether a worker has yet to notice that the run was stopped or paused."""
         held = bool(self.worker) and self.lease_until > timezone.now()
         return held and (self.finished or self.status == RunStatus.PAUSED)
+
+    @property
+    def script_json(self) -> str:
+        """The script, or empty."""
+        return self.script.text if self.script is not None else ""
 
     @property
     def settings(self) -> dict[str, Any]:

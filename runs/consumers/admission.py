@@ -24,7 +24,7 @@ class Admission(NamedTuple):
 def admission(session_key: str | None, run_id: int) -> Admission | None:
     """Who a session is now, if they may see the run."""
     person = person_of(session_key)
-    run = Run.objects.for_user(person).defer("script_json").filter(pk=run_id).first()
+    run = Run.objects.for_user(person).filter(pk=run_id).first()
     if run is None:
         return None
     staff = bool(getattr(person, "is_staff", False))

@@ -115,7 +115,7 @@ def _filtered(user: Any, filters: Filters) -> QuerySet[Run]:
         if number.isascii() and number.isdigit() and len(number) < 16:
             text |= Q(pk=int(number))
         found = found.filter(text)
-    return found.order_by("-pk").defer("settings_json", "site_rules_json", "script_json", "answer")
+    return found.order_by("-pk").defer("settings_json", "site_rules_json", "answer")
 
 
 def _progress_of(runs: list[Run]) -> dict[int, tuple[str, str]]:

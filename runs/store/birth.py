@@ -15,7 +15,7 @@ from runs.engine.machine import Terms
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.values import canonical, clean
 from runs.machines import CATALOGUE
-from runs.models import Budget, Run
+from runs.models import Budget, Run, ScriptText
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,13 @@ def terms_hash(run: Run) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+def _kept(text: str) -> ScriptText:
+    """The script's own row, written once."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    script, _ = ScriptText.objects.get_or_create(digest=digest, defaults={"text": text})
+    return script
+
+
 def unsaved(new: NewRun) -> Run:
     """The run's row, not yet written."""
     run = Run(
@@ -51,7 +58,7 @@ def unsaved(new: NewRun) -> Run:
         goal=new.goal,
         settings_json=canonical(clean(new.settings)),
         site_rules_json=canonical(list(new.site_rules)),
-        script_json=canonical(clean(new.script)) if new.script else "",
+        script=_kept(canonical(clean(new.script))) if new.script else None,
         model=new.model,
         owner_id=new.owner_id,
         node=CATALOGUE[new.machine].start,

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from runs import actions, driver, store
 from runs.driver import holds
 from runs.driver.journey import Slice
-from runs.models import Run
+from runs.models import Run, ScriptText
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -330,8 +330,8 @@ def test_a_fault_of_our_own_leaves_a_row_and_the_run_is_tried_again_later() -> N
 def test_a_run_whose_script_can_not_be_read_ends_with_a_reason() -> None:
     run = launch(FINAL)
     played = run.script_json
-    Run.objects.filter(pk=run.pk).update(script_json=json.dumps({"replies": 5}))
+    ScriptText.objects.update(text=json.dumps({"replies": 5}))
     driver.drive(run.pk)
     run.refresh_from_db()
     assert (run.status, run.exit_reason) == ("failed", "fatal_error")
-    Run.objects.filter(pk=run.pk).update(script_json=played)
+    ScriptText.objects.update(text=played)

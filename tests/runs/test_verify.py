@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from runs import actions, driver, store
-from runs.models import Run
+from runs.models import Run, ScriptText
 from tests.runs.running import FINAL, decide, launch, think, transitions, work
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
@@ -113,8 +113,8 @@ def test_a_row_in_another_place_is_found() -> None:
         ("settings_json", '{"max_steps":'),
         ("settings_json", '{"max_steps":"many"}'),
         ("site_rules_json", '[{"do":"allow"}]'),
-        ("script_json", "{}"),
-        ("script_json", "{"),
+        ("script", "{}"),
+        ("script", "{"),
         ("model", "another"),
         ("machine", "nope"),
         ("head", 2),
@@ -134,7 +134,10 @@ def test_a_change_of_the_runs_own_row_is_found(column: str, value: Any) -> None:
         with pytest.raises(Exception, match=r"(?i)run_status_known|constraint"):
             Run.objects.filter(pk=run.pk).update(status=value)
         return
-    Run.objects.filter(pk=run.pk).update(**{column: value})
+    if column == "script":
+        ScriptText.objects.update(text=value)
+    else:
+        Run.objects.filter(pk=run.pk).update(**{column: value})
     with pytest.raises(CommandError) as caught:
         call_command("verify", str(run.pk), stdout=io.StringIO())
     assert caught.value.returncode == 1
