@@ -15,6 +15,7 @@ from runs.engine.ports import Message
 from runs.engine.timeline import as_text, common_block, cut, fenced
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
+from runs.machines.prompts.common import object_schema
 
 if TYPE_CHECKING:
     from runs.machines.checklist import ChecklistState
@@ -170,7 +171,7 @@ def reply_schema(name: str, state: ChecklistState, infra: frozenset[str]) -> dic
     tools = [spec for spec in state.terms.permitted() if spec.name not in infra]
     match name:
         case "plan":
-            return _object({"steps": {"type": "array", "items": {"type": "string"}, "maxItems": 20}})
+            return object_schema({"steps": {"type": "array", "items": {"type": "string"}, "maxItems": 20}})
         case "decision" if state.terms.guided:
             return _guided(state, tools)
         case "decision":
@@ -185,11 +186,11 @@ def _shapes(state: ChecklistState, tools: list[str], infra: list[str]) -> list[d
     strategies = _strategies(state)
     if tools and strategies:
         call = {"action": {"const": "call_tool"}, "strategy": {"type": "string", "enum": strategies}}
-        shapes.append(_object({**call, "notes": notes, "tool_call": _call(tools)}))
+        shapes.append(object_schema({**call, "notes": notes, "tool_call": _call(tools)}))
     record = {"action": {"const": "call_tool"}, "notes": notes}
-    shapes.append(_object({**record, "tool_call": _call(infra)}))
+    shapes.append(object_schema({**record, "tool_call": _call(infra)}))
     questions = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 5}
-    shapes.append(_object({"action": {"const": "clarify"}, "notes": notes, "questions": questions}))
+    shapes.append(object_schema({"action": {"const": "clarify"}, "notes": notes, "questions": questions}))
     shapes.append(_complete(notes))
     return shapes
 
@@ -199,12 +200,12 @@ def _strategies(state: ChecklistState) -> list[str]:
 
 
 def _call(tools: list[str]) -> dict[str, Any]:
-    return _object({"tool_id": {"type": "string", "enum": tools}, "params": {"type": "object"}})
+    return object_schema({"tool_id": {"type": "string", "enum": tools}, "params": {"type": "object"}})
 
 
 def _complete(notes: dict[str, Any]) -> dict[str, Any]:
     summary = {"type": "string", "minLength": 1}
-    return _object({"action": {"const": "complete"}, "notes": notes, "completion_summary": summary})
+    return object_schema({"action": {"const": "complete"}, "notes": notes, "completion_summary": summary})
 
 
 def _guided(state: ChecklistState, tools: list[ToolSpec]) -> dict[str, Any]:
@@ -218,12 +219,12 @@ def _guided(state: ChecklistState, tools: list[ToolSpec]) -> dict[str, Any]:
         return _complete(_acknowledging(state))
     spec = waiting[0]
     call = {"tool_id": {"const": spec.name}, "params": {**spec.parameters, "additionalProperties": False}}
-    return _object(
+    return object_schema(
         {
             "action": {"const": "call_tool"},
             "strategy": {"const": strategies[-1]},
             "notes": {"const": ""},
-            "tool_call": _object(call),
+            "tool_call": object_schema(call),
         }
     )
 
@@ -239,12 +240,3 @@ def _acknowledging(state: ChecklistState) -> dict[str, Any]:
     if len(numbers) > 4:
         choices = ["".join(f"{sign} [{number}]\n" for number in numbers) for sign in ("✓", "✗")]
     return {"type": "string", "enum": choices}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

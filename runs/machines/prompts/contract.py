@@ -15,6 +15,7 @@ from runs.engine.ports import Message
 from runs.engine.timeline import as_text, common_block, cut, fenced
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
+from runs.machines.prompts.common import LED, SHORT, WORKED, object_schema
 
 if TYPE_CHECKING:
     from runs.machines.contract import ContractState
@@ -162,15 +163,6 @@ def reply_schema(name: str, state: ContractState) -> dict[str, Any] | None:
 TEXT = {"type": "string"}
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
 def _names(names: list[str]) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string", "enum": names}}
 
@@ -204,12 +196,14 @@ def _decision_schema(state: ContractState) -> dict[str, Any]:
         list(state.slots), [name for name, made in state.artifacts.items() if made.mappable]
     ):
         properties["map_slots"] = fills
-    return _object({**properties, "questions": {"type": "array", "items": TEXT}, "completion_summary": TEXT})
+    return object_schema(
+        {**properties, "questions": {"type": "array", "items": TEXT}, "completion_summary": TEXT}
+    )
 
 
 def _call_schema(tools: list[str]) -> dict[str, Any]:
-    output = _object({"name": TEXT, "kind": {"type": "string", "enum": ["inline", "file", "search"]}})
-    return _object(
+    output = object_schema({"name": TEXT, "kind": {"type": "string", "enum": ["inline", "file", "search"]}})
+    return object_schema(
         {
             "tool_id": {"type": "string", "enum": tools},
             "params": {"type": "object"},
@@ -223,7 +217,7 @@ def _map_schema(slots: list[str], artifacts: list[str]) -> dict[str, Any]:
     """The ways to fill slots; empty where there is none."""
     if not slots or not artifacts:
         return {}
-    entry = _object(
+    entry = object_schema(
         {
             "slot": {"type": "string", "enum": slots},
             "artifact": {"type": "string", "enum": artifacts},
@@ -235,7 +229,7 @@ def _map_schema(slots: list[str], artifacts: list[str]) -> dict[str, Any]:
 
 
 def _coordinator_schema() -> dict[str, Any]:
-    slot = _object(
+    slot = object_schema(
         {
             "id": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,39}$"},
             "type": {"type": "string", "enum": ["inline", "file"]},
@@ -243,7 +237,7 @@ def _coordinator_schema() -> dict[str, Any]:
             "format": TEXT,
         }
     )
-    return _object(
+    return object_schema(
         {
             "slots": {"type": "array", "items": slot, "maxItems": 8},
             "depth": {"type": "string", "enum": ["shallow", "medium", "deep"]},
@@ -254,26 +248,6 @@ def _coordinator_schema() -> dict[str, Any]:
 
 # --- a weak model -----------------------------------------------------------------------------------------------
 
-NUMBER = r"-?[0-9]{1,9}(\.[0-9]{1,4})?"
-SHORT = {"type": "string", "pattern": r"^[^\"\\\n]{1,80}$"}
-
-LED: dict[str, dict[str, Any]] = {
-    "calculator": {"expression": {"type": "string", "pattern": r"^[0-9.]{1,9} [-+*/] [0-9.]{1,9}$"}},
-    "write_file": {
-        "name": {"type": "string", "pattern": r"^[a-z_]{1,20}\.txt$"},
-        "content": {"type": "string", "pattern": rf"^{NUMBER}$"},
-    },
-}
-"""Arguments of the tools in the worked examples, narrower than the tools' own schemas."""
-
-WORKED: tuple[tuple[str, str, str, str, str], ...] = (
-    ("What is 12 * 4?", "Save it as a.txt.", "12 * 4", "48", "a.txt"),
-    ("Add 7 and 5.", "Write the sum to sum.txt.", "7 + 5", "12", "sum.txt"),
-    ("Divide 90 by 9.", "Save the result in part.txt.", "90 / 9", "10", "part.txt"),
-    ("What is 50 - 8?", "Write it to left.txt.", "50 - 8", "42", "left.txt"),
-)
-"""Goal, its second half where files are written, expression, result, file."""
-
 
 def _guided_schema(state: ContractState) -> dict[str, Any]:
     """A call for each slot that nothing can fill yet, then the end."""
@@ -283,16 +257,16 @@ def _guided_schema(state: ContractState) -> dict[str, Any]:
     makes_file = spec.effects not in ("none", "read")
     name = f"{spec.name.replace('.', '_')}_{len(state.artifacts) + 1}"
     led = LED.get(spec.name) if not state.artifacts or set(LED) >= {spec.name, "calculator"} else None
-    args = _object(led) if led else {**spec.parameters, "additionalProperties": False}
-    output = _object({"name": {"const": name}, "kind": {"const": "file" if makes_file else "inline"}})
+    args = object_schema(led) if led else {**spec.parameters, "additionalProperties": False}
+    output = object_schema({"name": {"const": name}, "kind": {"const": "file" if makes_file else "inline"}})
     call = {
         "tool_id": {"const": spec.name},
         "params": args,
         "out_artifacts": {"type": "array", "items": output, "minItems": 1, "maxItems": 1},
     }
     strategy = "exploit" if state.allow_exploit_overdraft or not makes_file else "render"
-    return _object(
-        {"action": {"const": "call_tool"}, "strategy": {"const": strategy}, "tool_call": _object(call)}
+    return object_schema(
+        {"action": {"const": "call_tool"}, "strategy": {"const": strategy}, "tool_call": object_schema(call)}
     )
 
 
@@ -311,7 +285,7 @@ def _ending(state: ContractState) -> dict[str, Any]:
     if state.terms.guided and slots and fillers:
         pairs = _pairs(state, slots, fillers)
         entries = [
-            _object({"slot": {"const": slot}, "artifact": {"const": name}, "draft": {"const": draft}})
+            object_schema({"slot": {"const": slot}, "artifact": {"const": name}, "draft": {"const": draft}})
             for slot, name, draft in pairs
         ]
         if entries:
@@ -319,7 +293,12 @@ def _ending(state: ContractState) -> dict[str, Any]:
             properties["map_slots"] = {"type": "array", "prefixItems": entries, **count}
     elif fills := _map_schema(slots, fillers):
         properties["map_slots"] = fills
-    return _object({**properties, "completion_summary": SHORT if state.terms.guided else TEXT})
+    return object_schema(
+        {
+            **properties,
+            "completion_summary": {"type": "string", "pattern": f"^{SHORT}$"} if state.terms.guided else TEXT,
+        }
+    )
 
 
 def _pairs(state: ContractState, slots: list[str], fillers: list[str]) -> list[tuple[str, str, bool]]:
@@ -340,7 +319,7 @@ def examples(terms: Terms) -> tuple[Message, ...]:
     """The worked examples, with the tools that this run has; none for a strong model, or where no tool is in them."""
     tools = [spec.name for spec in terms.permitted() if spec.name in LED] if terms.guided else []
     said: list[Message] = []
-    for goal, then, expression, value, name in WORKED if tools else ():
+    for goal, then, expression, value, name in WORKED[:4] if tools else ():
         whole = f"{goal} {then}" if "write_file" in tools else goal
         said.append(Message(author="user", text=f"Goal: {whole}"))
         if "calculator" in tools:

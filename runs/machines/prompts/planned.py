@@ -15,6 +15,7 @@ from runs.engine.ports import Message
 from runs.engine.timeline import as_text, common_block, cut, fenced
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
+from runs.machines.prompts.common import LED, NUMBER, SHORT, WORKED, object_schema, tools_text
 
 if TYPE_CHECKING:
     from runs.machines.planned import PlannedState
@@ -49,26 +50,6 @@ as plain text. Say what is uncertain or missing."""
 
 OUTLINE = "Step by step."
 
-WORKED: tuple[tuple[str, str, str, str, str], ...] = (
-    ("What is 16 * 3?", "Save it as x.txt.", "16 * 3", "48", "x.txt"),
-    ("Add 9 and 8.", "Write the sum to both.txt.", "9 + 8", "17", "both.txt"),
-    ("Divide 70 by 7.", "Save the result in share.txt.", "70 / 7", "10", "share.txt"),
-    ("What is 60 - 4?", "Write it to rest.txt.", "60 - 4", "56", "rest.txt"),
-    ("Multiply 5 by 21.", "Write the answer to times.txt.", "5 * 21", "105", "times.txt"),
-    ("Calculate 200 + 34.", "Save it as all.txt.", "200 + 34", "234", "all.txt"),
-)
-"""Goal, its second half where files are written, expression, result, file: ways that a weak model can follow."""
-
-NUMBER = r"-?[0-9]{1,9}(\.[0-9]{1,4})?"
-
-LED: dict[str, dict[str, Any]] = {
-    "calculator": {"expression": {"type": "string", "pattern": r"^[0-9.]{1,9} [-+*/] [0-9.]{1,9}$"}},
-    "write_file": {
-        "name": {"type": "string", "pattern": r"^[a-z_]{1,20}\.txt$"},
-        "content": {"type": "string", "pattern": rf"^{NUMBER}$"},
-    },
-}
-"""Arguments of the tools in the worked examples, narrower than the tools' own schemas."""
 
 UNKNOWN = ("content", "answer")
 """What a weak model's plan leaves out: the step itself fills it in."""
@@ -79,15 +60,6 @@ def system(terms: Terms) -> str:
     if terms.guided:
         return GUIDED
     return f"{SYSTEM}\n\nTools:\n{tools_text(terms.permitted())}"
-
-
-def tools_text(tools: list[ToolSpec]) -> str:
-    """The tools, a line each, with the schema of their arguments."""
-    if not tools:
-        return "(none)"
-    return "\n".join(
-        f"- {spec.name}: {spec.description} Arguments: {canonical(spec.parameters)}" for spec in tools
-    )
 
 
 def examples(terms: Terms) -> tuple[Message, ...]:
@@ -214,12 +186,12 @@ def reply_schema(name: str, state: PlannedState) -> dict[str, Any] | None:
         case "selection" if state.terms.guided:
             return _one_of([_guided_call(state, spec) for spec in _expected(state, tools)])
         case "selection":
-            return _object({"thought": {"type": "string"}, **_any_call(tools)})
+            return object_schema({"thought": {"type": "string"}, **_any_call(tools)})
         case "plan" if state.terms.guided:
             return _guided_plan(state, tools)
         case "plan":
-            step = _object({**_any_call(tools), "thought": {"type": "string"}})
-            return _object({"outline": {"type": "string"}, "steps": {"type": "array", "items": step}})
+            step = object_schema({**_any_call(tools), "thought": {"type": "string"}})
+            return object_schema({"outline": {"type": "string"}, "steps": {"type": "array", "items": step}})
     return None
 
 
@@ -237,16 +209,16 @@ def _guided_plan(state: PlannedState, tools: list[ToolSpec]) -> dict[str, Any]:
     """Every tool once, in the order in which the run names them; the answer comes last."""
     order = {name: place for place, name in enumerate(state.terms.settings.tools)}
     rows = [
-        _object({"tool": {"const": spec.name}, "args": _without_unknown(spec)})
+        object_schema({"tool": {"const": spec.name}, "args": _without_unknown(spec)})
         for spec in sorted(tools, key=lambda spec: order.get(spec.name, len(order)))
     ]
     steps = {"type": "array", "prefixItems": rows, "minItems": len(rows), "maxItems": len(rows)}
-    return _object({"outline": {"const": OUTLINE}, "steps": steps})
+    return object_schema({"outline": {"const": OUTLINE}, "steps": steps})
 
 
 def _without_unknown(spec: ToolSpec) -> dict[str, Any]:
     known = LED.get(spec.name) or spec.parameters.get("properties") or {}
-    return _object({name: schema for name, schema in known.items() if name not in UNKNOWN})
+    return object_schema({name: schema for name, schema in known.items() if name not in UNKNOWN})
 
 
 def _guided_call(state: PlannedState, spec: ToolSpec) -> dict[str, Any]:
@@ -254,21 +226,12 @@ def _guided_call(state: PlannedState, spec: ToolSpec) -> dict[str, Any]:
     counts = any(row.tool == "calculator" for row in state.plan)
     args: dict[str, Any] = {**spec.parameters, "additionalProperties": False}
     if counts and spec.name in LED:
-        args = _object(LED[spec.name])
+        args = object_schema(LED[spec.name])
     elif spec.name == "final_answer":
-        text = NUMBER if counts else r"[^\"\\\n]{1,80}"
-        args = _object({"answer": {"type": "string", "pattern": f"^{text}$"}})
-    return _object({"tool": {"const": spec.name}, "args": args})
+        text = NUMBER if counts else SHORT
+        args = object_schema({"answer": {"type": "string", "pattern": f"^{text}$"}})
+    return object_schema({"tool": {"const": spec.name}, "args": args})
 
 
 def _one_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
