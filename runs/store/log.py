@@ -23,7 +23,7 @@ from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store.birth import open_budgets
 from runs.store.errors import Fenced
 
-_STEP_COLUMNS = "run_id, seq, kind, live, node, edge, facts_json, state_json, at, ms, hash"
+_STEP_COLUMNS = 'run_id, seq, kind, live, node, edge, "to", facts_json, state_json, at, ms, hash'
 _EXCHANGE_COLUMNS = (
     "run_id, seq, kind, name, nth, attempt, request_json, status, answer_json, key, fingerprint, prompt_hash,"
     " remembered, input_tokens, output_tokens, cost_usd, started_at, answered_at"
@@ -143,11 +143,11 @@ class Batch:
 def commit(batch: Batch) -> str:
     """Write the batch in one transaction, and return the new head hash. Another seat's owner: `Fenced`."""
     head_hash = batch.head_hash
-    values = []
+    values: list[Any] = []
     for row in batch.rows:
         head_hash = row.hashed(head_hash)
         moment = connection.ops.adapt_datetimefield_value(row.at)
-        values += [batch.run_id, row.seq, row.kind, True, row.node, row.edge]
+        values += [batch.run_id, row.seq, row.kind, True, row.node, row.edge, row.to]
         values += [row.facts, row.state, moment, row.ms, head_hash]
     with transaction.atomic():
         if batch.parent is not None:
@@ -159,7 +159,8 @@ def commit(batch: Batch) -> str:
                     "UPDATE runs_step SET live = %s WHERE run_id = %s AND seq > %s",
                     (False, batch.run_id, batch.dead_after),
                 )
-            _insert_rows(cursor, batch, values)
+            rows = ", ".join([_ROW] * len(batch.rows))
+            cursor.execute(f"INSERT INTO runs_step ({_STEP_COLUMNS}) VALUES {rows}", values)
             for asked in batch.asked:
                 _insert_exchange(cursor, batch.run_id, asked)
             if batch.concluded is not None:
@@ -212,18 +213,7 @@ def _adapted(value: Any) -> Any:
     return connection.ops.adapt_datetimefield_value(value) if isinstance(value, datetime) else value
 
 
-_TO = '"to"'
 _ROW = f"({', '.join(['%s'] * 12)})"
-
-
-def _insert_rows(cursor: Any, batch: Batch, values: list[Any]) -> None:
-    targets = [row.to for row in batch.rows]
-    width = len(values) // len(targets)
-    flat: list[Any] = []
-    for index, target in enumerate(targets):
-        flat += [*values[index * width : (index + 1) * width], target]
-    rows = ", ".join([_ROW] * len(targets))
-    cursor.execute(f"INSERT INTO runs_step ({_STEP_COLUMNS}, {_TO}) VALUES {rows}", flat)
 
 
 _EXCHANGE = f"INSERT INTO runs_exchange ({_EXCHANGE_COLUMNS}) VALUES ({', '.join(['%s'] * 18)})"
