@@ -30,6 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Site"]:
 
     with running_site(tmp_path_factory.mktemp("site")) as running:
         yield running
+        running.manage("verify", "--all")
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ def own_site(tmp_path: Path) -> Iterator["Site"]:
 
     with running_site(tmp_path) as running:
         yield running
+        running.manage("verify", "--all")
 
 
 @pytest.fixture(scope="session")
