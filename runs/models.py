@@ -72,7 +72,9 @@ class Run(models.Model):
     """The launch settings, checked, as canonical JSON."""
     site_rules_json = models.TextField(default="[]")
     """The site's interrupt rules as they stood at launch; looked at before the run's own."""
-    script = models.ForeignKey("ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    script = models.ForeignKey(
+        "ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
     """What a scripted model and its tools play; none for a real model."""
     model = models.CharField(max_length=80, blank=True, default="")
     owner = models.ForeignKey(

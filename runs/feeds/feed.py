@@ -58,6 +58,23 @@ class Viewer(Protocol):
         """Something has changed: the head, the moment, or the text that is being written."""
 
 
+class ChildListener:
+    """Has a run looked at again when one of its children has moved."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def rung(self, seq: int) -> None:
+        """It has grown."""
+        self._feed.missed()
+
+    def heard(self, node: str, text: str) -> None:
+        """What a child's model writes is shown on the child's own page."""
+
+    def missed(self) -> None:
+        """The feed hears that itself."""
+
+
 class Feed:
     """One run as this process's viewers see it."""
 
@@ -83,6 +100,8 @@ class Feed:
         self._paging = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._hub = hub()
+        self._child_listener = ChildListener(self)
+        self._children: frozenset[int] = frozenset()
 
     @property
     def head(self) -> int:
@@ -102,6 +121,7 @@ class Feed:
         if self._viewers or self._task is None:
             return
         self._hub.leave(self.run_id, self)
+        self._listen_to(frozenset())
         self._task.cancel()
         self._task = None
         feeds = _feeds.get(asyncio.get_running_loop(), {})
@@ -243,6 +263,8 @@ class Feed:
             self.text = ""
         self._messages.clear()
         self.moment = found.moment
+        if self._task is not None:
+            self._listen_to(frozenset(child for child, _, _ in found.moment.children))
         self.stamp += 1
         return True
 
@@ -253,6 +275,14 @@ class Feed:
             self._rendered_at = now
             wanted = [self.panels(audience, person) for audience, person in self._people.items()]
             await asyncio.gather(*wanted, return_exceptions=True)
+
+    def _listen_to(self, children: frozenset[int]) -> None:
+        """Hear of these children, and of no other."""
+        for child in self._children - children:
+            self._hub.leave(child, self._child_listener)
+        for child in children - self._children:
+            self._hub.join(child, self._child_listener)
+        self._children = children
 
     def _keep(self, rows: Sequence[Row]) -> None:
         """Into the cache, the oldest out; rows that a rewind has left behind look different from now on."""

@@ -13,9 +13,10 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
 from runs import reading
-from runs.models import Run
+from runs.models import Run, RunStatus
 
 PAGE_ROWS: Final = 200
+CHILDREN: Final = 20
 DATABASE_AWAY = (DatabaseError, InterfaceError)
 
 P = ParamSpec("P")
@@ -52,6 +53,8 @@ class Moment(NamedTuple):
     head: int
     status: str
     stopping: bool
+    children: tuple[tuple[int, int, str], ...] = ()
+    """Of each unfinished child of a run that waits: its number, its head and its status."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,15 @@ def look(run_id: int, after: int | None) -> Look:
     if after is not None and 0 < run.head - after <= PAGE_ROWS:
         rows = rendered(run, after)
     head = max([run.head, *(row.seq for row in rows)])
-    return Look(Moment(head, run.status, run.stopping), rows)
+    return Look(Moment(head, run.status, run.stopping, children_of(run)), rows)
+
+
+def children_of(run: Run) -> tuple[tuple[int, int, str], ...]:
+    """The unfinished children of a run that waits: their lines in its rows go on while nothing else does."""
+    if run.status not in (RunStatus.WAITING, RunStatus.PAUSED):
+        return ()
+    unfinished = Run.objects.filter(parent_id=run.pk, ended_at__isnull=True).order_by("pk")
+    return tuple(unfinished.values_list("pk", "head", "status")[:CHILDREN])
 
 
 def rows_after(run_id: int, after: int) -> tuple[Row, ...]:

@@ -1,13 +1,14 @@
 """What people fill in: the launch of a run, and a decision."""
 
 from runs.forms.deciding import Wanted, read_decision
-from runs.forms.demonstration import DEMONSTRATION
+from runs.forms.demonstration import DEMONSTRATIONS, SHOWS
 from runs.forms.launching import ASKS, OWN, LaunchForm, initial_launch, launch_like
 
 __all__ = [
     "ASKS",
-    "DEMONSTRATION",
+    "DEMONSTRATIONS",
     "OWN",
+    "SHOWS",
     "LaunchForm",
     "Wanted",
     "initial_launch",

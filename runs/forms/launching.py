@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from django import forms
 from runs.actions import Problem
 from runs.adapters.tools import TOOLS
 from runs.engine.settings import LIMIT_NAMES
+from runs.forms.machines import PARTS, MachineFields, foreign, pretty, usual_fields
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
 
@@ -45,6 +47,7 @@ PLACES = {
     "settings.limits.tokens": "tokens",
     "settings.limits.active_seconds": "active_seconds",
     "settings.on_limit": "on_limit",
+    "settings.on_clarify": "on_clarify",
     "settings.interrupt_every": "interrupt_every",
     "settings.rules": "rules",
     "settings.ruleset": "ruleset",
@@ -58,10 +61,19 @@ PLACES = {
 OWN = ("max_steps", "on_retries", "max_rejections", "cache", "ruleset")
 """The settings that have a field of their own and belong to one machine."""
 
-FIELDS = frozenset({"model", "tools", "limits", "on_limit", "interrupt_every", "rules", *OWN})
+COMMON = frozenset({"model", "tools", "limits", "on_limit", "on_clarify", "interrupt_every", "rules"})
+
+ROWS = ("slots", "rows")
+"""Fields of rows: a problem names the row."""
 
 
-class LaunchForm(forms.Form):
+def fields_of(machine: str) -> frozenset[str]:
+    """The settings that have a field of their own where `machine` is chosen."""
+    part = PARTS.get(machine)
+    return COMMON | frozenset(OWN) | frozenset(part.settings if part else ())
+
+
+class LaunchForm(MachineFields):
     """The terms of a new run."""
 
     goal = forms.CharField(max_length=20_000, error_messages={"required": "Say what the run is to achieve."})
@@ -73,6 +85,7 @@ class LaunchForm(forms.Form):
     tokens = forms.IntegerField(required=False, min_value=0)
     active_seconds = forms.FloatField(required=False, min_value=0)
     on_limit = forms.ChoiceField(choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False)
+    on_clarify = forms.ChoiceField(choices=[("ask", "Ask a person"), ("exit", "End the run")], required=False)
     asks = forms.ChoiceField(choices=[(name, words[0]) for name, words in ASKS.items()], required=False)
     interrupt_every = forms.IntegerField(required=False, min_value=1)
     rules = forms.CharField(required=False)
@@ -122,7 +135,7 @@ class LaunchForm(forms.Form):
         found = self._json(text)
         if not isinstance(found, dict):
             raise forms.ValidationError("Other settings are one JSON object.")
-        doubled = sorted(FIELDS & set(found))
+        doubled = sorted(fields_of(self.cleaned_data.get("machine", "")) & set(found))
         if doubled:
             raise forms.ValidationError(f"{', '.join(doubled)}: this has a field of its own above.")
         return found
@@ -151,6 +164,7 @@ class LaunchForm(forms.Form):
         if data.get("model") == SCRIPT and not (data.get("script") or "").strip():
             self.add_error("script", "Paste the script that the run is to play, or use the demonstration.")
         self._refuse_foreign_settings(data)
+        self.own_settings = self._machine_settings(data)
         if not data.get("model"):
             self.add_error("model", "Choose a model, or play a script.")
         return data
@@ -163,6 +177,17 @@ class LaunchForm(forms.Form):
         for name in ("max_steps", "max_rejections", "ruleset"):
             if data.get(name) is not None and name not in CATALOGUE[machine].settings.model_fields:
                 self.add_error(name, f"The machine {machine} has no such setting: leave it empty.")
+        for name, other in foreign(machine, data).items():
+            self.add_error(
+                name, f"This belongs to the machine {other}, and {machine} is chosen: leave it empty."
+            )
+
+    def _machine_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings that the chosen machine's own fields come to."""
+        part = PARTS.get(data.get("machine", ""))
+        if part is None or any(name not in data for name in part.fields):
+            return {}
+        return part.read(data, self.add_error)
 
     @property
     def script_given(self) -> str | None:
@@ -181,12 +206,14 @@ class LaunchForm(forms.Form):
             settings["limits"] = limits
         if data["on_limit"] == "stop":
             settings["on_limit"] = "stop"
+        if data["on_clarify"] == "exit":
+            settings["on_clarify"] = "exit"
         rules = [*data["rules"], *ASK_RULES[data["asks"] or "writes"]]
         if rules:
             settings["rules"] = rules
         if data["interrupt_every"]:
             settings["interrupt_every"] = data["interrupt_every"]
-        return settings | self._own(data)
+        return settings | self._own(data) | self.own_settings
 
     def _own(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The machine's own settings, as far as it has them."""
@@ -202,25 +229,57 @@ class LaunchForm(forms.Form):
 
     def take(self, problems: Iterable[Problem]) -> None:
         """Put what the launch found wrong beside the fields; what has none goes to the top."""
+        places = self._places()
+        standing = set(self.errors)
         for problem in problems:
-            place = _place_of(problem.path)
+            place, rest = _place_of(problem.path, places)
             if place == "model" and self.cleaned_data.get("model") == SCRIPT:
                 continue  # no model is wanted: what is wrong is the script
-            if place and place in self.errors:
+            if place and place in standing:
                 continue
-            deeper = place in ("rules", "ruleset", "tools", "more") or place is None
-            where = problem.path.removeprefix("settings.")
-            self.add_error(place, f"{where}: {problem.message}" if deeper else problem.message)
+            if place not in ROWS:
+                standing.add(place or "")
+            self.add_error(place, _said(place, rest, problem))
+
+    def _places(self) -> dict[str, str]:
+        part = PARTS.get(self.cleaned_data.get("machine", ""))
+        own = part.places(self.cleaned_data) if part else {}
+        return PLACES | {f"settings.{path}": place for path, place in own.items()}
+
+    def faulty_cells(self) -> dict[str, set[tuple[int, str]]]:
+        """For each field of rows the cells that its errors name, by the row's number and the column."""
+        return {
+            name: {cell for error in self.errors.get(name, ()) for cell in _cell_of(str(error))}
+            for name in ROWS
+        }
 
 
-def _place_of(path: str) -> str | None:
+def _place_of(path: str, places: Mapping[str, str]) -> tuple[str | None, list[str]]:
+    """The field where a problem stands, and what of its path is left."""
     parts = path.split(".")
-    while parts:
-        found = PLACES.get(".".join(parts))
+    for length in range(len(parts), 0, -1):
+        found = places.get(".".join(parts[:length]))
         if found:
-            return found
-        parts.pop()
-    return "more" if path.startswith("settings.") else None
+            return found, parts[length:]
+    return ("more" if path.startswith("settings.") else None), parts
+
+
+def _said(place: str | None, rest: list[str], problem: Problem) -> str:
+    """The sentence beside the field: where the field holds much, with the place in it."""
+    if place in ROWS:
+        if rest and rest[0].isdigit():
+            return f"Row {int(rest[0]) + 1}, {'.'.join(rest[1:]) or 'all of it'}: {problem.message}"
+        return problem.message
+    deep = place is None or place in ("rules", "ruleset", "tools", "more") or bool(rest)
+    return f"{problem.path.removeprefix('settings.')}: {problem.message}" if deep else problem.message
+
+
+def _cell_of(error: str) -> list[tuple[int, str]]:
+    found = CELL.match(error)
+    return [(int(found[1]), found[2])] if found else []
+
+
+CELL = re.compile(r"Row ([0-9]+), ([a-z]+)")
 
 
 def initial_launch() -> dict[str, Any]:
@@ -228,7 +287,7 @@ def initial_launch() -> dict[str, Any]:
     model = ModelProfile.objects.filter(enabled=True).values_list("name", flat=True).first()
     machine = USUAL if USUAL in CATALOGUE else next(iter(CATALOGUE))
     return {"machine": machine, "model": model or SCRIPT, "asks": "writes", "on_limit": "ask", "on_retries": "ask",
-            "cache": True, "tools": [], "cost_usd": 0.5}  # fmt: skip
+            "on_clarify": "ask", "cache": True, "tools": [], "cost_usd": 0.5} | usual_fields()  # fmt: skip
 
 
 def launch_like(run: Run) -> dict[str, Any]:
@@ -239,7 +298,9 @@ def launch_like(run: Run) -> dict[str, Any]:
     for name in ("all", "nothing"):
         if rules and rules[-1:] == ASK_RULES[name]:
             asks, rules = name, rules[:-1]
-    more = {name: value for name, value in settings.items() if name not in FIELDS}
+    known = fields_of(run.machine)
+    more = {name: value for name, value in settings.items() if name not in known}
+    part = PARTS.get(run.machine)
     return {
         "goal": run.goal,
         "machine": run.machine,
@@ -248,6 +309,7 @@ def launch_like(run: Run) -> dict[str, Any]:
         "tools": settings.get("tools", []),
         **settings.get("limits", {}),
         "on_limit": settings.get("on_limit", "ask"),
+        "on_clarify": settings.get("on_clarify", "ask"),
         "asks": asks,
         "interrupt_every": settings.get("interrupt_every"),
         "rules": pretty(rules) if rules else "",
@@ -257,9 +319,6 @@ def launch_like(run: Run) -> dict[str, Any]:
         "cache": settings.get("cache", True),
         "ruleset": pretty(settings["ruleset"]) if settings.get("ruleset") else "",
         "more": pretty(more) if more else "",
+        **usual_fields(),
+        **(part.write(settings) if part else {}),
     }
-
-
-def pretty(value: Any) -> str:
-    """JSON for a text field."""
-    return json.dumps(value, ensure_ascii=False, indent=2)

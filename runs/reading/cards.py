@@ -173,18 +173,24 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
 
 def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:
     """The thought that led here, and the last two results before it."""
-    found = Step.objects.filter(run=run, live=True, seq__lt=seq, kind=Step.Kind.TRANSITION).exclude(
-        facts_json="[]"
-    )
+    kinds = (Step.Kind.TRANSITION, Step.Kind.ASK)
+    found = Step.objects.filter(run=run, live=True, seq__lte=seq, kind__in=kinds).exclude(facts_json="[]")
     thought = ""
     results: list[Line] = []
     for step in found.order_by("-seq")[:CONTEXT_ROWS]:
         facts = json.loads(step.facts_json)
         if not thought:
-            thought = next((fact["thought"] for fact in facts if fact["kind"] == "react.decision"), "")
+            thought = next(filter(None, map(_thought, facts)), "")
         if len(results) < 2 and any(fact["kind"] == "react.tool.result" for fact in facts):
             results.append(line_of(step.kind, step.node, step.edge, facts, None))
     return thought, tuple(reversed(results))
+
+
+def _thought(fact: dict[str, Any]) -> str:
+    """What a model said for its decision: each machine has its own name for it."""
+    if fact["kind"] not in ("react.decision", "planned.row.taken"):
+        return ""
+    return str(fact.get("thought") or fact.get("notes") or "")
 
 
 def _limits(run: Run, interrupt: Interrupt) -> tuple[LimitLine, ...]:

@@ -114,7 +114,7 @@ def _usage(exchange: Exchange | None) -> Data:
 
 
 def _budget_text(run: Run, state: Data) -> str:
-    return CATALOGUE[run.machine].budget_text(_state(run, state))
+    return CATALOGUE[run.machine].budget_text(state_of(run, state))
 
 
 def _budget_rows(run: Run) -> list[Data]:
@@ -167,7 +167,7 @@ def _decision(decision: Decision) -> Data:
 
 def _artifacts(run: Run, state: Data, steps: list[Data]) -> list[Data]:
     """What the machine's own registry holds, then the files that the run's live calls made beside, each once."""
-    names = {row.name: row.model_dump() for row in CATALOGUE[run.machine].artifacts(_state(run, state))}
+    names = {row.name: row.model_dump() for row in CATALOGUE[run.machine].artifacts(state_of(run, state))}
     for step in steps:
         for fact in step["facts"] if step["live"] else []:
             for name in fact.get("files") or []:
@@ -175,7 +175,8 @@ def _artifacts(run: Run, state: Data, steps: list[Data]) -> list[Data]:
     return list(names.values())
 
 
-def _state(run: Run, state: Data) -> State:
+def state_of(run: Run, state: Data) -> State:
+    """The control state that a row keeps, as the machine's own value."""
     return CATALOGUE[run.machine].state.model_validate({**state, "terms": _terms(run)})
 
 

@@ -185,13 +185,15 @@ def pretty(value: Any) -> str:
 def fact_html(fact: dict[str, Any]) -> SafeString:
     """A fact by the template of its kind; one without a template as its names and values."""
     shown = {name: _shown(value) for name, value in fact.items() if name != "kind"}
-    args = fact.get("args") if isinstance(fact.get("args"), dict) else {}
+    call = fact.get("tool_call") or {}
+    tool, args = fact.get("tool") or call.get("tool_id"), fact.get("args") or call.get("params")
+    args = args if isinstance(args, dict) else {}
     context = {
         "fact": fact,
         "shown": shown,
         "pairs": list(shown.items()),
-        "args": [(name, _shown(value)) for name, value in args.items()] if args else [],
-        "code": call_text(fact["tool"], args) if fact.get("tool") and args is not None else "",
+        "args": [(name, _shown(value)) for name, value in args.items()],
+        "code": call_text(tool, args) if tool else "",
         "label": words.spoken(fact["kind"]),
     }
     return mark_safe(_fact_template(fact["kind"]).render(context))

@@ -91,11 +91,17 @@ def _marked(line: Line, facts: list[Data]) -> Line:
         line = _replace(line, tone="warn", tag=f"violation: {words.spoken(code)}")
     elif "contract.wrapup.began" in kinds and line.title != "Wrap-up":
         line = _replace(line, tag="wrap-up begins")
+    elif line.title != "Slot filled":
+        line = _filling(line, facts)
     ended = kinds.get("react.exit")
     if ended is not None and line.level == "all":
         return _exited(ended)
     if ended is not None and line.title != "Ended":
-        return _replace(line, tag=line.tag or f"ends: {words.exit_words(ended['reason'])}", level="turn")
+        return _replace(
+            line,
+            tag=", ".join(filter(None, (line.tag, f"ends: {words.exit_words(ended['reason'])}"))),
+            level="turn",
+        )
     skipped = kinds.get("step.skipped")
     if skipped is not None and line.title != "Skipped":
         left = skipped["why"] == "plan_tool_mismatch"
@@ -106,6 +112,14 @@ def _marked(line: Line, facts: list[Data]) -> Line:
             "Final answer", short(kinds["run.answer"]["text"]), icon="flag", tone="good", level="turn"
         )
     return line
+
+
+def _filling(line: Line, facts: list[Data]) -> Line:
+    """A decision also says which slots it fills."""
+    slots = [fact["slot"] for fact in facts if fact["kind"] == "contract.slot.mapped"]
+    if not slots:
+        return line
+    return _replace(line, tag=", ".join(filter(None, (line.tag, f"fills {short(' and '.join(slots), 60)}"))))
 
 
 def _replace(line: Line, **changes: Any) -> Line:
@@ -120,6 +134,8 @@ def _asked(asked: Data, facts: list[Data]) -> Line:
         case "model_call":
             return _model_asked(asked, facts)
         case "tool_call":
+            if decided := _told_with(facts, "react.decision"):
+                return decided  # a call of the run's own record needs no row of its own before it
             code = call_text(asked["tool"], asked["args"])
             return _retried(Line("Calls", code=code, icon="tool", tone="call"), facts)
         case "child_run":
@@ -135,8 +151,22 @@ def _model_asked(asked: Data, facts: list[Data]) -> Line:
     for fact in facts:
         if fact["kind"] == "ruled.reply.unread":
             return Line("Reply unreadable", fact["message"], icon="alert", tone="warn", tag="asked again")
+    codes = {fact["code"] for fact in facts if fact["kind"] == "react.notice"}
+    if "coordinator_unusable" in codes and (noted := _told_with(facts, "react.notice")):
+        return noted
+    told = _told_with(facts, "contract.set", "react.plan", "contract.overdraft.granted")
+    if told and not codes & {"retried", "context_overflow"}:
+        return told
     role = "the model" if asked["role"] == "decision" else f"the model for a {words.spoken(asked['role'])}"
     return _retried(Line("Asks", role, icon="model", level="all"), facts)
+
+
+def _told_with(facts: list[Data], *kinds: str) -> Line | None:
+    """The line of the first fact of these kinds: what was concluded on the way to asking."""
+    for fact in sorted(facts, key=_weight):
+        if fact["kind"] in kinds:
+            return _marked(SPEAKING[fact["kind"]](fact), facts)
+    return None
 
 
 def _retried(line: Line, facts: list[Data]) -> Line:

@@ -16,35 +16,27 @@ from typing import Any
 
 from django.db.models import Count
 from django.template import loader
-from django.utils import timezone
 
 from runs.adapters.folder import FileEntry, RunFolder
 from runs.machines import CATALOGUE
-from runs.models import Budget, Interrupt, Run, RunStatus, Step
+from runs.models import Budget, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.cards import amount_text, card_of, may_decide
+from runs.reading.children import child_html, children_of
 from runs.reading.drawing import graph_svg, order_of
-from runs.reading.words import Word
+from runs.reading.gauges import Gauge, filled
+from runs.reading.machine_panels import machine_panel
+from runs.reading.statuses import status_name, status_word
 from runs.store import folder_of
 
 PANELS = ("header", "gauges", "needs", "strip", "answer", "files")
+"""Those with a template of their own; beside them there are `machine`, and `child-SEQ` for each child run."""
 
 PROGRESS = ("steps", "decision_rounds", "iterations", "attempts")
 """What each machine counts its progress by."""
 
 _COUNTED = 256
 """Runs whose visits are kept counted."""
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """One number with its limit. `filled` is per cent of the limit; None where there is none."""
-
-    label: str
-    used: str
-    limit: str = ""
-    filled: float | None = None
-    tone: str = "quiet"
 
 
 @dataclass(frozen=True)
@@ -71,6 +63,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
     budgets = list(Budget.objects.filter(run=run))
     card = card_of(pending, user, run) if pending else None
     visits = visits_of(run)
+    files = files_of(run)
     context = {
         "run": run,
         "status": status_word(run, pending is not None, may_decide(user, run)),
@@ -80,9 +73,11 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "card": card,
         "strip": strip_of(run, visits),
         "graph": graph_svg(run.machine, run.node, tuple(sorted(visits.items()))),
-        "files": files_of(run),
+        "files": files,
     }
-    return {name: _template(name).render(context).strip() for name in PANELS}
+    found = {name: _template(name).render(context).strip() for name in PANELS}
+    found["machine"] = machine_panel(run, budgets, [file.name for file in files])
+    return found | {f"child-{child.parent_seq}": child_html(child) for child in children_of(run)}
 
 
 @cache
@@ -98,24 +93,6 @@ def pending_of(run: Run) -> Interrupt | None:
     return pending.order_by("-seq").first()
 
 
-def status_name(run: Run) -> str:
-    """The run's status, told truthfully: one that has yet to stop is `stopping`."""
-    return "stopping" if run.stopping else run.status
-
-
-def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
-    """The run's status as a reader sees it. `asks`: an interrupt is pending; `for_me`: the reader may decide it."""
-    if run.stopping:
-        return words.STATUS["stopping"]
-    if asks and not for_me and run.status == RunStatus.WAITING:
-        return Word("Needs a person", "hand", "ask")
-    if run.status == RunStatus.WAITING and not asks:
-        return Word("Waiting for a child", "clock", "quiet")
-    if run.status == RunStatus.QUEUED and run.head and run.due_at > timezone.now():
-        return Word("Trying again soon", "clock", "quiet")
-    return words.STATUS[run.status]
-
-
 def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
     """Steps, cost, tokens, time: each with its limit where one is set."""
     limits = {line.name: line.limit for line in budgets if line.scope == "limits"}
@@ -128,14 +105,14 @@ def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
     gauges = []
     if own is not None:
         label = words.spoken(own.name).capitalize()
-        gauges.append(Gauge(label, f"{own.used:g}", f"{own.limit:g}", *_filled(own.used, own.limit)))
+        gauges.append(Gauge(label, f"{own.used:g}", f"{own.limit:g}", *filled(own.used, own.limit)))
     for name, amount in used.items():
         limit = limits.get(name)
         shown = amount_text(name, amount)
         if limit is None:
             gauges.append(Gauge(words.LIMIT[name], shown))
         else:
-            gauges.append(Gauge(words.LIMIT[name], shown, amount_text(name, limit), *_filled(amount, limit)))
+            gauges.append(Gauge(words.LIMIT[name], shown, amount_text(name, limit), *filled(amount, limit)))
     return gauges
 
 
@@ -143,11 +120,6 @@ def progress_line(budgets: Iterable[Budget]) -> Budget | None:
     """The line of a machine's own budget that tells how far a run is."""
     own = {line.name: line for line in budgets if line.scope == "global"}
     return next((own[name] for name in PROGRESS if name in own), next(iter(own.values()), None))
-
-
-def _filled(used: float, limit: float) -> tuple[float, str]:
-    share = min(1.0, used / limit) if limit else 1.0
-    return round(share * 100, 1), "bad" if share >= 1 else "warn" if share >= 0.8 else "busy"
 
 
 def strip_of(run: Run, visits: dict[str, int]) -> list[Visited]:

@@ -1,7 +1,7 @@
 """Rows of the timeline: read in windows, rendered by the one template that page and socket share.
 
-A row's picture depends on nothing that comes later, `live` aside, so that a page that grew row by row and one that
-was painted at once are the same.
+A row's picture depends on nothing that comes later, `live` and a child's progress aside, so that a page that grew
+row by row and one that was painted at once are the same.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from django.template import loader
 
 from runs.models import Exchange, Run, Step
 from runs.reading import words
+from runs.reading.children import child_html, children_of
 from runs.reading.lines import Line, line_of
 
 WINDOW = 200
@@ -47,6 +48,8 @@ class RowView:
     tokens: str = ""
     cost: str = ""
     rewind_to: int | None = None
+    child: str = ""
+    """How far the child run is that the row started: a small panel in the row, as HTML."""
 
     @property
     def summary(self) -> str:
@@ -69,7 +72,11 @@ def row_views(run: Run, *, after: int = 0, before: int | None = None, limit: int
         return []
     exchanges = _exchanges(run, found[0].seq, shown[-1].seq)
     concluded = _concluded(found)
-    return [_view(run, step, exchanges, exchanges.get(concluded.get(step.seq, 0))) for step in shown]
+    children = _children(run, exchanges)
+    return [
+        _view(run, step, exchanges, exchanges.get(concluded.get(step.seq, 0)), children.get(step.seq, ""))
+        for step in shown
+    ]
 
 
 def _newest(steps: QuerySet[Step], limit: int) -> list[Step]:
@@ -79,6 +86,13 @@ def _newest(steps: QuerySet[Step], limit: int) -> list[Step]:
 def _exchanges(run: Run, first: int, last: int) -> dict[int, Exchange]:
     found = Exchange.objects.filter(run=run, seq__gte=first, seq__lte=last)
     return {exchange.seq: exchange for exchange in found.defer("answer_json", "key", "prompt_hash")}
+
+
+def _children(run: Run, exchanges: dict[int, Exchange]) -> dict[int, str]:
+    """The progress of the children that these rows started; asked for only where there are any."""
+    if not any(exchange.kind == "child_run" for exchange in exchanges.values()):
+        return {}
+    return {child.parent_seq: child_html(child) for child in children_of(run) if child.parent_seq}
 
 
 def _concluded(steps: Iterable[Step]) -> dict[int, int]:
@@ -99,7 +113,9 @@ def row_view(run: Run, seq: int) -> RowView | None:
     return rows[0] if rows and rows[0].seq == seq else None
 
 
-def _view(run: Run, step: Step, exchanges: dict[int, Exchange], concludes: Exchange | None) -> RowView:
+def _view(
+    run: Run, step: Step, exchanges: dict[int, Exchange], concludes: Exchange | None, child: str
+) -> RowView:
     facts = json.loads(step.facts_json)
     own = exchanges.get(step.seq)
     asked = json.loads(own.request_json) if own else None
@@ -118,6 +134,7 @@ def _view(run: Run, step: Step, exchanges: dict[int, Exchange], concludes: Excha
         tokens=words.count(spent["input_tokens"] + spent["output_tokens"]) if spent else "",
         cost=words.money(spent["cost_usd"]) if spent and spent["cost_usd"] else "",
         rewind_to=next((fact["to_seq"] for fact in facts if fact["kind"] == "run.rewound"), None),
+        child=child,
     )
 
 

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from runs import actions, forms
 from runs.adapters.tools import TOOLS
 from runs.machines import CATALOGUE
-from runs.models import Run
+from runs.models import Run, Skill
 from runs.reading import words
 from runs.reading.drawing import graph_svg
 from runs.views.seeing import refused, visible_run
@@ -54,7 +54,8 @@ def _start(request: HttpRequest, form: forms.LaunchForm) -> Run | None:
 
 def _initial(request: HttpRequest) -> dict[str, Any]:
     if "demonstration" in request.GET:
-        return forms.DEMONSTRATION
+        usual = next(iter(forms.DEMONSTRATIONS.values()))
+        return forms.DEMONSTRATIONS.get(request.GET["demonstration"], usual)
     like = request.GET.get("like", "")
     if like.isascii() and like.isdigit() and len(like) < 16:
         return forms.launch_like(visible_run(request, int(like)))
@@ -68,8 +69,26 @@ def _launch_context(form: forms.LaunchForm) -> dict[str, Any]:
         "tools": [_tool(form, name) for name, _ in form.fields["tools"].choices],  # type: ignore[attr-defined]
         "asks": forms.ASKS.items(),
         "own": _own_settings(),
+        "slots": _numbered(form, "slots", form.shown_slots()),
+        "plan_rows": _numbered(form, "rows", form.shown_rows()),
+        "skills": list(Skill.objects.values_list("name", flat=True)[:50]),
+        "shows": forms.SHOWS.items(),
         "chosen_tools": form["tools"].value() or [],
     }
+
+
+def _numbered(form: forms.LaunchForm, name: str, rows: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """The rows of a field with their numbers and the columns that are wrong."""
+    faulty = form.faulty_cells()[name]
+    return [
+        {
+            "number": number,
+            "place": number - 1,
+            "wrong": [column for row_number, column in faulty if row_number == number],
+            **row,
+        }
+        for number, row in enumerate(rows, 1)
+    ]
 
 
 def _own_settings() -> dict[str, str]:

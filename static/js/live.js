@@ -6,7 +6,7 @@
 import { announce } from "./announce.js";
 import { listen as listenToForms, rowArrived } from "./forms.js";
 import { GONE, Line, SIGNED_OUT } from "./line.js";
-import { showPanels } from "./panels.js";
+import { settlePanels, showPanels } from "./panels.js";
 import { readable } from "./reply.js";
 import { Timeline } from "./timeline.js";
 
@@ -189,6 +189,7 @@ class Page {
     }
     for (const row of added) rowArrived(Number(row.dataset.seq), row.dataset.kind);
     announce(added.length === 1 ? `Row ${rows[0].seq}: ${titleOf(added[0])}` : `${added.length} new rows.`);
+    settlePanels();
     if (this.waiting.length > 0) this.append([]);
     this.painted();
   }

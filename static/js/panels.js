@@ -3,6 +3,7 @@
 
 const shown = new Map();
 const kept = new Map();
+const homeless = new Map();
 
 export function showPanels(panels) {
   for (const [name, html] of Object.entries(panels)) showPanel(name, html);
@@ -10,6 +11,7 @@ export function showPanels(panels) {
 
 export function showPanel(name, html) {
   const panel = document.querySelector(`[data-panel="${CSS.escape(name)}"]`);
+  if (panel === null) homeless.set(name, html);
   if (panel === null || shown.get(name) === html) return;
   if (panel.dataset.held !== undefined) {
     kept.set(name, html);
@@ -26,6 +28,14 @@ export function showPanel(name, html) {
     panel.replaceChildren(wanted.content, keepsake(written));
   } else {
     morph(panel, wanted.content);
+  }
+}
+
+// Rows have come: some panels have their place in one of them.
+export function settlePanels() {
+  for (const [name, html] of [...homeless]) {
+    homeless.delete(name);
+    showPanel(name, html);
   }
 }
 

@@ -1,62 +1,18 @@
 """The whole path on real parts: launch in the browser, watch live, approve, finish; and the same while things die."""
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.stack import Site, running_site, wait_for
+from tests.browser.walking import WITHIN, approve, check_ended, launch_demonstration, sign_in
+from tests.stack import Site, running_site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
-
-WITHIN = 30_000  # milliseconds
-
-
-def sign_in(page: "Page", link: str) -> None:
-    """Follow a one-time link."""
-    page.goto(link)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/runs/")
-
-
-def launch_demonstration(page: "Page", base: str) -> str:
-    """Launch the demonstration from the form; the run's number."""
-    page.goto(f"{base}/runs/new/?demonstration")
-    page.get_by_role("button", name="Launch", exact=True).click()
-    page.wait_for_url(re.compile(r"/runs/\d+/"))
-    found = re.search(r"/runs/(\d+)/", page.url)
-    assert found is not None
-    return found[1]
-
-
-def rows_of(page: "Page") -> list[int]:
-    """The numbers of the rows that the page shows, in their order."""
-    numbers: list[int] = page.eval_on_selector_all(
-        "[data-timeline] > [data-seq]", "rows => rows.map(row => Number(row.dataset.seq))"
-    )
-    return numbers
-
-
-def approve(page: "Page") -> None:
-    """Press the card's first button, once it is there."""
-    button = page.locator("[data-approve]")
-    expect(button).to_be_visible(timeout=WITHIN)
-    button.click()
-
-
-def check_ended(site: Site, page: "Page", run: str) -> dict[str, Any]:
-    """The page shows the answer and every row once and in order; the log verifies. Gives the export."""
-    expect(page.locator('[data-panel="header"]')).to_contain_text("Succeeded", timeout=WITHIN)
-    export = site.export(run)
-    wait_for(lambda: rows_of(page) == list(range(1, export["run"]["head"] + 1)), 30)
-    expect(page.locator('[data-panel="answer"]')).to_contain_text(export["run"]["answer"])
-    assert "all fit" in site.manage("verify", run)
-    return export
 
 
 def test_a_newcomer_launches_watches_approves_and_reads_the_answer(site: Site, page: "Page") -> None:

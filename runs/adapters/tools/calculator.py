@@ -16,6 +16,7 @@ MAX_BITS = 4_096
 """Size of the largest integer; about 1,200 digits."""
 
 Number = int | float
+Value = int | float | bool
 
 
 class CalculatorArguments(Arguments):
@@ -43,7 +44,7 @@ class ResultTooLarge(ToolError):
         super().__init__(f"The result, or a part of it, is larger than a number of {MAX_BITS} bits.")
 
 
-def calculate(expression: str) -> Number | bool:
+def calculate(expression: str) -> Value:
     """The value of `expression`."""
     from simpleeval import InvalidExpression
 
@@ -65,7 +66,7 @@ def calculate(expression: str) -> Number | bool:
         raise NotArithmetic(expression, "it is nested too deeply") from None
     except (TypeError, ValueError) as error:
         raise NotArithmetic(expression, str(error).rstrip(".")) from None
-    number: Number | bool = _checked(value)
+    number: Value = _checked(value)
     return _plain(number)
 
 
@@ -73,7 +74,7 @@ EXACT = 2**53
 """Up to here a float that has no fraction is exactly an integer."""
 
 
-def _plain(number: Number | bool) -> Number | bool:
+def _plain(number: Value) -> Value:
     """144 / 12 is 12, as people write it, and not 12.0."""
     whole = isinstance(number, float) and number.is_integer() and abs(number) <= EXACT
     return int(number) if whole else number

@@ -1,0 +1,40 @@
+"""How far the children of a run are: one line each, in the row that started it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from django.db.models import Exists, OuterRef
+from django.template import loader
+from django.utils.safestring import SafeString, mark_safe
+
+from runs.models import Interrupt, Run
+from runs.reading import words
+from runs.reading.statuses import status_word
+
+MOST = 50
+"""Children that a page shows: the newest ones."""
+
+
+def children_of(run: Run) -> list[Run]:
+    """The newest children, with whether each waits for a person."""
+    asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
+    found = Run.objects.filter(parent=run).annotate(asks=Exists(asks)).defer("settings_json")
+    return list(found.order_by("-pk")[:MOST])
+
+
+def child_html(child: Run) -> SafeString:
+    """A child's line: its state, where it is, how many rows and what cost, and the way there."""
+    context = {
+        "child": child,
+        "status": status_word(child, getattr(child, "asks", False), True),
+        "exit": words.exit_words(child.exit_reason) if child.exit_reason else "",
+        "rows": words.plural(child.head, "row"),
+    }
+    return mark_safe(_template().render(context).strip())
+
+
+@cache
+def _template() -> Any:
+    return loader.get_template("runs/_child.html")
