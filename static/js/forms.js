@@ -1,4 +1,4 @@
-// Decisions are sent without leaving the page: Sending, then Recorded, then Resumed at step N; three different truths.
+// Decisions are sent without leaving the page: Sending, then Recorded, then Resumed at row N; three different truths.
 // Without this script the same forms are sent by the browser.
 
 import { announce } from "./announce.js";
@@ -97,7 +97,7 @@ function recorded(panel, before, where) {
     setTimeout(() => release(panel), wait);
   };
   resumed = ({ seq, kind }) => {
-    outcome.textContent = kind === "stop" ? "Recorded. The run has ended." : `Recorded. Resumed at step ${seq}.`;
+    outcome.textContent = kind === "stop" ? "Recorded. The run has ended." : `Recorded. Resumed at row ${seq}.`;
     done(RESUMED_FOR_MS);
   };
   if (newest.seq > before) resumed(newest);

@@ -80,7 +80,7 @@ def test_approving_says_sending_recorded_resumed_and_the_page_goes_on(site: Site
     admin_page.get_by_role("button", name="Approve").click()
     expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded", timeout=WITHIN)
     expect(admin_page.locator("[data-panel=needs]")).to_contain_text(
-        re.compile(r"Resumed at step \d+"), timeout=WITHIN
+        re.compile(r"Resumed at row \d+"), timeout=WITHIN
     )
     expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
     expect(admin_page.locator("[data-panel=needs]")).to_be_empty(timeout=WITHIN)
