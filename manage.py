@@ -13,9 +13,13 @@ def main() -> None:
     bootstrap.enter(Path(__file__).resolve().parent)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
     bootstrap.take_data_dir(sys.argv)
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(own_settings(sys.argv))
+    try:
+        execute_from_command_line(own_settings(sys.argv))
+    except ImproperlyConfigured as why:
+        sys.exit(f"{why}")
 
 
 def own_settings(argv: list[str]) -> list[str]:

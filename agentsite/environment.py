@@ -135,12 +135,21 @@ def postgres_database(url: str, pool: int) -> dict[str, Any]:
     }
 
 
+class BadDataDirectory(ImproperlyConfigured):
+    """The folder for the data can't be used; the sentence says why, and what to do."""
+
+
 def private_dir(path: Path) -> Path:
     """The folder, made if need be, open to its owner alone; an open folder of other files is refused."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as why:
+        raise BadDataDirectory(
+            f"{path} can't be the data directory: {why.strerror}. Name a folder."
+        ) from None
     if path.stat().st_mode & 0o077:
         if any(path.iterdir()) and not (path / "secret_key").exists():
-            raise ImproperlyConfigured(
+            raise BadDataDirectory(
                 f"{path} can't be the data directory: it holds other files and others may read it. "
                 f"Name an empty or new folder, or make this one private first: chmod 700 {path}"
             )

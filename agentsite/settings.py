@@ -93,6 +93,7 @@ CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENVIRONMENT.https else None
 SECURE_HSTS_SECONDS = 86400 if ENVIRONMENT.https else 0
+DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 2**20  # a script of some length fits, and a body never fills the memory
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -154,7 +155,8 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
         "django.server": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
-        # 404s and the like are answers, not events
+        # 404s, foreign hosts and oversized bodies are answers, not events
+        "django.security": {"level": "CRITICAL"},
         "django.request": {"level": "ERROR"},
     },
 }

@@ -9,14 +9,16 @@ from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.http import base36_to_int, int_to_base36
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-USED_UP = (
+USED_UP = format_html(
     "That sign-in link does not work any more: a link works once, within an hour. "
-    "`python3 manage.py up` prints a fresh one when it starts."
+    "<code>{}</code> prints a fresh one when it starts.",
+    "python3 manage.py up",
 )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings as site
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
@@ -123,8 +123,9 @@ def start_run(
     settings: dict[str, Any],
     owner: Person,
     script: dict[str, Any] | str | None = None,
+    driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
-    """Launch a run: its row and budget in one transaction, the hint on commit."""
+    """Launch a run: its row and budget in one transaction, the hint for a worker on commit."""
     checked = check_launch(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
     new = store.NewRun(
         machine=machine,
@@ -141,7 +142,8 @@ def start_run(
             **{**_fields(new), "script": checked.script.model_dump(mode="json", exclude_unset=True)}
         )
     run = store.create_run(new)
-    transaction.on_commit(lambda: tasks.hint(run.pk))
+    if driven_by == "a worker":
+        transaction.on_commit(lambda: tasks.hint(run.pk))
     return run
 
 

@@ -194,7 +194,10 @@ class InterruptAdmin(ReadOnlyAdmin):
         return redirect("admin:runs_interrupt_change", interrupt.pk)
 
     def _decide(self, request: HttpRequest, interrupt: Interrupt, verdict: str) -> None:
-        revision = request.POST.get("revision", "")
+        revision, fingerprint = request.POST.get("revision", ""), request.POST.get("fingerprint", "")
+        if not (revision.isdigit() and len(revision) < 10) or (interrupt.fingerprint and not fingerprint):
+            messages.error(request, "The form does not say which question it is for. Load the page again.")
+            return
         try:
             actions.decide(
                 interrupt.pk,
@@ -202,8 +205,8 @@ class InterruptAdmin(ReadOnlyAdmin):
                 by=request.user,
                 channel="admin",
                 message=request.POST.get("message", "").replace("\r\n", "\n").strip(),
-                revision=int(revision) if revision.isdigit() and len(revision) < 10 else None,
-                fingerprint=request.POST.get("fingerprint") or None,
+                revision=int(revision),
+                fingerprint=fingerprint or None,
             )
         except actions.NotAllowed as refused:
             raise PermissionDenied(refused.sentence) from None

@@ -350,7 +350,8 @@ class Decision(models.Model):
     by_name = models.CharField(max_length=150)
     channel = models.CharField(max_length=10)
     """web, admin, api, command, deadline or settings."""
-    revision_seen = models.PositiveIntegerField()
+    revision_seen = models.PositiveIntegerField(null=True, blank=True)
+    """None where whoever decided did not say what they had seen (a command, the deadline)."""
     fingerprint_seen = models.CharField(max_length=16, blank=True, default="")
     at = models.DateTimeField(default=timezone.now)
 

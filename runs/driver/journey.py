@@ -189,6 +189,9 @@ class Journey:
             store.decide(interrupt.pk, said)
         except store.BadDecision as fault:
             self._wait()
+            store.note(
+                self.run.pk, "answer_unfit", f"An answer given at launch does not fit: {fault.sentence}"
+            )
             raise BadAnswer(self.run.pk, fault.sentence) from fault
         except (store.Conflict, store.NotPossible):  # somebody was quicker
             return ledger.woken

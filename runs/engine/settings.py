@@ -16,6 +16,15 @@ LimitName = Literal["cost_usd", "tokens", "active_seconds"]
 LIMIT_NAMES: tuple[LimitName, ...] = ("cost_usd", "tokens", "active_seconds")
 """In the order in which they are checked."""
 
+MOST = 1e12
+"""The largest limit: of USD, tokens and seconds alike."""
+
+MOST_ROUNDS = 1_000_000
+"""The largest number of steps, rounds, retries."""
+
+YEAR_S = 366 * 86_400.0
+"""The longest deadline: seconds of a year."""
+
 LIMIT_REASONS: dict[LimitName, str] = {
     "cost_usd": "cost_limit",
     "tokens": "token_limit",
@@ -26,9 +35,9 @@ LIMIT_REASONS: dict[LimitName, str] = {
 class Limits(Value):
     """Limits beside the machine's own budget: USD, tokens (input + output), seconds (waiting for a person excepted)."""
 
-    cost_usd: float | None = Field(default=None, ge=0)
-    tokens: int | None = Field(default=None, ge=0)
-    active_seconds: float | None = Field(default=None, ge=0)
+    cost_usd: float | None = Field(default=None, ge=0, le=MOST)
+    tokens: int | None = Field(default=None, ge=0, le=MOST)
+    active_seconds: float | None = Field(default=None, ge=0, le=MOST)
 
     def of(self, name: LimitName) -> float | None:
         """The limit of that name, or None where it is not set."""
@@ -66,10 +75,10 @@ class When(Value):
     tool: str | None = None
     effects: list[EffectClass] | None = None
     args: dict[str, ArgumentTest] | None = None
-    every_n_steps: int | None = Field(default=None, ge=1)
+    every_n_steps: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
     first_step: bool | None = None
-    same_call: int | None = Field(default=None, ge=1)
-    next_cost_usd: float | None = Field(default=None, ge=0)
+    same_call: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
+    next_cost_usd: float | None = Field(default=None, ge=0, le=MOST)
 
     @model_validator(mode="after")
     def _one_moment(self) -> When:
@@ -99,7 +108,7 @@ class InterruptRule(Value):
 
     when: When = When()
     do: Literal["allow", "ask", "deny", "notify"]
-    deadline_s: float | None = Field(default=None, gt=0)
+    deadline_s: float | None = Field(default=None, gt=0, le=YEAR_S)
     on_timeout: Literal["deny", "approve", "abort"] = "deny"
     name: str = ""
 
@@ -141,7 +150,7 @@ class GivenAnswer(Value):
 class ContextSettings(Value):
     """How much the model may read (spec/context.md). Tokens."""
 
-    limit_tokens: int | None = Field(default=None, ge=256)
+    limit_tokens: int | None = Field(default=None, ge=256, le=MOST)
     compact_at: float = Field(default=0.9, gt=0, le=1)
     keep_recent: float = Field(default=0.5, gt=0, le=1)
 
@@ -164,7 +173,7 @@ class Settings(Value):
     limits: Limits = Limits()
     on_limit: Literal["ask", "stop"] = "ask"
     on_clarify: Literal["ask", "exit"] = "ask"
-    interrupt_every: int | None = Field(default=None, ge=1)
+    interrupt_every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
     rules: tuple[InterruptRule, ...] = ()
     context: ContextSettings = ContextSettings()
     subgraphs: dict[SubgraphName, Subgraph] = {}

@@ -45,7 +45,7 @@ def common_block(fact: Fact) -> Block | None:
             said = f" They said: {message}" if message else ""
             text = f"A person changed the arguments of {tool} to {canonical(args)} before it ran.{said}"
             return Block(kind=fact.kind, author="system", text=text)
-        case Notice(code="rule_notified" | "retried" | "context_overflow"):
+        case Notice(code="rule_notified" | "retried" | "context_overflow" | "answer_unfit"):
             return None
         case Notice(message=message):
             return Block(kind=fact.kind, author="system", text=f"Note: {message}")

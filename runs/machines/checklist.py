@@ -47,7 +47,7 @@ from runs.engine.machine import (
     evolve_common,
 )
 from runs.engine.moves import Ask, Go
-from runs.engine.settings import Settings
+from runs.engine.settings import MOST_ROUNDS, Settings
 from runs.engine.tools import InspectedCall, ToolSpec, inspect_call
 from runs.engine.values import Json, Value, parse_object
 from runs.machines.prompts import checklist as words
@@ -106,10 +106,10 @@ class ChecklistSettings(Settings):
     plan: tuple[str, ...] = ()
     planner: Literal["model"] | None = None
     plan_gate: bool = True
-    exploration_budget: int = Field(default=3, ge=0)
-    exploitation_budget: int = Field(default=3, ge=0)
-    max_iterations: int | None = Field(default=None, ge=0)
-    max_consecutive_violations: int = Field(default=2, ge=0)
+    exploration_budget: int = Field(default=3, ge=0, le=MOST_ROUNDS)
+    exploitation_budget: int = Field(default=3, ge=0, le=MOST_ROUNDS)
+    max_iterations: int | None = Field(default=None, ge=0, le=MOST_ROUNDS)
+    max_consecutive_violations: int = Field(default=2, ge=0, le=MOST_ROUNDS)
 
     @field_validator("plan")
     @classmethod

@@ -38,7 +38,7 @@ from runs.engine.machine import (
     evolve_common,
 )
 from runs.engine.moves import Ask, Go
-from runs.engine.settings import Settings
+from runs.engine.settings import MOST_ROUNDS, Settings
 from runs.engine.tools import InspectedCall, inspect_call
 from runs.engine.values import Json, Value, canonical, parse_object
 from runs.machines.prompts import contract as words
@@ -83,13 +83,13 @@ class Hint(Value):
 class Caps(Value):
     """Caps of the global budget that replace the derived ones."""
 
-    max_decision_rounds: int | None = Field(default=None, ge=0)
-    max_tool_calls: int | None = Field(default=None, ge=0)
-    max_explore_rounds: int | None = Field(default=None, ge=0)
-    max_exploit_rounds: int | None = Field(default=None, ge=0)
-    max_render_rounds: int | None = Field(default=None, ge=0)
-    max_decision_reruns: int | None = Field(default=None, ge=0)
-    max_context_reads: int | None = Field(default=None, ge=0)
+    max_decision_rounds: int | None = Field(default=None, ge=0, le=MOST_ROUNDS)
+    max_tool_calls: int | None = Field(default=None, ge=0, le=MOST_ROUNDS)
+    max_explore_rounds: int | None = Field(default=None, ge=0, le=MOST_ROUNDS)
+    max_exploit_rounds: int | None = Field(default=None, ge=0, le=MOST_ROUNDS)
+    max_render_rounds: int | None = Field(default=None, ge=0, le=MOST_ROUNDS)
+    max_decision_reruns: int | None = Field(default=None, ge=0, le=MOST_ROUNDS)
+    max_context_reads: int | None = Field(default=None, ge=0, le=MOST_ROUNDS)
 
 
 class ContractSettings(Settings):

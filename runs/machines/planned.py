@@ -32,7 +32,7 @@ from runs.engine.facts import (
 from runs.engine.kernel import UnexpectedAnswer, no_answer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
-from runs.engine.settings import Settings
+from runs.engine.settings import MOST_ROUNDS, Settings
 from runs.engine.tools import ToolSpec, inspect_call
 from runs.engine.values import Value, fingerprint, parse_object
 from runs.machines.prompts import planned as words
@@ -72,9 +72,9 @@ class PlannedSettings(Settings):
     plan: tuple[PlanRow, ...] | None = None
     planner: Literal["model"] = "model"
     follow: Literal["model", "plan"] = "model"
-    retry_buffer: int = Field(default=2, ge=0)
-    replan_failure_threshold: int = Field(default=2, ge=1)
-    max_replans: int = Field(default=3, ge=0)
+    retry_buffer: int = Field(default=2, ge=0, le=MOST_ROUNDS)
+    replan_failure_threshold: int = Field(default=2, ge=1, le=MOST_ROUNDS)
+    max_replans: int = Field(default=3, ge=0, le=MOST_ROUNDS)
 
 
 # --- facts ------------------------------------------------------------------------------------------------------

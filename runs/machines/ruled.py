@@ -6,10 +6,10 @@ Source: spec/machines.md, "ruled" (seed 004).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import regex
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from runs.engine.effects import (
@@ -38,7 +38,7 @@ from runs.engine.facts import (
 from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
-from runs.engine.settings import Settings
+from runs.engine.settings import MOST_ROUNDS, Settings
 from runs.engine.tools import check_arguments
 from runs.engine.values import Value, add_cost, canonical, parse_object
 from runs.machines.prompts import ruled as words
@@ -50,6 +50,9 @@ RETRIES = 3
 """Rejected drafts in a row before a person is asked."""
 
 FINAL = "FINAL ANSWER"
+
+PATTERN_S = 0.5
+"""Seconds that one search of a `forbid_pattern` may take."""
 
 GUESSES = ("I guess", "probably", "I'm not sure", "might be", "could be")
 
@@ -81,8 +84,8 @@ class RulesetRule(Value):
                 if not isinstance(self.value, str) or not self.value:
                     raise ValueError("forbid_pattern needs a regular expression as its value")
                 try:
-                    re.compile(self.value)
-                except re.error as fault:
+                    regex.compile(self.value)
+                except regex.error as fault:
                     raise ValueError(
                         f"forbid_pattern: {self.value!r} is no regular expression ({fault})"
                     ) from None
@@ -116,9 +119,9 @@ class RuledSettings(Settings):
     """The settings of a `ruled` run."""
 
     ruleset: tuple[RulesetRule, ...] = DEFAULT_RULES
-    max_steps: int = Field(default=20, ge=1)
+    max_steps: int = Field(default=20, ge=1, le=MOST_ROUNDS)
     on_retries: Literal["ask", "stop"] = "ask"
-    max_rejections: int = Field(default=10, ge=0)
+    max_rejections: int = Field(default=10, ge=0, le=MOST_ROUNDS)
     cache: bool = True
 
     def rules_in_order(self) -> list[RulesetRule]:
@@ -438,9 +441,18 @@ def _breach(rule: RulesetRule, state: RuledState) -> str:
             which = f"{draft.tool} is no tool here. " if draft.tool else ""
             return f"{which}Call one of the tools, or give the answer after “{FINAL}:”."
         case "forbid_pattern":
-            pattern = re.compile(str(rule.value))
-            hit = any(pattern.search(text) for text in _texts(draft))
-            return f"The thought or its arguments hold what must not be there: {rule.value}" if hit else ""
+            return _pattern_breach(str(rule.value), draft)
+
+
+def _pattern_breach(pattern: str, draft: Draft) -> str:
+    """A pattern that takes too long counts as found: what can't be told may not pass, and may not hold a worker."""
+    try:
+        for text in _texts(draft):
+            if regex.search(pattern, text, timeout=PATTERN_S, concurrent=True):
+                return f"The thought or its arguments hold what must not be there: {pattern}"
+    except TimeoutError:
+        return f"The thought could not be held against the pattern {pattern} in time."
+    return ""
 
 
 def _over_cost(rule: RulesetRule, state: RuledState) -> str:

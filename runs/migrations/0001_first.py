@@ -191,7 +191,7 @@ class Migration(migrations.Migration):
                 ("to_step", models.PositiveIntegerField(blank=True, null=True)),
                 ("by_name", models.CharField(max_length=150)),
                 ("channel", models.CharField(max_length=10)),
-                ("revision_seen", models.PositiveIntegerField()),
+                ("revision_seen", models.PositiveIntegerField(blank=True, null=True)),
                 ("fingerprint_seen", models.CharField(blank=True, default="", max_length=16)),
                 ("at", models.DateTimeField(default=django.utils.timezone.now)),
                 (

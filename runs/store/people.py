@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from runs.engine.effects import ChildFinished, HumanSaid, ModelReplied, Usage, Verdict
-from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Paused, Resumed, Spent
+from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Notice, Paused, Resumed, Spent
 from runs.engine.kernel import rewind as rewind_move
 from runs.engine.machine import END
 from runs.engine.settings import LIMIT_NAMES, GivenAnswer
@@ -104,6 +104,12 @@ def pause(run_id: int, by: str, message: str = "") -> Run:
             raise NotPossible(f"Run {run_id} is paused already.")
         append(run, "pause", (Paused(by=by, message=message),), status=RunStatus.PAUSED)
     return run
+
+
+def note(run_id: int, code: str, message: str) -> None:
+    """Add a row that only says something."""
+    with transaction.atomic():
+        append(_seated(run_id), "note", (Notice(code=code, message=message),))
 
 
 def resume(run_id: int, by: str) -> Run:
@@ -289,8 +295,8 @@ def _record(interrupt: Interrupt, said: Said, args: dict[str, Any] | None) -> De
         by_id=said.by_id,
         by_name=said.by_name,
         channel=said.channel,
-        revision_seen=said.revision or interrupt.revision,
-        fingerprint_seen=said.fingerprint or interrupt.fingerprint,
+        revision_seen=said.revision,
+        fingerprint_seen=said.fingerprint or "",
     )
 
 

@@ -15,17 +15,30 @@ from runs import actions, forms, reading
 from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.arguments import read_arguments
+from runs.reading.cards import headline, headlines, is_risky
+from runs.reading.unseen import holds_unseen
 from runs.views.seeing import refused
+
+UNSEEN = "Your answer does not say which question it is for. Read the card as it is now, and answer again."
+
+
+_SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
 
 
 @never_cache
 @require_GET
 def needs_you(request: HttpRequest) -> HttpResponse:
     """Everything that waits for the reader, the least time left first."""
-    pending = reading.pending_for(request.user).select_related("run", "run__owner")[:200]
+    pending = list(reading.pending_for(request.user).select_related("run", "run__owner")[:200])
+    lines = headlines(pending)
     decided = _decided_lately(request)
     cards = [
-        {"interrupt": found, "kind": words.INTERRUPT[found.kind], "effects": words.EFFECTS.get(found.effects)}
+        {
+            "interrupt": found,
+            "kind": words.INTERRUPT[found.kind],
+            "effects": words.EFFECTS.get(found.effects),
+            "headline": lines[found.pk],
+        }
         for found in pending
     ]
     may_decide = request.user.has_perm("runs.decide_interrupt")
@@ -39,7 +52,12 @@ def _decided_lately(request: HttpRequest) -> list[dict[str, Any]]:
     found = Interrupt.objects.filter(run__in=visible.values("pk"), decision__isnull=False)
     found = found.select_related("run", "decision").order_by("-decided_at")[:15]
     return [
-        {"interrupt": one, "decision": one.decision, "outcome": words.VERDICT_DONE[one.decision.verdict]}
+        {
+            "interrupt": one,
+            "decision": one.decision,
+            "outcome": words.VERDICT_DONE[one.decision.verdict],
+            "headline": headline(one),
+        }
         for one in found
     ]
 
@@ -70,8 +88,10 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
     wanted = forms.read_decision(interrupt, request.POST)
     if wanted.verdict == "rollback" and wanted.to_step is None:
         return _card_again(request, wanted, {"to_step": "Choose the row to go back to."}, 422)
+    if wanted.revision is None or (interrupt.fingerprint and not wanted.fingerprint):
+        return _card_again(request, wanted, {"verdict": UNSEEN}, 422)
     if _wants_a_second_look(interrupt, wanted) and "sure" not in request.POST:
-        return _card_again(request, wanted, {"sure": "This call is risky: tick the box to approve it."}, 422)
+        return _card_again(request, wanted, {"sure": _SECOND_LOOK}, 422)
     if wanted.errors:
         return _card_again(request, wanted, wanted.errors, 422)
     try:
@@ -99,9 +119,10 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
 
 
 def _wants_a_second_look(interrupt: Interrupt, wanted: forms.Wanted) -> bool:
-    risky = interrupt.risk == "high" or interrupt.effects == "execute"
+    """A call that does much, or of which something can't be seen, as it would run."""
+    hides = holds_unseen(interrupt.args if wanted.args is None else wanted.args)
     return (
-        risky
+        (is_risky(interrupt) or hides)
         and wanted.verdict in ("approve", "edit")
         and interrupt.kind in ("tool_call", "may_have_happened")
     )

@@ -103,3 +103,19 @@ def test_what_a_rule_looks_at() -> None:
     assert When(same_call=2).about_calls
     assert not When(every_n_steps=2).about_calls
     assert not When(next_cost_usd=0).about_calls
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"limits": {"tokens": 10**60}},
+        {"limits": {"tokens": "9" * 60}},
+        {"limits": {"cost_usd": 1e300}},
+        {"limits": {"active_seconds": float("inf")}},
+        {"rules": [{"do": "ask", "deadline_s": 1e300}]},
+        {"interrupt_every": 10**60},
+    ],
+)
+def test_numbers_that_nothing_can_count_to_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Settings.model_validate(given)

@@ -333,6 +333,12 @@ def test_forbid_pattern_sees_texts_as_they_are_and_names_beside_them(
     assert run.exit_reason == "rule_violation"
 
 
+def test_a_pattern_that_takes_too_long_counts_as_found_and_holds_nobody(world: ScriptedWorld) -> None:
+    ruleset = [rule("forbid_pattern", "(a|aa)+$", severity="terminal")]
+    run = world.model_says(call("search", q="a" * 60 + "!"), final()).drive(RULED, ruleset=ruleset)
+    assert (run.exit_reason, run.state.metadata.rule) == ("rule_violation", "forbid_pattern")
+
+
 def test_forbid_pattern_is_retryable_by_default(world: ScriptedWorld) -> None:
     run = world.model_says(call("search", q="x"), final()).drive(RULED, ruleset=[rule("forbid_pattern", "x")])
     assert run.edges[1] == "retry"

@@ -620,9 +620,11 @@ def test_answers_that_run_out_leave_the_run_waiting() -> None:
     assert pending(run).args == {"to": "eve"}
 
 
-def test_a_given_answer_that_does_not_fit_leaves_the_run_waiting() -> None:
+def test_a_given_answer_that_does_not_fit_leaves_the_run_waiting_and_says_so_in_its_log() -> None:
     run = work(launch(think("send", to="bob"), FINAL, answers=[{"verdict": "resume"}]))
     assert run.status == "waiting"
+    note = run.steps.get(kind="note")
+    assert "resume is no answer to this question (tool_call)" in note.facts_json
     decide(run, "approve")
     assert work(run).status == "succeeded"
 

@@ -107,6 +107,14 @@ def test_an_interrupt_is_approved_or_rejected_with_a_message() -> None:
     assert 'value="approve"' not in page
 
 
+@pytest.mark.parametrize("seen", [{"revision": "nine"}, {"fingerprint": ""}])
+def test_an_answer_that_names_no_question_decides_nothing(seen: dict[str, str]) -> None:
+    run = run_with_letter(None)
+    answer = send(signed_in(administrator()), pending(run), "approve", **seen)
+    assert "does not say which question it is for" in answer.text
+    assert not Decision.objects.exists()
+
+
 def test_the_admin_hears_of_a_conflict_too() -> None:
     run = run_with_letter(None)
     question = pending(run)

@@ -154,6 +154,24 @@ def test_a_card_that_is_out_of_date_decides_nothing(seen: dict[str, str]) -> Non
     assert not Decision.objects.exists()
 
 
+@pytest.mark.parametrize(
+    "seen", [{"revision": ""}, {"revision": "abc"}, {"revision": "9" * 40}, {"fingerprint": ""}]
+)
+def test_an_answer_that_names_no_question_decides_nothing(seen: dict[str, str]) -> None:
+    run = run_with_letter(alice())
+    answer = send(signed_in(bob()), run, "approve", **seen)
+    assert answer.status_code == 422
+    assert "does not say which question it is for" in answer.text
+    assert not Decision.objects.exists()
+
+
+def test_the_decision_keeps_what_was_seen() -> None:
+    run = run_with_letter(alice())
+    send(signed_in(bob()), run, "approve")
+    seen = Decision.objects.get()
+    assert (seen.revision_seen, seen.fingerprint_seen) == (1, seen.interrupt.fingerprint)
+
+
 def test_a_question_of_a_run_that_ended_is_a_conflict() -> None:
     run = run_with_letter(alice())
     actions.abort(run, by=None)

@@ -65,7 +65,7 @@ class Command(BaseCommand):
             if not mine:
                 raise AlreadyRunning(data_dir, read_record(record))
             stop_leftovers(record, self.say)
-            refuse_taken(port, "up")
+            refuse_taken(port, f"up --data {options['data']}" if options["data"] else "up")
             try:
                 prepare_database()
                 collect_static_files(data_dir)

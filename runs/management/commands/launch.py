@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from argparse import ArgumentParser
-from typing import Any
+from typing import Any, Literal
 
 from django.core.management.base import BaseCommand
 
@@ -16,6 +16,8 @@ from runs.models import Run, RunStatus
 from runs.reading import export, row_views
 
 LOOK_S = 0.2
+
+Driver = Literal["a worker", "the caller"]
 
 
 class Command(BaseCommand):
@@ -53,9 +55,9 @@ class Command(BaseCommand):
         settings = {} if settings is None else settings
         if options["model"] and isinstance(settings, dict):
             settings = {**settings, "model": options["model"]}
-        run = self._started(
-            options["machine"], options["goal"], settings, json_of(options["script"], "--script")
-        )
+        script = json_of(options["script"], "--script")
+        driven_by: Driver = "the caller" if options["inline"] else "a worker"
+        run = self._started(options["machine"], options["goal"], settings, script, driven_by)
         if options["inline"]:
             run = self._inline(run)
         elif options["wait"] or options["json"]:
@@ -67,9 +69,11 @@ class Command(BaseCommand):
         if options["inline"] or options["wait"] or options["json"]:
             sys.exit(EXIT_CODES.get(run.status, 0))
 
-    def _started(self, machine: str, goal: str, settings: Any, script: Any) -> Run:
+    def _started(self, machine: str, goal: str, settings: Any, script: Any, driven_by: Driver) -> Run:
         try:
-            return actions.start_run(machine=machine, goal=goal, settings=settings, owner=None, script=script)
+            return actions.start_run(
+                machine=machine, goal=goal, settings=settings, owner=None, script=script, driven_by=driven_by
+            )
         except actions.BadLaunch as fault:
             lines = [f"{problem.path}: {problem.message}" for problem in fault.problems]
             raise bad_input("\n".join(lines)) from None
@@ -123,6 +127,7 @@ class Command(BaseCommand):
                 settings={} if item.get("settings") is None else item["settings"],
                 owner=None,
                 script=item.get("script"),
+                driven_by="the caller",
             )
             return export(driver.drive_inline(run.pk))
         except actions.BadLaunch as fault:
