@@ -17,10 +17,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from runs import actions
+from runs import actions, reading
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.secrets import seal
 from runs.models import Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
+from runs.reading.lines import call_text
+from runs.reading.unseen import holds_unseen
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -178,6 +180,10 @@ class InterruptAdmin(ReadOnlyAdmin):
             "open_to_me": open_to_me,
             "may_approve": open_to_me and interrupt is not None and "approve" in interrupt.verdicts,
             "may_reject": open_to_me and interrupt is not None and "reject" in interrupt.verdicts,
+            "wants_a_look": interrupt is not None and _wants_a_look(interrupt),
+            "shown": call_text(interrupt.tool, interrupt.args)
+            if interrupt is not None and interrupt.tool
+            else "",
         }
         return super().change_view(request, object_id, form_url, context)
 
@@ -194,9 +200,16 @@ class InterruptAdmin(ReadOnlyAdmin):
         return redirect("admin:runs_interrupt_change", interrupt.pk)
 
     def _decide(self, request: HttpRequest, interrupt: Interrupt, verdict: str) -> None:
+        if not actions.may_decide(request.user, interrupt.run):
+            raise PermissionDenied
         revision, fingerprint = request.POST.get("revision", ""), request.POST.get("fingerprint", "")
         if not (revision.isdigit() and len(revision) < 10) or (interrupt.fingerprint and not fingerprint):
             messages.error(request, "The form does not say which question it is for. Load the page again.")
+            return
+        if verdict == "approve" and _wants_a_look(interrupt) and "sure" not in request.POST:
+            messages.error(
+                request, "This call is risky, or holds characters that can't be seen: tick the box."
+            )
             return
         try:
             actions.decide(
@@ -214,6 +227,11 @@ class InterruptAdmin(ReadOnlyAdmin):
             messages.error(request, str(fault))
         else:
             messages.success(request, f"Recorded: {verdict}.")
+
+
+def _wants_a_look(interrupt: Interrupt) -> bool:
+    """Whether approving asks for a second step: the call is risky, or hides something."""
+    return bool(interrupt.tool) and (reading.is_risky(interrupt) or holds_unseen(interrupt.args))
 
 
 class AddressField(forms.URLField):

@@ -26,6 +26,9 @@ class Wanted:
     read: ReadArguments | None = None
 
 
+MOST = 10**12
+"""What is added to a limit is less than this."""
+
 MESSAGES = {"reject": "reason", "respond": "answer"}
 """The field that holds a verdict's message; the others share `note`."""
 
@@ -73,8 +76,12 @@ def _amounts(data: Mapping[str, str], errors: dict[str, str]) -> dict[str, Any]:
             number = float(text)
         except ValueError:
             number = float("nan")
-        if not 0 < number < 1e12:
+        if number >= MOST:
+            errors[f"amount.{name}"] = f"Add less: at most {MOST - 1:,}."
+        elif not number > 0:
             errors[f"amount.{name}"] = "Add a number above 0."
+        elif name == "tokens" and number != int(number):
+            errors[f"amount.{name}"] = "Add a whole number of tokens."
         else:
             amounts[name] = int(number) if number == int(number) else number
     if not amounts and not errors:

@@ -1,6 +1,6 @@
 """The read side: what pages, sockets, exports and commands show of a run. Nothing here writes."""
 
-from runs.reading.cards import Card, card_of, may_decide, may_steer, pending_count, pending_for
+from runs.reading.cards import Card, card_of, is_risky, may_decide, may_steer, pending_count, pending_for
 from runs.reading.exporting import export
 from runs.reading.inspector import StepView, outside_effects_after, step_view
 from runs.reading.panels import panels
@@ -13,6 +13,7 @@ __all__ = [
     "StepView",
     "card_of",
     "export",
+    "is_risky",
     "may_decide",
     "may_steer",
     "outside_effects_after",

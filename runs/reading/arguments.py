@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from runs.engine.tools import mismatch
+from runs.engine.values import MAX_DEPTH, clean
+from runs.reading import unseen
 
 Shape = Literal["line", "text", "integer", "number", "switch", "choice", "json"]
 PREFIX = "arg."
 LONG = 60
 LONG_NAMES = ("content", "text", "body", "message", "html", "code", "query", "prompt")
+MOST_DIGITS = 1000
 MISSING = object()
 
 
@@ -40,6 +43,31 @@ class ArgumentField:
     def changed(self) -> bool:
         """Whether a person has written something else."""
         return _lines(self.value) != _lines(self.was)
+
+    @property
+    def label(self) -> str:
+        """The argument's name; a model may have made it up."""
+        return unseen.escaped(self.name)
+
+    @property
+    def hidden(self) -> str:
+        """What is said beside a text that holds characters nobody sees."""
+        return unseen.warning(self.value)
+
+    @property
+    def escaped(self) -> str:
+        """The text with those characters as escapes."""
+        return unseen.escaped(self.value)
+
+    @property
+    def was_hidden(self) -> str:
+        """What is said of the text as it was proposed."""
+        return unseen.warning(self.was)
+
+    @property
+    def was_escaped(self) -> str:
+        """The text as it was proposed, the same way."""
+        return unseen.escaped(self.was)
 
     @property
     def rows(self) -> int:
@@ -130,7 +158,7 @@ def read_arguments(
     for field in fields_of(schema, args):
         posted = data.get(field.field)
         if field.shape == "switch":
-            posted = "true" if posted else "false"
+            posted = posted or "false"
         if posted is None or _lines(posted) == _lines(field.was):
             if field.name in args:
                 read[field.name] = args[field.name]
@@ -144,9 +172,16 @@ def read_arguments(
             continue
         if value is not MISSING:
             read[field.name] = value
-        wrong = "" if value is MISSING else mismatch(schema.get("properties", {}).get(field.name, {}), value)
+        wrong = "" if value is MISSING else _wrong(schema.get("properties", {}).get(field.name, {}), value)
         fields.append(replace(kept, error=f"{field.name} {wrong}." if wrong else ""))
     return ReadArguments(read, tuple(fields))
+
+
+def _wrong(schema: dict[str, Any], value: Any) -> str:
+    """Why a value can't stand there; what the engine would cut or change on its way is not taken."""
+    if wrong := mismatch(schema, value):
+        return wrong
+    return "" if clean(value) == value else "is too large, or holds a character that can't be kept"
 
 
 def _value(field: ArgumentField, text: str) -> Any:
@@ -163,12 +198,18 @@ def _value(field: ArgumentField, text: str) -> Any:
         case "number":
             return _number(field.name, text)
         case "switch":
-            return text == "true"
+            return _boolean(field.name, text)
         case "choice":
-            return text == "true" if field.options == ("", "true", "false") else text
+            return _boolean(field.name, text) if field.options == ("", "true", "false") else text
         case "json":
             return _json(field.name, text)
     return text
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{name} must be true or false.")
+    return text == "true"
 
 
 def _integer(name: str, text: str) -> int:
@@ -190,10 +231,58 @@ def _number(name: str, text: str) -> int | float:
 
 
 def _json(name: str, text: str) -> Any:
+    too_deep = f"{name} is nested too deeply: at most {MAX_DEPTH} levels."
     try:
-        return json.loads(text)
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_no_number, parse_float=_finite, parse_int=_digits
+        )
+    except RecursionError:
+        raise ValueError(too_deep) from None
     except ValueError as fault:
         raise ValueError(f"{name} must be JSON: {fault}.") from None
+    if _too_deep(value):
+        raise ValueError(too_deep)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of two values for one name, JSON readers silently keep either."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {json.dumps(unseen.escaped(key), ensure_ascii=False)} is there twice")
+        found[key] = value
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"it has no such number as {text}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if abs(number) == float("inf"):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return number
+
+
+def _digits(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"the number {text[:20]}… is too large")
+    return int(text)
+
+
+def _too_deep(value: Any) -> bool:
+    """Whether a value has more levels than the engine keeps."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for outer in level
+            if isinstance(outer, dict | list)
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(level)
 
 
 def _lines(text: str) -> str:

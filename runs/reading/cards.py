@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from runs.models import Budget, Decision, Interrupt, Run, Step
-from runs.reading import words
+from runs.reading import unseen, words
 from runs.reading.arguments import ArgumentField, fields_of
 from runs.reading.lines import Line, call_text, line_of
 
@@ -58,6 +58,8 @@ class Card:
     thought: str
     context: tuple[Line, ...]
     limits: tuple[LimitLine, ...]
+    title: str
+    """What is asked, where it is no call."""
     targets: tuple[Target, ...]
     may_decide: bool
     decision: Decision | None = None
@@ -119,8 +121,53 @@ class Card:
 
     @property
     def high_risk(self) -> bool:
-        """Whether approving asks for a second look."""
-        return self.interrupt.risk == "high" or self.interrupt.effects == "execute"
+        """Whether approving asks for a second look: a call that does much, or that can't be seen whole."""
+        return is_risky(self.interrupt) or self.hides or any(field.hidden for field in self.fields)
+
+    @property
+    def hides(self) -> bool:
+        """Whether the call that is held has characters that nobody sees."""
+        return unseen.holds_unseen(self.interrupt.args)
+
+
+def is_risky(interrupt: Interrupt) -> bool:
+    """Whether the call that is held does much."""
+    return interrupt.risk == "high" or interrupt.effects == "execute"
+
+
+def headline(interrupt: Interrupt, used: float | None = None, limit: float | None = None) -> str:
+    """What is asked, in one line: the call, or how far a limit is used (where that is known)."""
+    if interrupt.tool and interrupt.kind == "tool_call":
+        return f"Run {call_text(interrupt.tool, interrupt.args)}?"
+    if interrupt.kind == "limit" and interrupt.limit in words.LIMIT:
+        said = f"{words.LIMIT[interrupt.limit]} limit reached"
+        if used is None or limit is None:
+            return said
+        name = interrupt.limit
+        return f"{said}: {amount_text(name, used)} of {amount_text(name, limit)}"
+    return unseen.escaped(interrupt.title)
+
+
+def headlines(interrupts: list[Interrupt]) -> dict[Any, str]:
+    """The line of each, by its key; the limits of all runs are read at once."""
+    runs = {found.run_id for found in interrupts if found.kind == "limit"}
+    lines = Budget.objects.filter(run__in=runs, scope="limits") if runs else ()
+    limits = {(line.run_id, line.name): line.limit for line in lines}
+    return {
+        found.pk: headline(
+            found, used_of(found.run).get(found.limit), limits.get((found.run_id, found.limit))
+        )
+        for found in interrupts
+    }
+
+
+def used_of(run: Run) -> dict[str, float]:
+    """What the run has used of each limit."""
+    return {
+        "cost_usd": run.cost_usd,
+        "tokens": float(run.input_tokens + run.output_tokens),
+        "active_seconds": run.active_seconds,
+    }
 
 
 def may_decide(person: Any, run: Run) -> bool:
@@ -152,6 +199,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
     run = run or interrupt.run
     thought, context = _context(run, interrupt.seq)
     pending = interrupt.status == Interrupt.Status.PENDING
+    limits = _limits(run, interrupt) if interrupt.kind == "limit" else ()
     return Card(
         interrupt=interrupt,
         run=run,
@@ -164,7 +212,8 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         call=call_text(interrupt.tool, interrupt.args) if interrupt.tool else "",
         thought=thought,
         context=context,
-        limits=_limits(run, interrupt) if interrupt.kind == "limit" else (),
+        limits=limits,
+        title=_title(interrupt, limits) if pending else headline(interrupt),
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=may_decide(person, run),
         decision=getattr(interrupt, "decision", None),
@@ -193,12 +242,14 @@ def _thought(fact: dict[str, Any]) -> str:
     return str(fact.get("thought") or fact.get("notes") or "")
 
 
+def _title(interrupt: Interrupt, limits: tuple[LimitLine, ...]) -> str:
+    reached = next((line for line in limits if line.reached), None)
+    said = headline(interrupt)
+    return f"{said}: {reached.used} of {reached.limit}" if reached else said
+
+
 def _limits(run: Run, interrupt: Interrupt) -> tuple[LimitLine, ...]:
-    used = {
-        "cost_usd": run.cost_usd,
-        "tokens": run.input_tokens + run.output_tokens,
-        "active_seconds": run.active_seconds,
-    }
+    used = used_of(run)
     lines = []
     for budget in Budget.objects.filter(run=run, scope="limits"):
         amount = float(used.get(budget.name, 0.0))

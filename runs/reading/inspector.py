@@ -17,6 +17,7 @@ from runs.reading import words
 from runs.reading.lines import call_text
 from runs.reading.prompts import prompt_of
 from runs.reading.rows import RowView, row_view
+from runs.reading.visible import all_visible, visible
 
 TABS = ("facts", "state", "exchange", "usage")
 MISSING = "—"
@@ -83,7 +84,9 @@ def step_view(run: Run, seq: int) -> StepView | None:
     messages = prompt_of(run, exchange.seq) if exchange and exchange.kind == "model_call" else None
     return StepView(
         row=row,
-        facts=tuple(fact_html(fact) for fact in json.loads(step.facts_json)),
+        facts=tuple(
+            fact_html(fact, exchange.kind if exchange else "") for fact in json.loads(step.facts_json)
+        ),
         state=pretty(state),
         state_is_new=step.state_json is not None,
         changes=tuple(changes_between(before, state)),
@@ -135,7 +138,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         for name, item in value.items():
             yield from _leaves(item, f"{path}.{name}" if path else name)
     else:
-        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield path, visible(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _exchange_view(exchange: Exchange) -> ExchangeView:
@@ -152,7 +155,7 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
         answer=""
         if answer is None
         else pretty({name: value for name, value in answer.items() if name != "kind"}),
-        reply=(answer or {}).get("text", ""),
+        reply=visible((answer or {}).get("text", "")),
         status=exchange.status,
         took=took,
         attempt=exchange.attempt,
@@ -179,17 +182,22 @@ def _title(request: dict[str, Any]) -> str:
 
 def pretty(value: Any) -> str:
     """JSON for reading."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    return visible(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def fact_html(fact: dict[str, Any]) -> SafeString:
-    """A fact by the template of its kind; one without a template as its names and values."""
+def fact_html(fact: dict[str, Any], asked: str = "") -> SafeString:
+    """A fact by the template of its kind; one without a template as its names and values.
+
+    `asked` is the kind of what was asked of the world: a child's answer reads as text, a tool's result as data.
+    """
+    fact = all_visible(fact)
     shown = {name: _shown(value) for name, value in fact.items() if name != "kind"}
     call = fact.get("tool_call") or {}
     tool, args = fact.get("tool") or call.get("tool_id"), fact.get("args") or call.get("params")
     args = args if isinstance(args, dict) else {}
     context = {
         "fact": fact,
+        "asked": asked,
         "shown": shown,
         "pairs": list(shown.items()),
         "args": [(name, _shown(value)) for name, value in args.items()],

@@ -7,11 +7,13 @@ templates/runs/_facts/.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from runs.reading import words
+from runs.reading.unseen import escaped
 
 Level = Literal["turn", "step", "all"]
 """The coarsest detail at which a row is still shown."""
@@ -19,6 +21,7 @@ Level = Literal["turn", "step", "all"]
 Data = dict[str, Any]
 LONG = 400
 """Characters of a sentence that a row shows; the inspector has the whole."""
+_BREAK = re.compile("\r\n?|[\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,19 @@ def line_of(kind: str, node: str, edge: str | None, facts: list[Data], asked: Da
 
 def call_text(tool: str, args: Data) -> str:
     """A call as code: `write_file(name="a.txt", content="12")`."""
-    return short(f"{tool}({', '.join(f'{name}={_json(value)}' for name, value in args.items())})", 240)
+    return short(f"{tool}({_listed(args)})", 240)
 
 
 def short(text: str, most: int = LONG) -> str:
     """`text` on one line, at most `most` characters."""
     if len(text) > most * 4:
         text = text[: most * 4]
-    text = " ".join(text.split())
+    text = " ".join(escaped(_BREAK.sub("\n", text)).split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def _listed(args: Data) -> str:
+    return escaped(", ".join(f"{name}={_json(value)}" for name, value in args.items()))
 
 
 def value_text(value: Any) -> str:
@@ -261,7 +268,7 @@ def _decided(fact: Data) -> Line:
         text += f" — “{short(fact['message'], 200)}”"
     code = ""
     if fact.get("args") is not None:
-        code = short(", ".join(f"{name}={_json(value)}" for name, value in fact["args"].items()), 240)
+        code = short(_listed(fact["args"]), 240)
     return Line(word.text, text, code, word.icon, word.tone, "turn")
 
 

@@ -6,6 +6,7 @@ leave alone what has not changed, and what a person is typing stays.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ class FileView:
 
     name: str
     size: str
+    gone: bool = False
+    """Whether only rows made it that were gone back over: what was written stays written."""
 
 
 def panels(run: Run, user: Any) -> dict[str, str]:
@@ -131,8 +134,19 @@ def strip_of(run: Run, visits: dict[str, int]) -> list[Visited]:
 
 
 def files_of(run: Run) -> list[FileView]:
-    """The files in the run's own directory."""
-    return [FileView(entry.name, size_text(entry)) for entry in RunFolder(folder_of(run.pk)).entries()]
+    """The files in the run's own directory, whichever rows made them."""
+    entries = RunFolder(folder_of(run.pk)).entries()
+    gone = _made_by(run, live=False)
+    if gone:
+        gone -= _made_by(run, live=True)
+    return [FileView(entry.name, size_text(entry), entry.name in gone) for entry in entries]
+
+
+def _made_by(run: Run, *, live: bool) -> set[str]:
+    """The files that the results in such rows name."""
+    rows = Step.objects.filter(run=run, live=live, facts_json__contains='"files":["')
+    facts = [fact for text in rows.values_list("facts_json", flat=True) for fact in json.loads(text)]
+    return {name for fact in facts for name in fact.get("files", ())}
 
 
 def size_text(entry: FileEntry) -> str:

@@ -9,7 +9,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from runs import reading
-from runs.reading import words
+from runs.reading import markdown, unseen, words
+from runs.reading import visible as signs
 
 register = template.Library()
 
@@ -36,6 +37,24 @@ def icon(name: str) -> SafeString:
 def spoken(name: str) -> str:
     """An engine's name as words."""
     return words.spoken(str(name))
+
+
+@register.filter
+def formatted(text: str) -> SafeString:
+    """Markdown as HTML that is safe to show; the place for it has the class `prose`."""
+    return markdown.render(str(text))
+
+
+@register.filter
+def visible(text: str) -> str:
+    """Plain text with a sign for each character that nobody would see."""
+    return signs.visible(str(text))
+
+
+@register.filter
+def escaped(text: str) -> str:
+    """Plain text with an escape for each character that nobody would see."""
+    return unseen.escaped(str(text))
 
 
 @register.filter

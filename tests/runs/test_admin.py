@@ -83,7 +83,8 @@ def test_runs_link_to_their_pages() -> None:
 
 
 def send(client: Client, question: Any, verdict: str, **changed: str) -> Any:
-    fields = {"revision": str(question.revision), "fingerprint": question.fingerprint, "verdict": verdict}
+    seen = {"revision": str(question.revision), "fingerprint": question.fingerprint, "sure": "yes"}
+    fields = seen | {"verdict": verdict}
     return client.post(
         reverse("admin:runs_interrupt_decide", args=[question.pk]), fields | changed, follow=True
     )
@@ -112,6 +113,17 @@ def test_an_answer_that_names_no_question_decides_nothing(seen: dict[str, str]) 
     run = run_with_letter(None)
     answer = send(signed_in(administrator()), pending(run), "approve", **seen)
     assert "does not say which question it is for" in answer.text
+    assert not Decision.objects.exists()
+
+
+def test_a_risky_call_is_not_approved_without_a_second_step() -> None:
+    run = run_with_letter(None)
+    question = pending(run)
+    client = signed_in(administrator())
+    assert "send_mail(" in client.get(reverse("admin:runs_interrupt_change", args=[question.pk])).text
+    seen = {"revision": str(question.revision), "fingerprint": question.fingerprint, "verdict": "approve"}
+    answer = client.post(reverse("admin:runs_interrupt_decide", args=[question.pk]), seen, follow=True)
+    assert "tick the box" in answer.text
     assert not Decision.objects.exists()
 
 

@@ -265,11 +265,11 @@ def test_a_step_is_a_page_of_its_own_and_a_piece_for_scripts() -> None:
     assert client.get(f"/runs/{run.pk}/?step=999").status_code == 404
 
 
-def test_the_answer_keeps_its_blanks_and_hurts_nobody() -> None:
+def test_the_answer_keeps_its_lines_and_hurts_nobody() -> None:
     owner = alice()
     run = launched(owner, {"thought": "FINAL ANSWER: a\n  <img src=x onerror=alert(1)>", "action": None})
     page = signed_in(owner).get(f"/runs/{run.pk}/").text
-    assert "a\n  &lt;img src=x onerror=alert(1)&gt;" in page
+    assert "a<br>\n&lt;img src=x onerror=alert(1)&gt;" in page
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -377,6 +377,24 @@ def test_the_queue_has_the_least_time_left_first_and_decided_ones_apart() -> Non
     answer = signed_in(bob()).get("/needs-you/")
     assert [card["interrupt"].run_id for card in answer.context["cards"]] == [soon.pk, late.pk]
     assert [item["interrupt"].run_id for item in answer.context["decided"]] == [done.pk]
+
+
+def test_the_queue_says_each_call_and_each_limit_in_a_line() -> None:
+    owner = alice()
+    run_with_letter(owner)
+    limited = [launched(owner, think("send_mail", **LETTER), limits={"cost_usd": 0.0005}) for _ in range(2)]
+    client = signed_in(bob())
+    page = client.get("/needs-you/").text
+    assert (
+        "Run send_mail(body=&quot;Dear board,\\nall is well.&quot;, copies=1, to=&quot;board@example.com&quot;"
+        in page
+    )
+    assert page.count("Cost limit reached: $0.001 of $0.0005") == 4  # what is asked, and the button's name
+    assert "cost_usd" not in page
+    question = client.get(reverse("interrupt", args=[limited[0].interrupts.get().pk])).text
+    assert "Cost limit reached: $0.001 of $0.0005" in question
+    decide(limited[0], "abort")
+    assert "Cost limit reached</a>" in client.get("/needs-you/").text
 
 
 def test_an_empty_queue_says_so() -> None:

@@ -206,7 +206,9 @@ def test_a_made_up_verdict_is_refused_with_the_possible_ones() -> None:
 
 
 def test_a_limit_is_raised_by_a_number() -> None:
-    run = launched(alice(), *[think("send_mail", **LETTER)] * 3, FINAL, limits={"cost_usd": 0.001})
+    run = launched(
+        alice(), *[think("send_mail", **LETTER)] * 3, FINAL, limits={"cost_usd": 0.001, "tokens": 10**6}
+    )
     client = signed_in(bob())
     page = client.get(f"/runs/{run.pk}/").text
     assert "Raise the limit" in page
@@ -214,6 +216,15 @@ def test_a_limit_is_raised_by_a_number() -> None:
     answer = send(client, run, "top_up", **{"amount.cost_usd": "-1"})
     assert (answer.status_code, "Add a number above 0." in answer.text) == (422, True)
     assert "Say how much" in send(client, run, "top_up", **{"amount.cost_usd": ""}).text
+    for name, text, sentence in (
+        ("tokens", "1.5", "Add a whole number of tokens."),
+        ("tokens", "1e15", "Add less: at most 999,999,999,999."),
+        ("cost_usd", "inf", "Add less: at most 999,999,999,999."),
+        ("cost_usd", "nan", "Add a number above 0."),
+    ):
+        answer = send(client, run, "top_up", **{f"amount.{name}": text})
+        assert (answer.status_code, sentence in answer.text) == (422, True)
+        assert not Decision.objects.exists()
     assert send(client, run, "top_up", **{"amount.cost_usd": "0.5"}).status_code == 302
     assert run.budgets.get(name="cost_usd").limit == pytest.approx(0.501)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
 WITHIN = 20_000  # milliseconds
+CLEAR = "rgba(0, 0, 0, 0)"
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1440, "height": 900}
 SAVE = {
     "thought": "I save it.",
@@ -148,6 +149,7 @@ def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who:
     page.goto(f"/runs/{run}/")
     content = page.locator("textarea[name='arg.content']")
     expect(content).to_be_visible(timeout=WITHIN)
+    expect(page.locator(".row--ask")).not_to_have_css("background-color", CLEAR)
     content.fill("43\n")
     page.locator("input[name='arg.name']").fill("b.txt")
     expect(page.locator("[data-approve]")).to_have_text("Approve with 2 changes")
@@ -158,6 +160,7 @@ def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who:
     page.locator("[data-approve]").click()
     expect(page.locator(".answer__text")).to_have_text("42", timeout=WITHIN)
     expect(page.locator(".files__link", has_text="b.txt")).to_be_visible()
+    expect(page.locator(".row--ask")).to_have_css("background-color", CLEAR)  # it asks no more
     context.close()
 
 

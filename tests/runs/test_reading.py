@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -24,7 +26,7 @@ from runs.reading.drawing import graph_svg, layout_of
 from runs.reading.inspector import changes_between
 from runs.reading.lines import line_of
 from runs.reading.listing import Filters, run_page
-from runs.reading.panels import status_word, visits_of
+from runs.reading.panels import files_of, status_word, visits_of
 from tests.factories import FINAL, LETTER, MAIL, alice, bob, charlie, launched, run_with_letter
 from tests.runs.running import ALLOW, decide, launch, make_due, pending, script, think, transitions, work
 
@@ -327,6 +329,27 @@ def test_a_run_whose_worker_has_not_noticed_yet_is_stopping() -> None:
     assert "Stopping." in found["needs"]
 
 
+def test_a_file_stays_listed_when_the_row_that_made_it_was_gone_back_over(
+    settings: Any, tmp_path: Path
+) -> None:
+    settings.DATA_DIR = tmp_path
+    keep = [think("write_file", name=name, content="1") for name in ("kept.txt", "gone.txt", "gone.txt")]
+    played = {"replies": {"decision": [*keep, FINAL]}}
+    run = launch(played=played, tools=["write_file"], rules=ALLOW, interrupt_every=2)
+    work(run)
+    before = reading.panels(run, bob())["files"]
+    assert "gone back over" not in before
+    actions.rewind(run, to=transitions(run, "executed")[0], by=None)
+    run.refresh_from_db()
+    names = [(file.name, file.gone) for file in files_of(run)]
+    assert names == [("gone.txt", True), ("kept.txt", False)]
+    assert reading.panels(run, User.objects.get(username="bob"))["files"].count("gone back over") == 1
+    assert [(file.name, file.gone) for file in files_of(work(run))] == [
+        ("gone.txt", False),
+        ("kept.txt", False),
+    ]
+
+
 # --- lists --------------------------------------------------------------------------------------------------------
 
 
@@ -435,6 +458,16 @@ def test_a_value_keeps_its_type(name: str, text: str, value: Any) -> None:
         ("ratio", "nan", "ratio must be a number."),
         ("tags", "[1,", "tags must be JSON"),
         ("tags", '{"a": 1}', "tags must be an array"),
+        ("tags", "[" * 5000, "tags is nested too deeply: at most 64 levels."),
+        ("tags", "[" * 65 + "]" * 65, "tags is nested too deeply: at most 64 levels."),
+        ("tags", "[NaN]", "tags must be JSON: it has no such number as NaN."),
+        ("tags", '[{"a": -Infinity}]', "tags must be JSON: it has no such number as -Infinity."),
+        ("tags", "[1e999]", "tags must be JSON: the number 1e999 is too large."),
+        ("tags", f"[{'9' * 5000}]", "tags must be JSON: the number 99999999999999999999… is too large."),
+        ("tags", '[{"a": 1, "b": {}, "a": 2}]', 'tags must be JSON: the key "a" is there twice.'),
+        ("tags", f"[{'0,' * 30_000}0]", "tags is too large"),
+        ("body", "long " * 100_000, "body is too large"),
+        ("urgent", "maybe", "urgent must be true or false."),
     ],
 )
 def test_what_cannot_be_read_is_said_beside_the_field_and_kept(name: str, text: str, sentence: str) -> None:
@@ -442,6 +475,25 @@ def test_what_cannot_be_read_is_said_beside_the_field_and_kept(name: str, text: 
     field = next(field for field in read.fields if field.name == name)
     assert field.error.startswith(sentence)
     assert field.value == text
+
+
+def test_a_choice_of_true_and_false_takes_nothing_else() -> None:
+    schema = {"properties": {"loud": {"type": "boolean"}}}
+    read = [read_arguments(schema, {}, {"arg.loud": text}) for text in ("yes", "true", "false", "")]
+    assert [field.error for one in read for field in one.fields] == [
+        "loud must be true or false.",
+        "",
+        "",
+        "",
+    ]
+    assert [one.args for one in read[1:]] == [{"loud": True}, {"loud": False}, {}]
+
+
+def test_as_many_levels_as_the_engine_keeps_are_taken() -> None:
+    text = "[" * 64 + "]" * 64
+    read = read_arguments(SCHEMA, LETTER, _posted({"arg.tags": text}))
+    assert not read.wrong
+    assert json.dumps(read.args["tags"]) == text
 
 
 def test_an_optional_argument_that_was_not_given_stays_out() -> None:

@@ -1,0 +1,216 @@
+"""A model's or a person's text as HTML: Markdown by an allow-list, in bounded time, without anything from elsewhere.
+
+Three doors, one behind the other: the parser knows no raw HTML, no images and three kinds of addresses; what it makes
+passes a sanitiser that knows the same few elements; and the pages' content security policy stops what both let through.
+Source: reliability.md, D27.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import nh3
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.parser_inline import ParserInline
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block.table import table as read_table
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from runs.reading.visible import visible
+
+MOST = 100_000
+"""Characters up to which a text is read as Markdown."""
+
+EFFORT = 200_000
+"""What reading one text may cost, in millionths of a second of a usual machine, roughly."""
+
+CELLS = 3_000
+"""Cells up to which a table is one: a wide head makes every short line below it as wide."""
+
+NESTING = 20
+
+_WORDS = (
+    "p",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "ul",
+    "ol",
+    "li",
+    "pre",
+    "code",
+    "blockquote",
+    "em",
+    "strong",
+    "s",
+    "a",
+)
+TAGS = frozenset((*_WORDS, "hr", "br", "table", "thead", "tbody", "tr", "th", "td", "div"))
+SCHEMES = frozenset({"http", "https", "mailto"})
+ATTRIBUTES = {"a": {"href"}, "ol": {"start"}}
+CELL = {f"text-align:{side}": f"prose__cell--{side}" for side in ("left", "center", "right")}
+FIXED = {"a": {"class": "prose__link"}, "div": {"class": "prose__table", "tabindex": "0"}}
+
+_SANITISER = nh3.Cleaner(
+    tags=set(TAGS),
+    attributes=ATTRIBUTES,
+    allowed_classes={"th": set(CELL.values()), "td": set(CELL.values())},
+    set_tag_attribute_values=FIXED,
+    url_schemes=set(SCHEMES),
+    url_relative="deny",
+    link_rel="noopener noreferrer nofollow",
+)
+
+_ADDRESS = re.compile(r"(https?://|mailto:)[^\s]", re.IGNORECASE)
+_RULE = re.compile(r"[-|:>\s]*")  # the line under a table's head, perhaps in a quotation
+
+_LINE, _PLACE, _STEP, _LINK = 30, 10, 1, 60
+"""What a line looked at costs, a place in it, a place passed again, and an address."""
+
+
+class TooEntangled(Exception):
+    """The text would take too long to read as Markdown."""
+
+
+def render(text: str) -> SafeString:
+    """`text` as HTML; one that is too long or too entangled as plain text, with a note that says so."""
+    if len(text) > MOST:
+        return _plain(text, f"it has more than {MOST:,} characters")
+    return _rendered(text)
+
+
+@lru_cache(maxsize=128)
+def _rendered(text: str) -> SafeString:
+    shown = visible(text)
+    try:
+        html = _parser().render(shown)
+    except (TooEntangled, RecursionError, IndexError, ValueError):
+        # The last two: a text that the parser stumbles over must not take the page with it.
+        return _plain(shown, "its formatting is too entangled")
+    return mark_safe(visible(_SANITISER.clean(html)))  # once more: `&#x202e;` is a character by now
+
+
+def _plain(text: str, why: str) -> SafeString:
+    return format_html(
+        '<p class="prose__note">Shown as plain text: {}.</p><pre class="prose__plain" tabindex="0">{}</pre>',
+        why,
+        visible(text),
+    )
+
+
+# --- the parser -------------------------------------------------------------------------------------------------
+
+
+class _Effort:
+    """Counts what reading one text has cost."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, amount: int) -> None:
+        self.spent += amount
+        if self.spent > EFFORT:
+            raise TooEntangled
+
+
+class _CountedInline(ParserInline):
+    """Counts the places that are only passed, too: a row of open brackets passes each of them from each."""
+
+    def __init__(self, spend: Callable[[int], None]) -> None:
+        super().__init__()
+        self._spend = spend
+
+    def skipToken(self, state: StateInline) -> None:
+        self._spend(_STEP)
+        super().skipToken(state)
+
+
+def _parser() -> MarkdownIt:
+    """A parser for one text: it counts."""
+    spend = _Effort().spend
+    reader = MarkdownIt("js-default", {"html": False, "breaks": True, "maxNesting": NESTING})
+    reader.inline = _CountedInline(spend)
+    reader.validateLink = partial(_is_address, spend)  # type: ignore[method-assign]
+    chains = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    reader.block.ruler.before("table", "effort", partial(_count_block, spend), chains)  # type: ignore[arg-type]
+    reader.inline.ruler.before("text", "effort", partial(_count_inline, spend))
+    reader.block.ruler.at("table", partial(_small_table, spend), {"alt": ["paragraph", "reference"]})
+    reader.core.ruler.push("page", _fit_page)
+    reader.add_render_rule("table_open", _table_open)
+    reader.add_render_rule("table_close", _table_close)
+    return reader
+
+
+def _is_address(spend: Callable[[int], None], url: str) -> bool:
+    """Whether a link may lead there; else what was written stays as text."""
+    spend(_LINK)
+    return _ADDRESS.match(url) is not None and "href=" in _SANITISER.clean(
+        format_html('<a href="{}"></a>', url)
+    )
+
+
+def _count_block(spend: Callable[[int], None], *_: Any) -> bool:
+    spend(_LINE)
+    return False
+
+
+def _count_inline(spend: Callable[[int], None], *_: Any) -> bool:
+    spend(_PLACE)
+    return False
+
+
+def _small_table(
+    spend: Callable[[int], None], state: StateBlock, first: int, last: int, *silent: bool
+) -> bool:
+    """The parser's own rule, for tables that are not too large."""
+    if first + 2 > last or not _RULE.fullmatch(state.src, state.bMarks[first + 1], state.eMarks[first + 1]):
+        return False
+    end = first
+    while end < last and not state.isEmpty(end):
+        spend(_STEP)
+        end += 1
+    columns = state.src.count("|", state.bMarks[first], state.eMarks[first]) + 1
+    return columns * (end - first) <= CELLS and read_table(state, first, last, *silent)
+
+
+def _fit_page(state: StateCore) -> None:
+    """Headings go below those of the page, images become text, cells say by a class how they are aligned."""
+    levels = sorted({token.tag for token in state.tokens if token.type == "heading_open"})
+    shown = {tag: f"h{min(3 + place, 6)}" for place, tag in enumerate(levels)}
+    for token in state.tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = shown[token.tag]
+        elif token.type in ("th_open", "td_open"):
+            _align(token)
+        elif token.type == "inline":
+            token.children = [_without_image(state, child) for child in token.children or []]
+
+
+def _align(cell: Token) -> None:
+    style = cell.attrs.pop("style", "")
+    if style in CELL:
+        cell.attrSet("class", CELL[str(style)])
+
+
+def _without_image(state: StateCore, token: Token) -> Token:
+    if token.type != "image":
+        return token
+    said = RendererHTML().renderInlineAsText(token.children, state.md.options, state.env)
+    return Token("text", "", 0, content=f"{said} (image: {token.attrGet('src')})".lstrip())
+
+
+def _table_open(renderer: Any, *_: Any) -> str:
+    return "<div><table>\n"
+
+
+def _table_close(renderer: Any, *_: Any) -> str:
+    return "</table></div>\n"

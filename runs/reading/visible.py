@@ -1,0 +1,44 @@
+"""Characters that a reader can't see, or that make others look different, as signs that everybody sees."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_BREAK = re.compile("\r\n?|[\u2028\u2029]")
+_SIGNS = {
+    **{chr(code): chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    "\x7f": "\u2421",
+    # C1 controls (a terminal takes some for an escape), and those that turn the direction of the text around them
+    **{
+        chr(code): f"⟨U+{code:04X}⟩"
+        for code in (
+            *range(0x80, 0xA0),
+            *(0x061C, 0x200E, 0x200F),
+            *range(0x202A, 0x202F),
+            *range(0x2066, 0x206A),
+        )
+    },
+}
+
+
+def visible(text: str) -> str:
+    """`text` with a sign for each control and direction character; newlines and tabs stay, half pairs go."""
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = _BREAK.sub("\n", text)
+    for char in _SIGNS.keys() & set(text):  # long texts hold millions of them: no step for each
+        text = text.replace(char, _SIGNS[char])
+    return text
+
+
+def all_visible(value: Any) -> Any:
+    """A JSON value whose every text is visible."""
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {visible(name): all_visible(item) for name, item in value.items()}
+        case list():
+            return [all_visible(item) for item in value]
+    return value
