@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from django.conf import settings as site
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
 from django.db import transaction
 from pydantic import ValidationError
 
@@ -23,6 +22,7 @@ from runs.engine.settings import InterruptRule, Settings
 from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
 from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
+from runs.rights import Person, decides, may_decide, may_launch, may_steer
 from runs.store import BadDecision, Conflict, NotPossible
 
 __all__ = [
@@ -44,9 +44,6 @@ __all__ = [
     "rewind",
     "start_run",
 ]
-
-Person = AbstractBaseUser | AnonymousUser | None
-"""Who acts; None is the installation's own operator, at the command line."""
 
 MAX_GOAL = 20_000
 """Characters of a goal."""
@@ -74,32 +71,6 @@ class NotAllowed(Exception):
     def __init__(self, sentence: str) -> None:
         self.sentence = sentence
         super().__init__(sentence)
-
-
-# --- rights -----------------------------------------------------------------------------------------------------
-
-
-def _has(person: Person, permission: str) -> bool:
-    return person is None or (isinstance(person, PermissionsMixin) and person.has_perm(permission))
-
-
-def _sees(person: Person, run: Run) -> bool:
-    return person is None or Run.objects.for_user(person).filter(pk=run.pk).exists()
-
-
-def may_launch(person: Person) -> bool:
-    """Whether the person may start runs."""
-    return _has(person, "runs.add_run")
-
-
-def may_steer(person: Person, run: Run) -> bool:
-    """Whether the person may pause, resume, abort and rewind the run."""
-    return person is None or run.owner_id == person.pk or _has(person, "runs.change_run")
-
-
-def may_decide(person: Person, run: Run) -> bool:
-    """Whether the person may answer the run's interrupts."""
-    return _has(person, "runs.decide_interrupt") and _sees(person, run)
 
 
 def _name(person: Person) -> str:
@@ -132,29 +103,15 @@ def start_run(
         goal=clean_text(goal.strip()),
         settings=settings,
         checked=checked.settings,
-        script=_plain(script),
+        script=checked.script.as_json() if checked.script is not None else None,
         model=checked.model,
         owner_id=owner.pk if owner is not None else None,
         site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
     )
-    if new.script is None and checked.script is not None:
-        new = store.NewRun(
-            **{**_fields(new), "script": checked.script.model_dump(mode="json", exclude_unset=True)}
-        )
     run = store.create_run(new)
     if driven_by == "a worker":
         transaction.on_commit(lambda: tasks.hint(run.pk))
     return run
-
-
-def _fields(new: store.NewRun) -> dict[str, Any]:
-    return {name: getattr(new, name) for name in new.__dataclass_fields__}
-
-
-def _plain(script: dict[str, Any] | str | None) -> dict[str, Any] | None:
-    if isinstance(script, str):
-        script = json.loads(script) if script.strip() else None
-    return script or None
 
 
 def check_launch(
@@ -301,7 +258,7 @@ def _check_parts(
         if name not in known:
             tools = ", ".join(sorted(known))
             problems.append(Problem(f"{path}.tools.{index}", f"There is no tool {name!r}. Tools: {tools}."))
-    if checked.answers and script is None and not _has(owner, "runs.decide_interrupt"):
+    if checked.answers and script is None and not decides(owner):
         why = "Answers given beforehand need the right to decide interrupts, which you lack."
         problems.append(Problem(f"{path}.answers", why))
     for name, child in checked.subgraphs.items():

@@ -150,6 +150,10 @@ class Script(ScriptPart):
     subgraphs: dict[StrictStr, ScriptPart] = {}
     pace: Pace = Pace()
 
+    def as_json(self) -> dict[str, Any]:
+        """What was given, as it is stored and read again."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
     def for_child(self, name: str) -> Script:
         """The script that the child run `name` plays, its calls counted from 1."""
         own = self.subgraphs.get(name)

@@ -15,7 +15,6 @@ from typing import Any
 from django.utils import timezone
 
 from runs import live, store
-from runs.adapters.scripted import Script
 from runs.driver.ports import script_of
 from runs.engine.effects import Answer, ChildRun, Effect, Failed, HumanCall, ModelCall, ToolCall
 from runs.engine.kernel import Decision, advance
@@ -303,7 +302,7 @@ class Ledger:
             goal=call.goal,
             settings=named.settings,
             checked=checked,
-            script=_plain(script),
+            script=script.as_json() if script is not None else None,
             model=checked.model or self.run.model,
             owner_id=self.run.owner_id,
             site_rules=tuple(json.loads(self.run.site_rules_json)),
@@ -366,7 +365,3 @@ def _fingerprint(effect: Effect) -> str:
 def _changed(before: State, after: State) -> str | None:
     """The state as text, where it is another one."""
     return None if after is before or after == before else after.model_dump_json()
-
-
-def _plain(script: Script | None) -> dict[str, Any] | None:
-    return script.model_dump(mode="json", exclude_unset=True) if script is not None else None

@@ -83,7 +83,8 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         move, totals = Stop("fatal_error", (*fault.facts, exited)), snapshot.totals
         if isinstance(settled, _Ready):
             totals = settled.totals
-    return Decision(_with_cost(move, answer), totals)
+    cost = cost_of(answer)
+    return Decision(replace(move, facts=(*cost, *move.facts)) if cost else move, totals)
 
 
 class _Ready(NamedTuple):
@@ -308,16 +309,14 @@ def _stop(reason: str, message: str) -> Stop:
     return Stop(reason, (Exited(reason=reason, message=message),))
 
 
-def _with_cost(move: Move, answer: Answer | None) -> Move:
-    """`move` with what the answer cost as its first fact."""
+def cost_of(answer: Answer | None) -> tuple[Fact, ...]:
+    """What an answer cost, as a fact; none where it cost nothing."""
     match answer:
         case ModelReplied(usage=usage) | Summarised(usage=usage) if usage != Usage():
-            spent = Spent(**usage.model_dump())
+            return (Spent(**usage.model_dump()),)
         case ChildFinished(cost_usd=cost) if cost:
-            spent = Spent(cost_usd=cost)
-        case _:
-            return move
-    return replace(move, facts=(spent, *move.facts))
+            return (Spent(cost_usd=cost),)
+    return ()
 
 
 def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) -> Snapshot:

@@ -1,6 +1,6 @@
 """The read side: what pages, sockets, exports and commands show of a run. Nothing here writes."""
 
-from runs.reading.cards import Card, card_of, is_risky, may_decide, may_steer, pending_count, pending_for
+from runs.reading.cards import Card, card_of, is_risky, pending_count, pending_for
 from runs.reading.exporting import export
 from runs.reading.inspector import StepView, outside_effects_after, step_view
 from runs.reading.panels import panels
@@ -14,8 +14,6 @@ __all__ = [
     "card_of",
     "export",
     "is_risky",
-    "may_decide",
-    "may_steer",
     "outside_effects_after",
     "panels",
     "pending_count",

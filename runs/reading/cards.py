@@ -15,6 +15,7 @@ from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.arguments import ArgumentField, fields_of
 from runs.reading.lines import Line, call_text, line_of
+from runs.rights import decides
 
 Person = User | AnonymousUser
 
@@ -170,19 +171,9 @@ def used_of(run: Run) -> dict[str, float]:
     }
 
 
-def may_decide(person: Any, run: Run) -> bool:
-    """Whether `person` may decide what the run asks; they may see the run already."""
-    return bool(person.is_authenticated and person.has_perm("runs.decide_interrupt"))
-
-
-def may_steer(person: Any, run: Run) -> bool:
-    """Whether `person` may pause, stop and roll back the run."""
-    return bool(person.is_authenticated and (person.pk == run.owner_id or person.has_perm("runs.change_run")))
-
-
 def pending_for(person: Any) -> QuerySet[Interrupt]:
     """The interrupts that wait for `person`: those of the runs they may see, where they may decide."""
-    if not may_decide(person, Run()):
+    if not decides(person):
         return Interrupt.objects.none()
     visible = Run.objects.for_user(person)
     pending = Interrupt.objects.filter(status=Interrupt.Status.PENDING)
@@ -215,7 +206,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         limits=limits,
         title=_title(interrupt, limits) if pending else headline(interrupt),
         targets=targets_of(run, interrupt.seq) if pending else (),
-        may_decide=may_decide(person, run),
+        may_decide=decides(person),
         decision=getattr(interrupt, "decision", None),
     )
 

@@ -10,8 +10,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, Budget, Interrupt, Run
 from runs.reading import words
-from runs.reading.cards import may_decide, pending_for
+from runs.reading.cards import pending_for
 from runs.reading.panels import progress_line, status_name, status_word
+from runs.rights import decides
 
 PAGE = 30
 FIRST = 50
@@ -134,7 +135,7 @@ def _progress_of(runs: list[Run]) -> dict[int, tuple[str, str]]:
 def _view(run: Any, progress: dict[int, tuple[str, str]], user: Any) -> RunView:
     return RunView(
         run=run,
-        status=status_word(run, run.asks, may_decide(user, run)),
+        status=status_word(run, run.asks, decides(user)),
         status_name=status_name(run),
         progress=progress.get(run.pk, ("Rows", str(run.head))),
         cost=words.money(run.cost_usd),

@@ -22,12 +22,13 @@ from runs.adapters.folder import FileEntry, RunFolder
 from runs.machines import CATALOGUE
 from runs.models import Budget, Interrupt, Run, Step
 from runs.reading import words
-from runs.reading.cards import amount_text, card_of, may_decide
+from runs.reading.cards import amount_text, card_of
 from runs.reading.children import child_html, children_of
 from runs.reading.drawing import graph_svg, order_of
 from runs.reading.gauges import Gauge, filled
 from runs.reading.machine_panels import machine_panel
 from runs.reading.statuses import status_name, status_word
+from runs.rights import decides
 from runs.store import folder_of
 
 PANELS = ("header", "gauges", "needs", "strip", "answer", "files")
@@ -69,7 +70,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
     files = files_of(run)
     context = {
         "run": run,
-        "status": status_word(run, pending is not None, may_decide(user, run)),
+        "status": status_word(run, pending is not None, decides(user)),
         "status_name": status_name(run),
         "exit": words.exit_words(run.exit_reason) if run.exit_reason else "",
         "gauges": gauges_of(run, budgets),

@@ -12,8 +12,9 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from runs.engine.effects import ChildFinished, HumanSaid, ModelReplied, Usage, Verdict
-from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Notice, Paused, Resumed, Spent
+from runs.engine.effects import HumanSaid, Verdict
+from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Notice, Paused, Resumed
+from runs.engine.kernel import cost_of
 from runs.engine.kernel import rewind as rewind_move
 from runs.engine.machine import END
 from runs.engine.settings import LIMIT_NAMES, GivenAnswer
@@ -66,7 +67,7 @@ def abort(run_id: int, by: str, message: str = "") -> Run:
             abort(child.pk, by, f"The parent, run {run_id}, was stopped.")
         loaded = _loaded(run)
         said = f"{message} ({by})" if message else f"Stopped by {by}."
-        facts: tuple[Fact, ...] = (*_spent(loaded), Exited(reason="aborted", message=said))
+        facts: tuple[Fact, ...] = (*cost_of(loaded.answer), Exited(reason="aborted", message=said))
         state = loaded.machine.fold(loaded.snapshot.state, facts)
         row = Row(run.head + 1, "stop", run.node, facts=facts_text(facts), state=state.model_dump_json())
         changes = ended(loaded.machine, state)
@@ -84,16 +85,6 @@ def _lock_parent(run_id: int) -> None:
     parent = Run.objects.filter(pk=run_id).values_list("parent_id", flat=True).first()
     if parent is not None:
         lock(parent)
-
-
-def _spent(loaded: Loaded) -> tuple[Fact, ...]:
-    """What an answer cost that was kept, and that no move will conclude."""
-    match loaded.answer:
-        case ModelReplied(usage=usage) if usage != Usage():
-            return (Spent(**usage.model_dump()),)
-        case ChildFinished(cost_usd=cost) if cost:
-            return (Spent(cost_usd=cost),)
-    return ()
 
 
 def pause(run_id: int, by: str, message: str = "") -> Run:
@@ -134,7 +125,7 @@ def rewind(run_id: int, to: int, by: str, message: str = "") -> Run:
         stop_children(run_id, to)
         loaded = _loaded(run)
         move = rewind_move(loaded.machine, loaded.snapshot, to, by, message)
-        batch, _ = rewind_batch(loaded, replace(move, facts=(*move.facts, *_spent(loaded))))
+        batch, _ = rewind_batch(loaded, replace(move, facts=(*move.facts, *cost_of(loaded.answer))))
         batch.totals = loaded.snapshot.totals.after(loaded.answer)
         status = RunStatus.PAUSED if run.status == RunStatus.PAUSED else RunStatus.QUEUED
         batch.changes |= {"status": status, "due_at": timezone.now()}

@@ -17,6 +17,7 @@ from runs.reading import words
 from runs.reading.arguments import read_arguments
 from runs.reading.cards import headline, headlines, is_risky
 from runs.reading.unseen import holds_unseen
+from runs.rights import decides
 from runs.views.seeing import refused
 
 UNSEEN = "Your answer does not say which question it is for. Read the card as it is now, and answer again."
@@ -41,7 +42,7 @@ def needs_you(request: HttpRequest) -> HttpResponse:
         }
         for found in pending
     ]
-    may_decide = request.user.has_perm("runs.decide_interrupt")
+    may_decide = decides(request.user)
     return render(
         request, "runs/needs_you.html", {"cards": cards, "decided": decided, "may_decide": may_decide}
     )

@@ -1,0 +1,35 @@
+"""Who may do what: asked by the actions before a change, and by the pages before they offer one."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
+
+from runs.models import Run
+
+Person = AbstractBaseUser | AnonymousUser | None
+"""Who acts or looks; None is the installation's own operator, at the command line."""
+
+
+def _has(person: Person, permission: str) -> bool:
+    return person is None or (isinstance(person, PermissionsMixin) and person.has_perm(permission))
+
+
+def may_launch(person: Person) -> bool:
+    """Whether the person may start runs."""
+    return _has(person, "runs.add_run")
+
+
+def may_steer(person: Person, run: Run) -> bool:
+    """Whether the person may pause, resume, abort and rewind the run."""
+    return person is None or run.owner_id == person.pk or _has(person, "runs.change_run")
+
+
+def decides(person: Person) -> bool:
+    """Whether the person may answer the interrupts of the runs that they may see."""
+    return _has(person, "runs.decide_interrupt")
+
+
+def may_decide(person: Person, run: Run) -> bool:
+    """Whether the person may answer this run's interrupts; looks up whether they may see it."""
+    sees = person is None or Run.objects.for_user(person).filter(pk=run.pk).exists()
+    return sees and decides(person)
