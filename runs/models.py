@@ -86,6 +86,13 @@ class Run(models.Model):
     parent_seq = models.PositiveIntegerField(null=True, blank=True)
     """The parent's ask that waits for this run."""
     child_name = models.CharField(max_length=40, blank=True, default="")
+    origin = models.CharField(max_length=8, blank=True, default="")
+    """How it came from `copied_from`: fork, replay or rerun; empty where it was launched."""
+    copied_from = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="copies"
+    )
+    copied_upto = models.PositiveIntegerField(null=True, blank=True)
+    """The row of `copied_from` up to which its live rows are this run's beginning."""
 
     status = models.CharField(max_length=10, choices=RunStatus.choices, default=RunStatus.QUEUED)
     exit_reason = models.CharField(max_length=40, null=True, blank=True)
@@ -178,6 +185,7 @@ class Step(models.Model):
         PAUSE = "pause"
         RECOVERED = "recovered"
         NOTE = "note"
+        COMPACTION = "compaction"
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
     seq = models.PositiveIntegerField()
@@ -232,6 +240,8 @@ class Exchange(models.Model):
     """The idempotency key: the same for every attempt of one worker after another at this ask."""
     fingerprint = models.CharField(max_length=16, blank=True, default="")
     prompt_hash = models.CharField(max_length=64, blank=True, default="")
+    prompt_chars = models.PositiveIntegerField(default=0)
+    """Characters of the prompt that was sent; 0 where none was. With `input_tokens` it corrects the token estimate."""
     remembered = models.BooleanField(default=False)
     """The reply has passed validation and may be given again from the cache."""
     input_tokens = models.PositiveIntegerField(default=0)
@@ -253,6 +263,78 @@ class Exchange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id}:{self.seq} {self.name}"
+
+
+class CompactionManager(models.Manager["Compaction"]):
+    """The rows that are compactions."""
+
+    def get_queryset(self) -> models.QuerySet[Compaction]:
+        """Those of kind `compaction`."""
+        return super().get_queryset().filter(kind=Step.Kind.COMPACTION)
+
+
+class Compaction(Step):
+    """A row that put a summary in place of older blocks; what people did to it since is in later rows."""
+
+    objects: ClassVar[models.Manager[Compaction]] = CompactionManager()
+
+    class Meta:
+        proxy = True
+        ordering = ("-run", "-seq")
+
+
+class Artifact(models.Model):
+    """One version of something that a run made: the same name again is the next version."""
+
+    class Kind(models.TextChoices):
+        """What it is made for."""
+
+        INLINE = "inline"
+        FILE = "file"
+        DISPLAY = "display"
+        SEARCH = "search"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="artifacts")
+    name = models.CharField(max_length=200)
+    version = models.PositiveIntegerField()
+    """From 1, by name."""
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    media_type = models.CharField(max_length=100)
+    size = models.PositiveBigIntegerField()
+    """Bytes."""
+    sha256 = models.CharField(max_length=64)
+    """Of the bytes, in hex; they are kept under this name in the run's own directory."""
+    seq = models.PositiveIntegerField()
+    """The row that made it known."""
+    call_seq = models.PositiveIntegerField(null=True, blank=True)
+    """The ask of the tool call that made it."""
+    tool = models.CharField(max_length=100, blank=True, default="")
+    error = models.TextField(null=True, blank=True)
+    """Why it failed; None where it did not."""
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("run", "name", "version")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "name", "version"), name="artifact_version_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} (version {self.version})"
+
+
+class Remembered(models.Model):
+    """The text of a row's blocks, for full-text search; written when a search first needs it."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="remembered")
+    seq = models.PositiveIntegerField()
+    text = models.TextField(blank=True, default="")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("run", "seq"), name="remembered_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.run_id}:{self.seq}"
 
 
 class Budget(models.Model):
@@ -404,6 +486,18 @@ class ModelProfile(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Halt(models.Model):
+    """The kill switch of the site, one row: while it is on, no run is claimed and no effect begins."""
+
+    on = models.BooleanField(default=False)
+    by_name = models.CharField(max_length=150, blank=True, default="")
+    reason = models.TextField(blank=True, default="")
+    at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return "halted" if self.on else "running"
 
 
 class Skill(models.Model):
