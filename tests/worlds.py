@@ -34,11 +34,11 @@ from runs.engine.effects import (
     Usage,
 )
 from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Recovered
-from runs.engine.machine import END, Machine, State, Terms
-from runs.engine.moves import Ask, Go, Move, Rewind, Stop
+from runs.engine.machine import END, Block, Machine, State, Terms
+from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.ports import Message
 from runs.engine.settings import LIMIT_NAMES, LimitName
-from runs.engine.snapshot import Pending, Snapshot, Totals
+from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical, fingerprint
 
@@ -108,6 +108,7 @@ class Run:
     """The answer to the pending ask, kept before its conclusion is drawn."""
     answers: list[Answer] = field(default_factory=list)
     watchers: list[Watcher] = field(default_factory=list)
+    most_rows: int = TOO_MANY_ROWS
 
     @classmethod
     def start(
@@ -129,7 +130,7 @@ class Run:
         """One commit; False where the run has ended or waits. A run can be stored between any two."""
         if self.ended:
             return False
-        if len(self.rows) > TOO_MANY_ROWS:
+        if len(self.rows) > self.most_rows:
             raise NeverEnds(f"{len(self.rows)} rows, and no end")
         if self.saved is None and player.meddle(self):
             return True
@@ -168,9 +169,10 @@ class Run:
         return self
 
     def _seen(self) -> Snapshot:
-        """The head, with what gates look at: how often each call was asked on the live path."""
+        """The head, with what gates look at: the window, and how often each call was asked on the live path."""
+        seen = replace(self.snapshot, window=self.window())
         if not any(rule.when.same_call for rule in self.terms.settings.rules):
-            return self.snapshot
+            return seen
         rows = (row.effect for row in self.rows if row.live and row.effect and row.attempt == 1)
         calls: Counter[str] = Counter()
         for effect in rows:
@@ -178,7 +180,7 @@ class Run:
                 calls[fingerprint(effect["tool"], effect["args"])] += 1
             elif effect["kind"] == "child_run":
                 calls[fingerprint(f"agent.{effect['name']}", {"goal": effect["goal"]})] += 1
-        return replace(self.snapshot, calls=calls)
+        return replace(seen, calls=calls)
 
     def commit(self, move: Move, totals: Totals) -> None:
         """The row that a move becomes."""
@@ -190,6 +192,9 @@ class Run:
             case Ask(effect=effect, attempt=attempt, delay_s=delay):
                 self.snapshot = kernel.advance(self.machine, before, move, totals)
                 self._add("ask", before.node, None, before.node, move.facts, effect, attempt, delay)
+            case Compact():
+                self.snapshot = kernel.advance(self.machine, before, move, totals)
+                self._add("compaction", before.node, None, before.node, move.facts)
             case Go(edge=edge):
                 self.snapshot = kernel.advance(self.machine, before, move, totals)
                 if (before.node, edge) == self.machine.remembers and self.last_reply:
@@ -297,9 +302,24 @@ class Run:
 
     def prompt(self, call: ModelCall) -> tuple[Message, ...]:
         """What the model reads: a rendering of the live rows."""
+        return timeline.prompt(self.machine, self.terms, self.blocks(), call)
+
+    def blocks(self) -> list[Block]:
+        """What the model has been told on the live path."""
         live = (row for row in self.rows if row.live)
-        blocks = [block for row in live for block in timeline.blocks_of(self.machine, row.told, row.seq)]
-        return timeline.prompt(self.machine, self.terms, blocks, call)
+        return [block for row in live for block in timeline.blocks_of(self.machine, row.told, row.seq)]
+
+    def window(self) -> Window | None:
+        """What prompts have to fit, where the settings set a limit."""
+        context = self.terms.settings.context
+        if context.limit_tokens is None:
+            return None
+        return Window(
+            blocks=self.blocks(),
+            limit=context.limit_tokens,
+            compact_at=context.compact_at,
+            keep_recent=context.keep_recent,
+        )
 
     def prompt_messages(self) -> tuple[Message, ...]:
         """What the model would read now."""
@@ -346,6 +366,7 @@ class Run:
                     "seq": pending.seq,
                     "attempt": pending.attempt,
                 },
+                "held": at.held and {"call": at.held.call.model_dump(mode="json"), "passed": at.held.passed},
                 "totals": asdict(at.totals),
                 "limits": dict(at.limits),
                 "next_cost_usd": at.next_cost_usd,
@@ -371,6 +392,8 @@ class Run:
             head=kept["head"],
             pending=pending
             and Pending(EFFECT.validate_python(pending["effect"]), pending["seq"], pending["attempt"]),
+            held=kept["held"]
+            and Held(ModelCall.model_validate(kept["held"]["call"]), tuple(kept["held"]["passed"])),
             totals=Totals(**kept["totals"]),
             limits=kept["limits"],
             next_cost_usd=kept["next_cost_usd"],
@@ -563,7 +586,10 @@ class ScriptedWorld:
             case HumanCall():
                 return self._decision(run)
             case Compaction():
-                return Summarised(text="a summary", usage=self.usage)
+                reply = self._reply("summary") if "summary" in self.replies else "a summary"
+                if isinstance(reply, ModelReplied):
+                    return Summarised(text=reply.text, usage=reply.usage)
+                return Summarised(text=reply, usage=self.usage) if isinstance(reply, str) else reply
 
     def _next(self, prepared: list[Any], name: str) -> Any:
         index = min(self.played[name], len(prepared) - 1)

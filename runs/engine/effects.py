@@ -46,6 +46,8 @@ class ModelCall(Value):
     cacheable: bool = False
     sanitize: bool = False
     """Set after a context-length error: old tool results become stubs."""
+    longest: int = 0
+    """Characters of one block that this prompt shows at most; 0 where the window sets no bound."""
     at_limit: Literal["ask", "fail", "pass"] = "ask"
     """What a reached limit of the run does to this call."""
     closes: str = ""
@@ -75,11 +77,25 @@ class ToolCall(Value):
 
 
 class Compaction(Value):
-    """A summary that is to replace older blocks for the model (spec/context.md)."""
+    """A summary that is to stand in place of older blocks, and the model call that waits for it (spec/context.md)."""
 
     kind: Literal["compaction"] = "compaction"
     first: int
     last: int
+    """The rows it covers."""
+    updates: int = 0
+    """The row of the earlier summary that it carries on; 0 where there is none."""
+    kept: tuple[int, ...] = ()
+    """Rows in the range whose blocks stay as they are."""
+    tokens_before: int
+    """Estimate of the prompt that is too long."""
+    room: int = 0
+    """Characters of the blocks that the summariser is shown, where a window bounds it."""
+    wanted_by: str = ""
+    """The person who asked for it; empty where the prompt was too long."""
+    holds: ModelCall
+    passed: tuple[str, ...] = ()
+    """Names of the gates that have been answered for the call that is held."""
 
 
 class ChildRun(Value):
@@ -111,6 +127,16 @@ class HumanCall(Value):
     def verdicts(self) -> tuple[Verdict, ...]:
         """What a person may answer."""
         return VERDICTS[self.about]
+
+
+def question_of(call: HumanCall) -> str:
+    """What tells a question from others of its kind: the exact call that it holds, the limit, or its words."""
+    match call.holds:
+        case ToolCall() as held:
+            return held.fingerprint
+        case ChildRun(name=name, goal=goal):
+            return fingerprint(f"agent.{name}", {"goal": goal})
+    return call.limit or fingerprint(call.title, {"questions": list(call.questions)})
 
 
 Effect = ModelCall | ToolCall | Compaction | ChildRun | HumanCall
@@ -145,7 +171,12 @@ class MadeFile(Value):
 
     name: str
     text: str = ""
+    """Its beginning, as far as a result carries it."""
     size: int = 0
+    """Bytes."""
+    media_type: str = ""
+    sha256: str = ""
+    """Of the bytes, in hex: under it they are kept, whatever is written under the name later."""
 
 
 class ToolReturned(Value):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from runs.engine.sources import Source
 from runs.engine.values import Json, Value
 
 
@@ -147,12 +148,116 @@ class Resumed(Fact):
     by: str
 
 
+class RangeSummarised(Fact):
+    """From now on the model reads `text` in place of the blocks of the rows `first` to `last`."""
+
+    kind: Literal["conv.range.summary"] = "conv.range.summary"
+    first: int
+    last: int
+    text: str
+    tokens_before: int
+    """Estimate of the prompt that was too long, and of the one with the summary in it."""
+    tokens_after: int
+    updates: int = 0
+    """The row of the earlier summary that this one carries on; 0 where there is none."""
+    kept: tuple[int, ...] = ()
+    """Rows in the range whose blocks stay as they are: the plan, what a person pinned or brought back."""
+    sources: tuple[Source, ...] = ()
+    """The pool so far, so that its numbers can be known without the rows in the range."""
+
+
+class SummaryEdited(Fact):
+    """A person put another text in the place of a summary's; every version is kept."""
+
+    kind: Literal["conv.summary.edited"] = "conv.summary.edited"
+    summary: int
+    """The row of the compaction."""
+    version: int
+    """The one that compaction wrote is 1."""
+    text: str
+    by: str
+    reason: str
+
+
+class SummaryUndone(Fact):
+    """A person took a summary back: the model reads the blocks themselves again."""
+
+    kind: Literal["conv.summary.undone"] = "conv.summary.undone"
+    summary: int
+    by: str
+    reason: str
+
+
+class Pinned(Fact):
+    """A person pinned a block (`st:<seq>`) or a summary (`su:<seq>`): no compaction touches it."""
+
+    kind: Literal["conv.pinned"] = "conv.pinned"
+    path: str
+    by: str
+    reason: str = ""
+
+
+class Unpinned(Fact):
+    """A person took a pin away."""
+
+    kind: Literal["conv.unpinned"] = "conv.unpinned"
+    path: str
+    by: str
+    reason: str = ""
+
+
+class CompactionWanted(Fact):
+    """A person wants the context compacted before the next model call, full or not."""
+
+    kind: Literal["conv.compaction.wanted"] = "conv.compaction.wanted"
+    by: str
+    reason: str = ""
+
+
 class Recovered(Fact):
     """A worker was lost; another took the run over."""
 
     kind: Literal["run.recovered"] = "run.recovered"
     epoch: int
     message: str
+
+
+class Forked(Fact):
+    """The run begins as a copy of another one's rows, and goes on by terms and from a state of its own."""
+
+    kind: Literal["run.forked"] = "run.forked"
+    run: int
+    """The run that it was copied from, and the row up to which."""
+    seq: int
+    by: str
+    message: str = ""
+    settings_before: dict[str, Any]
+    """What the rows before this one were made by."""
+    model_before: str = ""
+    changed: dict[str, Any] = {}
+    """The settings that are others now, by name; None where one was taken away."""
+    state: dict[str, Any] = {}
+    """The control values that are others now, by name: whole values."""
+
+
+class KeptAnswer(Value):
+    """What somebody answered to a question before the run went back, or was forked."""
+
+    about: str
+    """The kind of the question."""
+    question: str
+    """What tells it from others (`question_of`)."""
+    verdict: str
+    args: dict[str, Any] | None = None
+    message: str = ""
+
+
+class AnswersKept(Fact):
+    """Where a question comes again that was answered before, that answer is given again."""
+
+    kind: Literal["run.answers.kept"] = "run.answers.kept"
+    answers: tuple[KeptAnswer, ...]
+    by: str
 
 
 COMMON_FACTS: tuple[type[Fact], ...] = (
@@ -171,4 +276,12 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     Paused,
     Resumed,
     Recovered,
+    RangeSummarised,
+    SummaryEdited,
+    SummaryUndone,
+    Pinned,
+    Unpinned,
+    CompactionWanted,
+    Forked,
+    AnswersKept,
 )

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from runs.engine import gates
+from runs.engine import context, gates
 from runs.engine.effects import (
     Answer,
     ChildFinished,
     ChildRun,
+    Compaction,
     ContextOverflowed,
     Effect,
     Failed,
@@ -29,9 +30,10 @@ from runs.engine.effects import (
 )
 from runs.engine.facts import Answered, CallEdited, Exited, Fact, Notice, Rewound, Spent
 from runs.engine.machine import END, Machine, State
-from runs.engine.moves import Ask, Go, Move, Rewind, Stop
+from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.settings import LIMIT_REASONS
-from runs.engine.snapshot import Pending, Snapshot, Totals
+from runs.engine.snapshot import Held, Pending, Snapshot, Totals
+from runs.engine.timeline import blocks_of
 from runs.engine.tools import check_arguments
 
 ATTEMPTS = 3
@@ -132,8 +134,13 @@ def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
     """The move that follows from an answer that is settled."""
     effect = snapshot.pending.effect if snapshot.pending else None
     match effect, answer:
+        case None, None if snapshot.held is not None:
+            held = snapshot.held
+            return _through(machine, replace(snapshot, held=None), Ask(held.call), held.passed)
         case None, None:
             return _enter(machine, snapshot)
+        case Compaction() as compaction, _:
+            return _compacted(machine, snapshot, compaction, answer)
         case HumanCall() as call, HumanSaid() as said:
             return _heard(machine, snapshot, call, said)
         case ModelCall(closes=reason), _ if reason:
@@ -190,13 +197,50 @@ def _through(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, 
     """`ask`, or what the gates make of it."""
     match gates.on_effect(snapshot, ask.effect, passed):
         case gates.Pass(facts=facts):
-            return replace(ask, facts=ask.facts + facts) if facts else ask
+            return _within_window(
+                machine, snapshot, replace(ask, facts=ask.facts + facts) if facts else ask, passed
+            )
         case gates.Hold(call=call, facts=facts):
             return Ask(call, ask.facts + facts)
         case gates.Refuse(answer=answer):
             return _ask_node(machine, snapshot, answer, ask.facts)
         case gates.End(reason=reason, message=message):
             return Stop(reason, (*ask.facts, Exited(reason=reason, message=message)))
+
+
+def _within_window(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, ...]) -> Ask:
+    """`ask`, or the compaction that has to come before it. The ask's own facts are told first."""
+    window = snapshot.window
+    if window is None or not isinstance(ask.effect, ModelCall):
+        return ask
+    told = blocks_of(machine, ask.facts, snapshot.head + 1)
+    window = replace(window, blocks=[*window.blocks, *told]) if told else window
+    match context.fit(machine, snapshot.state.terms, window, ask.effect, snapshot.head):
+        case Compaction() as compaction:
+            return replace(ask, effect=compaction.model_copy(update={"passed": passed}))
+        case call, facts:
+            return replace(ask, effect=call, facts=ask.facts + facts)
+
+
+def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, answer: Answer | None) -> Move:
+    """A summary in place of older blocks; where none could be had everything stays as it is."""
+    window = snapshot.window
+    match answer:
+        case Summarised() if window is not None and not context.still_apt(window, compaction):
+            return _through(machine, snapshot, Ask(compaction.holds), compaction.passed)
+        case Summarised(text=text) if text.strip() and window is not None:
+            terms = snapshot.state.terms
+            made = context.summarised(machine, terms, window, compaction, text.strip(), snapshot.head)
+            return Compact((made,))
+        case Failed(message=why) | ContextOverflowed(message=why):
+            pass
+        case _:
+            why = "It was empty."
+    notice = Notice(
+        code="compaction_failed", message=f"No summary could be had, and nothing was left out. {why}"
+    )
+    through = replace(snapshot, window=None)
+    return _through(machine, through, Ask(compaction.holds, (notice,)), compaction.passed)
 
 
 def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSaid) -> Move:
@@ -326,19 +370,27 @@ def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) ->
     match move:
         case Ask(effect=effect, attempt=attempt):
             pending = Pending(effect, seq, attempt)
-            return replace(snapshot, state=state, head=seq, pending=pending, totals=totals)
+            return replace(snapshot, state=state, head=seq, pending=pending, held=None, totals=totals)
+        case Compact():
+            held = held_by(snapshot.pending.effect if snapshot.pending else None)
+            return replace(snapshot, state=state, head=seq, pending=None, held=held, totals=totals)
         case Go(edge=edge):
             node = machine.targets[(snapshot.node, edge)]
             return replace(snapshot, node=node, state=state, head=seq, pending=None, totals=totals)
         case Stop():
-            return replace(snapshot, node=END, state=state, head=seq, pending=None, totals=totals)
+            return replace(snapshot, node=END, state=state, head=seq, pending=None, held=None, totals=totals)
     raise TypeError("a rewind is advanced by the log, which knows the state it goes back to")
+
+
+def held_by(effect: Effect | None) -> Held | None:
+    """The call that a compaction was made for."""
+    return Held(effect.holds, effect.passed) if isinstance(effect, Compaction) else None
 
 
 def rewound(machine: Machine, snapshot: Snapshot, move: Rewind, node: str, state: State) -> Snapshot:
     """The run after a rewind to a row that left it at `node` with `state`."""
     state = machine.fold(state, move.facts)
-    return replace(snapshot, node=node, state=state, head=snapshot.head + 1, pending=None)
+    return replace(snapshot, node=node, state=state, head=snapshot.head + 1, pending=None, held=None)
 
 
 def status_of(machine: Machine, state: State) -> str:

@@ -5,7 +5,7 @@ The drawing on the run page, the documentation and the tests read this declarati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Union
 
@@ -17,11 +17,13 @@ from runs.engine.facts import (
     Answered,
     Exited,
     Fact,
+    Forked,
     InterruptAsked,
 )
 from runs.engine.moves import Ask, Go
 from runs.engine.ports import Message
 from runs.engine.settings import Settings
+from runs.engine.sources import Source
 from runs.engine.tools import ToolSpec
 from runs.engine.values import Value
 
@@ -67,6 +69,8 @@ def evolve_common(state: State, fact: Fact) -> State:
             return state.model_copy(update={"answer": text, "answer_source": source})
         case Exited(reason=reason):
             return state if state.exit_reason else state.model_copy(update={"exit_reason": reason})
+        case Forked(state=changes) if changes:
+            return type(state).model_validate({**state.model_dump(), **changes, "terms": state.terms})
     return state
 
 
@@ -105,10 +109,16 @@ class Block(Value):
     text: str
     shows: dict[str, str] = {}
     """Whole texts by name, for prompts that ask for them (`ModelCall.shows`)."""
+    seq: int = 0
+    """The row that it is of."""
     path: str = ""
-    """Where it can be found again: `st:<seq>`."""
+    """Where it can be found again: `st:<seq>`, or `su:<seq>` for a summary."""
     covers: dict[str, str | None] = {}
     """Paths whose blocks are hidden from now on, each with what is shown in their place; None shows them again."""
+    sources: tuple[Source, ...] = ()
+    """What a search found, for the pool."""
+    act: Fact | None = None
+    """Something that was done to the context itself: it is never shown, and decides what is."""
 
 
 class GraphError(Exception):
@@ -148,8 +158,8 @@ class Machine:
     reply_schema: Callable[[str, Any], dict[str, Any] | None]
     examples: Callable[[Terms], tuple[Message, ...]] = lambda terms: ()
     """Worked examples, between the system text and the goal."""
-    arrange: Callable[[Terms, Sequence[Block]], Sequence[Block]] = lambda terms, blocks: blocks
-    """The blocks as a prompt shows them: with their paths, or hidden, where the machine's tools work with paths."""
+    names_paths: Callable[[Terms], bool] = lambda terms: False
+    """Whether prompts show the paths of blocks: where the machine's tools work with paths."""
     artifacts: Callable[[Any], tuple[ArtifactRow, ...]] = lambda state: ()
     """What the run has made, as far as its state knows."""
     kept: Callable[[Any], dict[str, Any]] = lambda state: {}

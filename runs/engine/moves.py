@@ -42,4 +42,11 @@ class Rewind:
     facts: tuple[Fact, ...] = ()
 
 
-Move = Ask | Go | Stop | Rewind
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Put a summary in place of older blocks; the node stays, and the model call that waited comes next."""
+
+    facts: tuple[Fact, ...] = ()
+
+
+Move = Ask | Go | Stop | Rewind | Compact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from runs.engine.effects import (
@@ -10,11 +10,12 @@ from runs.engine.effects import (
     ChildFinished,
     Effect,
     Failed,
+    ModelCall,
     ModelReplied,
     Summarised,
     ToolReturned,
 )
-from runs.engine.machine import State
+from runs.engine.machine import Block, State
 from runs.engine.settings import LimitName
 from runs.engine.values import add_cost
 
@@ -76,6 +77,27 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A model call that waited for a compaction, and the gates that it had passed."""
+
+    call: ModelCall
+    passed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the model has been shown so far, and how much it may read at once; a run without a limit has none."""
+
+    blocks: Sequence[Block]
+    limit: int
+    """Tokens of one prompt."""
+    compact_at: float
+    keep_recent: float
+    tokens_per_character: float = 0.25
+    """A quarter at first, then what the provider's own counts for this run say."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A run between two moves. `limits` are those in force: the settings' and what people added."""
 
@@ -83,9 +105,12 @@ class Snapshot:
     state: State
     head: int = 0
     pending: Pending | None = None
+    held: Held | None = None
+    """After a compaction: the call that it was made for."""
     totals: Totals = Totals()
     limits: Mapping[LimitName, float] = field(default_factory=dict)
     next_cost_usd: float = 0.0
     """What the next model call may cost."""
     calls: Mapping[str, int] = field(default_factory=dict)
     """How often each call (by fingerprint) has been reached; filled where a rule looks at it."""
+    window: Window | None = None

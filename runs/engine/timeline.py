@@ -1,25 +1,52 @@
 """The prompt as a rendering of the facts: system text, goal, blocks in order, and a tail that is never stored.
 
 The prefix stays the same from round to round. What a tool, a page or a person said is data: it is fenced and named
-as such, and never stands in the system text. Source: spec/context.md.
+as such, and never stands in the system text. Older blocks may have a summary in their place; people may have pinned
+some, or changed or taken back a summary: all of that is facts, and `shown` folds them. Source: spec/context.md.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from runs.engine.effects import ModelCall
-from runs.engine.facts import CallEdited, Fact, Notice, ToolReported, UserAnswered
+from runs.engine.facts import (
+    CallEdited,
+    CompactionWanted,
+    Fact,
+    Notice,
+    Pinned,
+    RangeSummarised,
+    SummaryEdited,
+    SummaryUndone,
+    ToolReported,
+    Unpinned,
+    UserAnswered,
+)
 from runs.engine.machine import Block, Machine, Terms
 from runs.engine.ports import Message
+from runs.engine.sources import Source, found_in, with_found
 from runs.engine.values import canonical
 
 FENCE = "~~~"
 STUB = "[an older result, left out for length]"
 SHOWN = 8000
 """Characters of one tool result that the model reads."""
+
+SUMMARY = "conv.range.summary"
+PLAN = "react.plan"
+
+NO_COMPACTION = ("compaction_failed", "nothing_to_compact")
+"""Codes of the notices that answer the wish for a compaction."""
+
+SOURCES_LISTED = 40
+"""Sources that a tail lists at most, the newest."""
+
+
+# --- facts as blocks --------------------------------------------------------------------------------------------
 
 
 def fenced(author: str, text: str) -> str:
@@ -45,6 +72,12 @@ def common_block(fact: Fact) -> Block | None:
             said = f" They said: {message}" if message else ""
             text = f"A person changed the arguments of {tool} to {canonical(args)} before it ran.{said}"
             return Block(kind=fact.kind, author="system", text=text)
+        case (
+            RangeSummarised() | SummaryEdited() | SummaryUndone() | Pinned() | Unpinned() | CompactionWanted()
+        ):
+            return Block(kind=fact.kind, author="system", text=fact.model_dump_json(), act=fact)
+        case Notice(code=code) if code in NO_COMPACTION:
+            return Block(kind=fact.kind, author="system", text=code, act=fact)
         case Notice(code="rule_notified" | "retried" | "context_overflow" | "answer_unfit"):
             return None
         case Notice(message=message):
@@ -62,45 +95,263 @@ def cut(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}… [{len(text) - SHOWN} characters more]"
 
 
-def prompt(machine: Machine, terms: Terms, blocks: Sequence[Block], call: ModelCall) -> tuple[Message, ...]:
-    """The prompt of `call`, when `blocks` have been shown."""
-    shown = machine.arrange(terms, sanitized(blocks) if call.sanitize else blocks)
-    tail = "\n\n".join([*_asked_for(blocks, call.shows), *([call.tail] if call.tail else [])])
-    return messages(machine.system(terms), terms.goal, shown, tail, machine.examples(terms))
+def blocks_of(machine: Machine, facts: Iterable[Fact], seq: int) -> list[Block]:
+    """How the model reads the facts of row `seq`."""
+    found = []
+    for fact in facts:
+        block = machine.block(fact)
+        if block is not None:
+            known: dict[str, Any] = {"seq": seq, "path": f"st:{seq}"}
+            if isinstance(fact, ToolReported) and (sources := found_in(fact.value)):
+                known["sources"] = sources
+            found.append(block.model_copy(update=known))
+    return found
 
 
-def _asked_for(blocks: Sequence[Block], names: Sequence[str]) -> Iterator[str]:
+# --- which blocks are shown -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Summary:
+    """A summary as it stands now."""
+
+    seq: int
+    made: RangeSummarised
+    text: str
+    version: int = 1
+    undone: bool = False
+
+    @property
+    def path(self) -> str:
+        """Where it can be found again."""
+        return f"su:{self.seq}"
+
+    def covers(self, seq: int) -> bool:
+        """Whether it stands in place of the blocks of row `seq`."""
+        return self.made.first <= seq <= self.made.last and seq not in self.made.kept
+
+
+@dataclass(slots=True)
+class Context:
+    """What was done to the context of a run, and what follows from it: a fold of its blocks."""
+
+    summaries: dict[int, Summary] = field(default_factory=dict)
+    """By the row of the compaction."""
+    pins: set[str] = field(default_factory=set)
+    """Paths."""
+    hidden: dict[str, str] = field(default_factory=dict)
+    """Paths, each with what is shown in their place."""
+    sources: tuple[Source, ...] = ()
+    plan: int = 0
+    """The row of the newest plan."""
+    wanted: CompactionWanted | None = None
+    """A person's wish for a compaction that nothing has answered yet."""
+    failed: int = 0
+    """The row of the last compaction that failed, where none has succeeded since."""
+
+    def take(self, block: Block) -> None:
+        """Fold one block in."""
+        match block.act:
+            case RangeSummarised() as made:
+                self.summaries[block.seq] = Summary(block.seq, made, made.text)
+                self.sources = with_found(made.sources, self.sources)
+                self.wanted, self.failed = None, 0
+            case SummaryEdited(summary=seq, text=text, version=version) if seq in self.summaries:
+                self.summaries[seq].text, self.summaries[seq].version = text, version
+            case SummaryUndone(summary=seq) if seq in self.summaries:
+                self.summaries[seq].undone = True
+            case Pinned(path=path):
+                self.pins.add(path)
+            case Unpinned(path=path):
+                self.pins.discard(path)
+            case CompactionWanted() as wanted:
+                self.wanted = wanted
+            case Notice(code=code):
+                self.wanted = None
+                self.failed = block.seq if code == "compaction_failed" else self.failed
+        for path, instead in block.covers.items():
+            self.hidden.pop(path, None)
+            self.hidden |= {path: instead} if instead is not None else {}
+        if block.sources:
+            self.sources = with_found(self.sources, block.sources)
+        if block.kind == PLAN:
+            self.plan = block.seq
+
+    def standing(self) -> list[Summary]:
+        """The summaries that are shown: neither taken back nor carried on by a later one; in their order."""
+        alive = [summary for summary in self.summaries.values() if not summary.undone]
+        carried_on = {summary.made.updates for summary in alive}
+        return sorted((one for one in alive if one.seq not in carried_on), key=lambda one: one.made.last)
+
+    def carried_on_by(self, seq: int) -> int | None:
+        """The row of the summary that is shown in the place of the one of row `seq`; None where none carries it on."""
+        later = {one.made.updates: one.seq for one in self.summaries.values() if not one.undone}
+        found = None
+        while seq in later:
+            found = seq = later[seq]
+        return found
+
+    def stays(self, seq: int) -> bool:
+        """Whether the blocks of row `seq` are never summarised: the plan, and what a person pinned."""
+        return seq == self.plan or f"st:{seq}" in self.pins
+
+    def brought_back(self, seq: int) -> bool:
+        """Whether a person took back a summary of row `seq`: it is left alone for as long as that is possible."""
+        return any(
+            one.undone and one.covers(seq) and not self._was_old(one, seq) for one in self.summaries.values()
+        )
+
+    def _was_old(self, undone: Summary, seq: int) -> bool:
+        """Whether an earlier summary, which `undone` carried on, had stood for the row already."""
+        earlier = self.summaries.get(undone.made.updates)
+        return earlier is not None and seq <= earlier.made.last
+
+
+def folded(blocks: Iterable[Block]) -> Context:
+    """What was done to the context."""
+    context = Context()
+    for block in blocks:
+        context.take(block)
+    return context
+
+
+def shown(blocks: Sequence[Block], context: Context) -> list[Block]:
+    """The blocks that the model reads: summaries in place of what they cover, replacements of what was hidden."""
+    standing = context.standing()
+    waiting = list(standing)
+    seen: list[Block] = []
+    for block in blocks:
+        if block.act is not None:
+            continue
+        while waiting and block.seq > waiting[0].made.last:
+            seen.append(_summary_block(waiting.pop(0)))
+        covered = any(summary.covers(block.seq) for summary in standing)
+        if not covered or context.stays(block.seq):
+            seen.append(block)
+    seen += map(_summary_block, waiting)
+    return _with_hidden(seen, context.hidden) if context.hidden else seen
+
+
+def _summary_block(summary: Summary) -> Block:
+    text = fenced(f"a summary of rows {summary.made.first} to {summary.made.last}", summary.text)
+    return Block(kind=SUMMARY, author="system", text=text, seq=summary.made.last, path=summary.path)
+
+
+def _with_hidden(blocks: Iterable[Block], hidden: dict[str, str]) -> list[Block]:
+    """In place of a row's blocks that were hidden the replacement, once."""
+    seen: list[Block] = []
+    last = ""
+    for block in blocks:
+        begins, last = block.path != last, block.path
+        if block.path not in hidden:
+            seen.append(block)
+        elif begins:
+            text = fenced(f"{block.path}, hidden,", cut(hidden[block.path]))
+            seen.append(block.model_copy(update={"text": text, "path": ""}))
+    return seen
+
+
+def needed(blocks: Sequence[Block]) -> list[Block]:
+    """`blocks` without those that a summary stands for: what a worker has to keep of a long run."""
+    context = folded(blocks)
+    standing = context.standing()
+    return [
+        block
+        for block in blocks
+        if block.act is not None
+        or block.covers
+        or context.stays(block.seq)
+        or not any(summary.covers(block.seq) for summary in standing)
+    ]
+
+
+# --- the prompt -------------------------------------------------------------------------------------------------
+
+
+class Piece(NamedTuple):
+    """One part of a prompt: what it is, whose side says it, and where it can be found again."""
+
+    what: str
+    side: Literal["system", "user", "assistant"]
+    text: str
+    path: str = ""
+
+
+def pieces(machine: Machine, terms: Terms, blocks: Sequence[Block], call: ModelCall) -> list[Piece]:
+    """The prompt of `call` in its parts, when `blocks` have been told."""
+    context = folded(blocks)
+    read = shown(blocks, context)
+    read = sanitized(read) if call.sanitize else read
+    parts = [Piece("system", "system", machine.system(terms))]
+    parts += (Piece("examples", message.author, message.text) for message in machine.examples(terms))
+    parts.append(Piece("goal", "user", f"Goal: {terms.goal}"))
+    parts += _block_pieces(read, call.longest, named=machine.names_paths(terms))
+    if context.sources:
+        parts.append(Piece("sources", "user", sources_text(context.sources)))
+    parts += (Piece("shown", "user", text) for text in _asked_for(blocks, call.shows, call.longest))
+    if call.tail:
+        parts.append(Piece("tail", "user", call.tail))
+    return parts
+
+
+def _block_pieces(blocks: Iterable[Block], longest: int, *, named: bool) -> Iterator[Piece]:
+    last = ""
+    for block in blocks:
+        begins, last = block.path != last, block.path
+        text = _shortened(block, longest)
+        if named and begins and block.path and block.author != "agent":
+            text = f"[{block.path}]\n{text}"
+        yield Piece(block.kind, "assistant" if block.author == "agent" else "user", text, block.path)
+
+
+def _shortened(block: Block, longest: int) -> str:
+    """The block's text; one that would fill the window by itself without its middle."""
+    text = block.text
+    if not longest or len(text) <= longest or block.kind == SUMMARY:
+        return text
+    half = longest // 2
+    left_out = f"\n… [{len(text) - 2 * half} characters left out for length; {block.path} has them] …\n"
+    return f"{text[:half]}{left_out}{text[-half:]}"
+
+
+def sources_text(sources: Sequence[Source]) -> str:
+    """The pool as a tail lists it: numbers, titles and addresses, as data."""
+    listed = sources[-SOURCES_LISTED:]
+    lines = [f"[{source.number}] {source.title[:80] or 'untitled'} {source.url[:200]}" for source in listed]
+    earlier = (
+        [f"({len(sources) - len(listed)} earlier ones are not listed.)"] if len(sources) > len(listed) else []
+    )
+    return f"Sources; cite one as [[S:number]].\n{fenced('the searches', chr(10).join([*earlier, *lines]))}"
+
+
+def _asked_for(blocks: Sequence[Block], names: Sequence[str], longest: int) -> Iterator[str]:
     """The newest whole text of each name, as data."""
     for name in names:
         found = next((block.shows[name] for block in reversed(blocks) if name in block.shows), None)
         if found is not None:
-            yield fenced(name, found)
+            text = fenced(name, found)
+            yield text if not longest or len(text) <= longest else f"{text[:longest]}\n{FENCE}"
 
 
-def blocks_of(machine: Machine, facts: Iterable[Fact], seq: int) -> list[Block]:
-    """How the model reads the facts of row `seq`."""
-    found = (machine.block(fact) for fact in facts)
-    return [block.model_copy(update={"path": f"st:{seq}"}) for block in found if block is not None]
+def prompt(machine: Machine, terms: Terms, blocks: Sequence[Block], call: ModelCall) -> tuple[Message, ...]:
+    """The prompt of `call`, when `blocks` have been told."""
+    return messages(pieces(machine, terms, blocks, call))
 
 
-def messages(
-    system: str, goal: str, blocks: Sequence[Block], tail: str, examples: tuple[Message, ...] = ()
-) -> tuple[Message, ...]:
-    """The messages. Neighbouring blocks of one side make one; the tail ends the last one."""
-    joined: list[tuple[Literal["user", "assistant"], list[str]]] = [("user", [f"Goal: {goal}"])]
-    for block in blocks:
-        side: Literal["user", "assistant"] = "assistant" if block.author == "agent" else "user"
-        if joined[-1][0] == side:
-            joined[-1][1].append(block.text)
+def messages(parts: Iterable[Piece]) -> tuple[Message, ...]:
+    """The messages. Neighbouring parts of one side make one; worked examples stay apart."""
+    joined: list[tuple[Piece, list[str]]] = []
+    for part in parts:
+        if (
+            joined
+            and part.what != "examples"
+            and joined[-1][0].what != "examples"
+            and joined[-1][0].side == part.side
+        ):
+            joined[-1][1].append(part.text)
         else:
-            joined.append((side, [block.text]))
-    if tail:
-        if joined[-1][0] == "user":
-            joined[-1][1].append(tail)
-        else:
-            joined.append(("user", [tail]))
-    sides = (Message(author=side, text="\n\n".join(texts)) for side, texts in joined)
-    return (Message(author="system", text=system), *examples, *sides)
+            joined.append((part, [part.text]))
+    return tuple(Message(author=first.side, text="\n\n".join(texts)) for first, texts in joined)
 
 
 def sanitized(blocks: Iterable[Block]) -> list[Block]:

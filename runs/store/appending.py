@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from runs.engine.facts import Fact
+from runs.engine.machine import Block
 from runs.engine.snapshot import Totals
+from runs.engine.timeline import blocks_of
+from runs.machines import CATALOGUE
 from runs.models import Run
 from runs.store.log import Batch, Row, commit
 
@@ -28,6 +33,13 @@ def totals_of(run: Run) -> Totals:
     )
 
 
+def prompt_chain(before: str, blocks: Iterable[Block]) -> str:
+    """The hash chain over what the model is shown, `blocks` added."""
+    for block in blocks:
+        before = hashlib.sha256(f"{before}\n{block.author}\n{block.text}".encode()).hexdigest()
+    return before
+
+
 def batch_on(run: Run, row: Row, **changes: Any) -> Batch:
     """A batch of one row at the head of `run`, which stays at its node."""
     return Batch(
@@ -46,7 +58,8 @@ def batch_on(run: Run, row: Row, **changes: Any) -> Batch:
 def append(run: Run, kind: str, facts: tuple[Fact, ...], **changes: Any) -> None:
     """Write one row at the head of `run`, under its present epoch, and keep `run` up to date."""
     batch = batch_on(run, Row(seq=run.head + 1, kind=kind, node=run.node, facts=facts_text(facts)), **changes)
-    run.head_hash = commit(batch)
+    batch.prompt_hash = prompt_chain(run.prompt_hash, blocks_of(CATALOGUE[run.machine], facts, run.head + 1))
+    run.head_hash, run.prompt_hash = commit(batch), batch.prompt_hash
     run.head += 1
     for name, value in changes.items():
         setattr(run, name, value)

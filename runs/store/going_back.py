@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
-
 from runs.engine.kernel import rewound
-from runs.engine.machine import Block
 from runs.engine.moves import Rewind
 from runs.engine.snapshot import Snapshot
-from runs.store.appending import batch_on, facts_text
+from runs.store.appending import batch_on, facts_text, prompt_chain
 from runs.store.loading import Loaded, load_blocks, state_at
 from runs.store.log import Batch, Row
-
-
-def prompt_chain(before: str, blocks: Iterable[Block]) -> str:
-    """The hash chain over what the model is shown, `blocks` added."""
-    for block in blocks:
-        before = hashlib.sha256(f"{before}\n{block.author}\n{block.text}".encode()).hexdigest()
-    return before
 
 
 def rewind_batch(loaded: Loaded, move: Rewind) -> tuple[Batch, Snapshot]:

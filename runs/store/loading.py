@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Q, QuerySet
 
 from runs.engine.effects import ANSWER, EFFECT, Answer
+from runs.engine.kernel import held_by
 from runs.engine.machine import Block, Machine, State, Terms
 from runs.engine.settings import LIMIT_NAMES, InterruptRule, LimitName, Settings
-from runs.engine.snapshot import Pending, Snapshot
-from runs.engine.timeline import blocks_of
+from runs.engine.snapshot import Held, Pending, Snapshot
+from runs.engine.timeline import NO_COMPACTION, blocks_of, folded
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, Skill, Step
@@ -69,6 +70,7 @@ def load(run: Run, terms: Terms) -> Loaded:
         state=state_at(run, machine, terms, run.head),
         head=run.head,
         pending=pending,
+        held=_held(run) if pending is None else None,
         totals=totals_of(run),
         limits=limits,
         calls=reached_calls(run, terms, run.head),
@@ -78,11 +80,23 @@ def load(run: Run, terms: Terms) -> Loaded:
 
 def _waiting(run: Run) -> Exchange | None:
     """The exchange of the last move, where that is an ask."""
-    moves = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP)
-    last = run.steps.filter(live=True, kind__in=moves).order_by("-seq").values_list("seq", "kind").first()
-    if last is None or last[1] != Step.Kind.ASK:
+    last = _last_move(run)
+    return run.exchanges.get(seq=last[0]) if last is not None and last[1] == Step.Kind.ASK else None
+
+
+def _held(run: Run) -> Held | None:
+    """The call that a compaction was made for, where that is the last move."""
+    last = _last_move(run)
+    if last is None or last[1] != Step.Kind.COMPACTION:
         return None
-    return run.exchanges.get(seq=last[0])
+    asked = run.exchanges.filter(kind="compaction", seq__lt=last[0]).order_by("-seq").first()
+    return held_by(EFFECT.validate_json(asked.request_json)) if asked else None
+
+
+def _last_move(run: Run) -> tuple[int, str] | None:
+    """Seq and kind of the last live row that is a move of the machine's, and not what people or the runtime added."""
+    moves = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP, Step.Kind.COMPACTION)
+    return run.steps.filter(live=True, kind__in=moves).order_by("-seq").values_list("seq", "kind").first()
 
 
 def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
@@ -110,9 +124,76 @@ def attempts_of(run: Run) -> dict[str, int]:
 
 
 def load_blocks(run: Run, machine: Machine, upto: int) -> list[Block]:
-    """What the model has been shown up to row `upto`."""
-    rows = run.steps.filter(live=True, seq__lte=upto).exclude(facts_json="[]").order_by("seq")
-    found = rows.values_list("seq", "facts_json")
-    return [
-        block for seq, text in found for block in blocks_of(machine, machine.facts.validate_json(text), seq)
-    ]
+    """What the model has been told up to row `upto`."""
+    return _blocks(machine, run.steps.filter(live=True, seq__lte=upto))
+
+
+def load_window(run: Run, machine: Machine, upto: int) -> list[Block]:
+    """The same without what a summary stands for: as much as a prompt needs, however long the run."""
+    return _window(machine, run.steps.filter(live=True, seq__lte=upto))
+
+
+def blocks_at(run: Run, machine: Machine, upto: int) -> list[Block]:
+    """What the model had been told when `upto` was the newest row, whatever was gone back over since."""
+    return _blocks(machine, _live_at(run, upto))
+
+
+def window_at(run: Run, machine: Machine, upto: int) -> list[Block]:
+    """The same as far as a prompt needed it then."""
+    return _window(machine, _live_at(run, upto))
+
+
+def _live_at(run: Run, upto: int) -> QuerySet[Step]:
+    rows = run.steps.filter(seq__lte=upto)
+    gone = Q()
+    for seq, text in rows.filter(kind=Step.Kind.REWIND).values_list("seq", "facts_json"):
+        back_to = next(fact["to_seq"] for fact in json.loads(text) if fact["kind"] == "run.rewound")
+        gone |= Q(seq__gt=back_to, seq__lt=seq)
+    return rows.exclude(gone) if gone else rows
+
+
+def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
+    acts = _blocks(machine, rows.filter(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE)))
+    context = folded(acts)
+    covered = Q()
+    for summary in context.standing():
+        covered |= Q(seq__gte=summary.made.first, seq__lte=summary.made.last) & ~Q(seq__in=summary.made.kept)
+    if not covered:
+        return _blocks(machine, rows)
+    pinned = [int(path[3:]) for path in context.pins if path.startswith("st:")]
+    acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE)) | Q(
+        facts_json__contains='"react.memory_hide"'
+    )
+    return _blocks(machine, rows.filter(~covered | Q(seq__in=pinned) | acting))
+
+
+def _blocks(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
+    found = rows.exclude(facts_json="[]").order_by("seq").values_list("seq", "facts_json")
+    read = machine.facts.validate_json
+    return [block for seq, text in found for block in blocks_of(machine, read(text), seq)]
+
+
+def compaction_wanted(run: Run) -> bool:
+    """Whether a person has asked for a compaction that nothing has answered yet."""
+    wish = '"conv.compaction.wanted"'
+    asked = run.steps.filter(live=True, kind=Step.Kind.NOTE, facts_json__contains=wish).order_by("-seq")
+    seq = asked.values_list("seq", flat=True).first()
+    if seq is None:
+        return False
+    later = run.steps.filter(live=True, seq__gt=seq)
+    answered = Q(kind=Step.Kind.COMPACTION)
+    for code in NO_COMPACTION:
+        answered |= Q(facts_json__contains=f'"{code}"')
+    return not later.filter(answered).exists()
+
+
+def summary_text(run: Run, seq: int) -> str | None:
+    """The text of the summary that row `seq` made, as it stands now; None where that row is no live compaction."""
+    summary = folded(context_blocks(run)).summaries.get(seq)
+    return summary.text if summary else None
+
+
+def context_blocks(run: Run) -> list[Block]:
+    """What was done to the context of the run: its compactions, and what people changed about them."""
+    rows = run.steps.filter(live=True, kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
+    return _blocks(CATALOGUE[run.machine], rows)

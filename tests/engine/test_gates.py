@@ -25,6 +25,9 @@ from tests.worlds import Run, ScriptedWorld, said
 MODEL = ModelCall(role="decision", reply="text")
 
 
+COMPACTION = Compaction(first=1, last=2, tokens_before=9, holds=ModelCall(role="decision", reply="text"))
+
+
 def tool(name: str = "send_mail", effects: EffectClass = "send", **args: Any) -> ToolCall:
     return ToolCall(tool=name, args=args, effects=effects)
 
@@ -60,7 +63,7 @@ def test_the_default_goes_by_effect(effects: EffectClass, said: str) -> None:
 
 
 def test_models_children_and_summaries_pass_by_default() -> None:
-    for effect in (MODEL, ChildRun(name="helper", goal="g"), Compaction(first=1, last=2)):
+    for effect in (MODEL, ChildRun(name="helper", goal="g"), COMPACTION):
         assert opinion(snapshot(), effect) == "pass"
 
 
@@ -369,7 +372,7 @@ def test_the_limit_names_itself() -> None:
 
 def test_summaries_and_people_are_no_calls() -> None:
     at = snapshot(limits={"tokens": 0})
-    assert opinion(at, Compaction(first=1, last=2)) == "pass"
+    assert opinion(at, COMPACTION) == "pass"
     assert opinion(at, HumanCall(about="question", title="", why="")) == "pass"
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from runs.engine.effects import ModelCall
 from runs.engine.facts import CallEdited, Exited, Notice, Spent, ToolReported, UserAnswered
 from runs.engine.machine import Block, Terms
+from runs.engine.ports import Message
+from runs.engine.settings import Settings
 from runs.engine.timeline import (
     FENCE,
     SHOWN,
@@ -21,10 +23,12 @@ from runs.engine.timeline import (
     cut,
     fenced,
     messages,
+    pieces,
     prompt,
     sanitized,
 )
 from runs.machines.ruled import RULED, RuledSettings
+from tests.engine.toys import TOY
 
 blocks = st.lists(
     st.builds(
@@ -35,6 +39,12 @@ blocks = st.lists(
     ),
     max_size=12,
 )
+
+
+def rendered(told: list[Block], tail: str) -> tuple[Message, ...]:
+    """The messages of a run of the toy machine with that log."""
+    terms = Terms(goal="goal", settings=Settings())
+    return messages(pieces(TOY, terms, told, ModelCall(role="decision", reply="text", tail=tail)))
 
 
 @given(st.text("~ab\n", max_size=40), st.text("~ab\n", max_size=40))
@@ -105,8 +115,8 @@ def test_a_long_result_is_cut_with_a_count() -> None:
 @given(blocks, blocks)
 def test_the_prefix_stays_the_same(earlier: list[Block], later: list[Block]) -> None:
     """The messages of a longer log begin with those of the shorter one; only the last grows at its end."""
-    before = messages("system", "goal", earlier, "")
-    after = messages("system", "goal", earlier + later, "")
+    before = rendered(earlier, "")
+    after = rendered(earlier + later, "")
     assert after[: len(before) - 1] == before[:-1]
     last = after[len(before) - 1]
     assert last.author == before[-1].author
@@ -115,15 +125,15 @@ def test_the_prefix_stays_the_same(earlier: list[Block], later: list[Block]) -> 
 
 @given(blocks, st.text("ab", min_size=1, max_size=5))
 def test_the_tail_changes_the_end_alone(shown: list[Block], tail: str) -> None:
-    plain = "\n\n".join(message.text for message in messages("system", "goal", shown, ""))
-    tailed = messages("system", "goal", shown, tail)
+    plain = "\n\n".join(message.text for message in rendered(shown, ""))
+    tailed = rendered(shown, tail)
     assert "\n\n".join(message.text for message in tailed) == f"{plain}\n\n{tail}"
     assert tailed[-1].author == "user"
 
 
 @given(blocks)
 def test_sides_take_turns_and_only_the_first_is_system(shown: list[Block]) -> None:
-    authors = [message.author for message in messages("system", "goal", shown, "")]
+    authors = [message.author for message in rendered(shown, "")]
     assert authors[:2] == ["system", "user"]
     assert all(one != other for one, other in pairwise(authors))
     assert "system" not in authors[1:]
@@ -131,7 +141,7 @@ def test_sides_take_turns_and_only_the_first_is_system(shown: list[Block]) -> No
 
 @given(blocks)
 def test_no_word_of_a_block_reaches_the_system_text(shown: list[Block]) -> None:
-    assert messages("system", "goal", shown, "tail")[0].text == "system"
+    assert rendered(shown, "tail")[0].text == "You are a toy."
 
 
 @given(blocks)

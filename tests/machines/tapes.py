@@ -26,6 +26,7 @@ from runs.engine.effects import (
     ToolReturned,
     Usage,
 )
+from runs.engine.facts import CompactionWanted, Fact, Pinned, SummaryEdited, SummaryUndone, Unpinned
 from runs.engine.machine import Machine
 from runs.engine.snapshot import Pending
 from runs.engine.tools import ToolSpec
@@ -190,6 +191,10 @@ def common_settings(tape: Tape) -> dict[str, Any]:
         "on_limit": tape.one_of(("ask", "stop")),
         "on_clarify": tape.one_of(("ask", "exit")),
         "interrupt_every": tape.one_of((*NO_LIMIT, 1, 2, 3)),
+        "context": {
+            "limit_tokens": tape.one_of((None, None, None, 256, 600, 1500, 4000)),
+            "keep_recent": tape.one_of((0.5, 0.1, 0.9)),
+        },
         "rules": [tape.one_of(RULES) for _ in range(tape.one_of((0, 0, 1, 2, 3)))],
     }
     return chosen
@@ -225,6 +230,9 @@ class TapedWorld:
         if not self.gifts or not self.tape.chance(40):
             return False
         self.gifts -= 1
+        if self.tape.chance(3):
+            run.note("note", self._mended(run))
+            return True
         if (targets := run.targets()) and self.tape.below(8):
             run.rewind(self.tape.one_of(targets))
         elif self.tape.below(4):
@@ -232,6 +240,22 @@ class TapedWorld:
         else:
             run.abort()
         return True
+
+    def _mended(self, run: Run) -> Fact:
+        """Somebody pins, changes, takes back or wants a summary, whether there is one or not."""
+        compactions = [row.seq for row in run.rows if row.kind == "compaction"] or [1]
+        seq = self.tape.one_of(compactions)
+        row = self.tape.one_of(range(1, len(run.rows) + 2))
+        return self.tape.one_of(
+            (
+                CompactionWanted(by="alice"),
+                SummaryEdited(summary=seq, version=2, text="Done: mended.", by="bob", reason="a number"),
+                SummaryUndone(summary=seq, by="bob", reason="wrong"),
+                Pinned(path=f"st:{row}", by="bob"),
+                Pinned(path=f"su:{seq}", by="bob"),
+                Unpinned(path=f"st:{row}", by="bob"),
+            )
+        )
 
     def answer(self, run: Run, pending: Pending) -> Answer | WorkerDied:
         totals = run.snapshot.totals
@@ -253,7 +277,7 @@ class TapedWorld:
             case HumanCall() as call:
                 return self._decision(run, call)
             case Compaction():
-                return Summarised(text="a summary", usage=self.tape.one_of(USAGES))
+                return self._summary()
 
     def _reply(self, role: str) -> Answer:
         match self.tape.below(64):
@@ -270,6 +294,19 @@ class TapedWorld:
             reply = self.tape.one_of(NOT_OBJECTS) if self.tape.chance(16) else self.tape.one_of(replies)
         text = clean_text(reply) if isinstance(reply, str) else json.dumps(reply)
         return ModelReplied(text=text, usage=self.tape.one_of(USAGES))
+
+    def _summary(self) -> Answer:
+        match self.tape.below(8):
+            case 4:
+                return Failed(blame="transient", message="busy")
+            case 5:
+                return ContextOverflowed(message="too long")
+            case 6:
+                return Failed(blame="fatal", message="gone")
+            case 7:
+                return Summarised(text=" ")
+        length = self.tape.one_of((1, 40, 5_000))
+        return Summarised(text="Done: looked. " * length, usage=self.tape.one_of(USAGES))
 
     def _result(self) -> Answer:
         match self.tape.below(32):

@@ -43,6 +43,9 @@ MOST_DEATHS = 3
 GIFT_ROWS = 5
 """Rows that one gift brings by itself: the question, the decision, the limit or the rewind, a release."""
 
+COMPACTION_ROWS = 4
+"""Rows that one compaction brings before a call: three attempts at the summary, and its row."""
+
 LAWS = 9
 WORLDS = 6_000 if settings.get_current_profile_name() == "ci" else 600
 """Of all machines and laws together."""
@@ -161,7 +164,8 @@ def test_halt(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
     world, run = world_of(machine, data, stubborn, gifts)
     run.drive(world)
     given_away = gifts - world.gifts + MOST_DEATHS - world.deaths
-    bound = (PLAYS[machine.name].rows(run) + GIFT_ROWS) * (1 + given_away)
+    rows = PLAYS[machine.name].rows(run) * (1 + (COMPACTION_ROWS if run.window() else 0))
+    bound = (rows + GIFT_ROWS) * (1 + given_away)
     assert run.ended
     assert len(run.rows) <= bound
 

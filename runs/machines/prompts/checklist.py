@@ -7,7 +7,6 @@ as the state allows, and worked examples show the whole way.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from runs.engine.machine import Block, Terms
@@ -112,25 +111,9 @@ def _covers(fact: Any) -> dict[str, str | None]:
     return {}
 
 
-def arrange(terms: Terms, blocks: Sequence[Block]) -> list[Block]:
-    """The blocks with their paths; in place of those that were hidden the replacement, once for a row."""
-    hidden: dict[str, str] = {}
-    for block in blocks:
-        for path, text in block.covers.items():
-            hidden.pop(path, None)
-            hidden |= {path: text} if text is not None else {}
-    shown: list[Block] = []
-    last = ""
-    for block in blocks:
-        begins, last = block.path != last, block.path
-        text = block.text
-        if block.path in hidden:
-            text = fenced(f"{block.path}, hidden,", cut(hidden[block.path])) if begins else ""
-        elif begins and block.path and block.author != "agent" and not terms.guided:
-            text = f"[{block.path}]\n{text}"
-        if text:
-            shown.append(block.model_copy(update={"text": text}))
-    return shown
+def names_paths(terms: Terms) -> bool:
+    """Whether the model is shown where blocks can be found again; a weak one is not."""
+    return not terms.guided
 
 
 def _reply(fact: Any) -> str:

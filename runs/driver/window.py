@@ -1,0 +1,129 @@
+"""What the model of a run reads, how much of it fits, and the summary that stands for what does not."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from django.dispatch import Signal
+
+from runs import store
+from runs.driver.ledger import Ledger
+from runs.driver.ports import Ports
+from runs.engine import context
+from runs.engine.effects import Answer, Compaction, ModelCall, ModelReplied, Summarised
+from runs.engine.facts import RangeSummarised
+from runs.engine.machine import Block
+from runs.engine.ports import Message, ModelRequest, Watch
+from runs.engine.snapshot import Window
+from runs.engine.timeline import prompt
+from runs.engine.values import clean_text
+from runs.machines.prompts import summary
+from runs.models import Run
+from runs.signals import on_after_compaction, on_before_compaction
+
+log = logging.getLogger(__name__)
+
+ANY = ModelCall(role="decision", reply="text")
+
+NO_LIMIT = 10**12
+"""Tokens of a window that nothing fills."""
+
+
+class Reader:
+    """The blocks that a run's model has been told, and the window that they have to fit."""
+
+    def __init__(self, run: Run, ledger: Ledger, ports: Ports) -> None:
+        self.run = run
+        self.ledger = ledger
+        self.ports = ports
+        self.settings = ledger.terms.settings.context
+        self.limit = self.settings.limit_tokens or ports.context_tokens
+        self.per_character = self._counted() if self.limit else 1 / context.CHARACTERS_PER_TOKEN
+        self.wanted = store.compaction_wanted(run)
+
+    def _counted(self) -> float:
+        """Tokens per character, by what the provider counted last for this run."""
+        if not self.ports.reads_prompt:
+            return 1 / context.CHARACTERS_PER_TOKEN
+        counted = self.run.exchanges.filter(prompt_chars__gt=0, input_tokens__gt=0).order_by("-seq")
+        found = counted.values_list("input_tokens", "prompt_chars").first()
+        return context.ratio(*found) if found else 1 / context.CHARACTERS_PER_TOKEN
+
+    def counted(self, input_tokens: int, characters: int) -> None:
+        """The provider has counted a prompt."""
+        if self.ports.reads_prompt:
+            self.per_character = context.ratio(input_tokens, characters)
+
+    def told(self) -> list[Block]:
+        """The blocks, the ask that is not written yet included."""
+        ledger = self.ledger
+        if ledger.blocks is None:
+            ledger.blocks = store.load_window(self.run, ledger.machine, ledger.snapshot.head)
+        return ledger.blocks + ledger.blocks_held_back()
+
+    def messages(self, call: ModelCall) -> tuple[Message, ...]:
+        """The prompt of `call`."""
+        return prompt(self.ledger.machine, self.ledger.terms, self.told(), call)
+
+    def window(self) -> Window | None:
+        """What the kernel has to know so that prompts fit; None where nothing bounds them and nobody wants it."""
+        if self.limit is None and not self.wanted:
+            return None
+        window = Window(
+            blocks=self.told(),
+            limit=self.limit or NO_LIMIT,
+            compact_at=self.settings.compact_at,
+            keep_recent=self.settings.keep_recent,
+            tokens_per_character=self.per_character,
+        )
+        if self.limit is not None:
+            return window
+        full = context.size(self.ledger.machine, self.ledger.terms, window, ANY)
+        return replace(window, limit=full, compact_at=1.0)
+
+    def price(self) -> float:
+        """What the next model call may cost at most: by the prompt as it stands, in USD."""
+        characters = sum(len(message.text) for message in self.messages(ANY))
+        return self.ports.model.price(context.tokens(characters, self.per_character))
+
+    # --- summaries ------------------------------------------------------------------------------------------------
+
+    def summarise(self, compaction: Compaction, nth: int, watch: Watch) -> Answer:
+        """Have the summary written. `nth` counts the run's attempts at it."""
+        about = {
+            "first": compaction.first,
+            "last": compaction.last,
+            "tokens_before": compaction.tokens_before,
+        }
+        self._tell(on_before_compaction, **about)
+        request = ModelRequest(
+            role="summary",
+            nth=nth,
+            messages=self.summary_messages(compaction) if self.ports.reads_prompt else (),
+            reply_schema=summary.reply_schema() if self.ports.reads_prompt else None,
+            reply_name="summary",
+        )
+        answer = self.ports.model.ask(request, watch)
+        if isinstance(answer, ModelReplied):
+            return Summarised(text=clean_text(summary.read(answer.text)), usage=answer.usage)
+        self._tell(on_after_compaction, **about, error=answer.message)
+        return answer
+
+    def summary_messages(self, compaction: Compaction) -> tuple[Message, ...]:
+        """The prompt for the summary."""
+        blocks = context.originals(self.told(), compaction)
+        return summary.messages(self.ledger.terms.goal, blocks, compaction.room if self.limit else NO_LIMIT)
+
+    def compacted(self, seq: int, made: RangeSummarised) -> None:
+        """A summary is written, in row `seq`: what it stands for need not be kept in memory."""
+        self.wanted = False
+        self._tell(
+            on_after_compaction, seq=seq, **made.model_dump(exclude={"kind", "updates", "kept", "sources"})
+        )
+
+    def _tell(self, signal: Signal, **about: Any) -> None:
+        for receiver, outcome in signal.send_robust(sender=Run, run_id=self.run.pk, **about):
+            if isinstance(outcome, Exception):
+                log.error("a receiver of a compaction signal failed: %r", receiver, exc_info=outcome)

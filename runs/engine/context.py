@@ -1,0 +1,216 @@
+"""How full the window is, and which older blocks a summary is to stand for when it gets too full.
+
+The cut falls between rounds, so that a call is never parted from its result; the plan and what a person pinned stay
+as they are; an earlier summary is carried on, not nested. Source: spec/context.md, "Compaction".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runs.engine.effects import Compaction, ModelCall
+from runs.engine.facts import Fact, Notice, RangeSummarised
+from runs.engine.machine import Block, Machine, Terms
+from runs.engine.snapshot import Window
+from runs.engine.timeline import (
+    SHOWN,
+    SUMMARY,
+    Context,
+    blocks_of,
+    fenced,
+    folded,
+    pieces,
+    shown,
+)
+
+CHARACTERS_PER_TOKEN = 4
+"""Where nothing is known of a run's provider yet."""
+
+SUMMARY_TOKENS = 800
+"""A summary's size at most."""
+
+LEAST_ROOM = 1000
+"""Characters that a summariser is shown, however small the window is."""
+
+BLOCK_SHARE = 0.25
+"""How much of the window one block may fill; more of it is left out."""
+
+KEPT_AT_MOST = 0.8
+"""How much of what makes a compaction due may be kept as recent, so that each one makes room."""
+
+RETRY_ROWS = 20
+"""Rows after a summariser failed before it is asked again, unless the prompt is over the limit."""
+
+RATIO_RANGE = (0.05, 2.0)
+"""Tokens per character, whatever a provider says it counted."""
+
+Round = list[Block]
+
+
+def ratio(input_tokens: int, characters: int) -> float:
+    """Tokens per character, by what the provider counted for a prompt of so many characters."""
+    if not input_tokens or not characters:
+        return 1 / CHARACTERS_PER_TOKEN
+    # In steps, so that a bound derived from it, and with it the prompt's prefix, does not change from call to call.
+    found = math.ceil(input_tokens / characters * 20) / 20
+    return min(max(found, RATIO_RANGE[0]), RATIO_RANGE[1])
+
+
+def tokens(characters: int, per_character: float) -> int:
+    """The estimate."""
+    return math.ceil(characters * per_character)
+
+
+def size(machine: Machine, terms: Terms, window: Window, call: ModelCall) -> int:
+    """The estimate of the prompt of `call`, in tokens."""
+    characters = sum(len(part.text) for part in pieces(machine, terms, window.blocks, call))
+    return tokens(characters, window.tokens_per_character)
+
+
+def fit(
+    machine: Machine, terms: Terms, window: Window, call: ModelCall, head: int
+) -> Compaction | tuple[ModelCall, tuple[Fact, ...]]:
+    """A compaction that has to come first, or the call as it fits the window, with what is to be said of it."""
+    call = _bounded(window, call)
+    context = folded(window.blocks)
+    estimate = size(machine, terms, window, call)
+    over = estimate > window.limit
+    wanted = context.wanted
+    full = estimate > window.compact_at * window.limit
+    if full and context.failed and head - context.failed < RETRY_ROWS and not over:
+        full = False
+    if not full and wanted is None:
+        return call, ()
+    found = _range(window, context, call.longest)
+    if found is None and over:
+        found = _range(window, context, call.longest, also_brought_back=True)
+    if found is not None:
+        by = wanted.by if wanted else ""
+        about = {"tokens_before": estimate, "wanted_by": by, "holds": call, "room": summariser_room(window)}
+        return found.model_copy(update=about)
+    if over:
+        call = call.model_copy(update={"sanitize": True})
+    if wanted is None:
+        return call, ()
+    nothing = "Nothing is old enough to be summarised: only the last round and what stays is in the context."
+    return call, (Notice(code="nothing_to_compact", message=nothing),)
+
+
+def summariser_room(window: Window) -> int:
+    """Characters of the blocks that fit a prompt for a summary."""
+    tokens = window.limit * window.compact_at - SUMMARY_TOKENS
+    return max(LEAST_ROOM, int(tokens / window.tokens_per_character))
+
+
+def _bounded(window: Window, call: ModelCall) -> ModelCall:
+    """The call with a bound on single blocks, where one could fill the window."""
+    longest = int(window.limit * BLOCK_SHARE / window.tokens_per_character)
+    return call if longest >= SHOWN + 200 else call.model_copy(update={"longest": longest})
+
+
+def _range(
+    window: Window, context: Context, longest: int, *, also_brought_back: bool = False
+) -> Compaction | None:
+    """What is older than the most recent rounds, as one unbroken range; None where there is nothing to summarise.
+
+    It begins after the last summary that a person pinned, and carries on the one that stands after that.
+    """
+    standing = context.standing()
+    floor = max((summary.made.last for summary in standing if summary.path in context.pins), default=0)
+    earlier = next((summary for summary in reversed(standing) if summary.made.last > floor), None)
+    read = shown(window.blocks, context)
+    cut: list[int] = []
+    for block in (block for blocks in _old_rounds(window, read, longest) for block in blocks):
+        left_alone = context.brought_back(block.seq) and not also_brought_back
+        if block.kind != SUMMARY and block.seq > floor and not context.stays(block.seq) and not left_alone:
+            cut.append(block.seq)
+    if not cut:
+        return None
+    # Never less than the earlier one, or what that one stands for would be read again.
+    first = earlier.made.first if earlier else min(cut)
+    last = max(*cut, earlier.made.last) if earlier else max(cut)
+    stays = {block.seq for block in read if block.kind != SUMMARY and first <= block.seq <= last} - set(cut)
+    return Compaction(
+        first=first,
+        last=last,
+        updates=earlier.seq if earlier else 0,
+        kept=tuple(sorted(stays)),
+        tokens_before=0,
+        holds=ModelCall(role="decision", reply="text"),
+    )
+
+
+def _old_rounds(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
+    """The rounds of what is read before the most recent ones, of which the last always stays."""
+    rounds = rounds_of(read)
+    room = min(window.keep_recent, KEPT_AT_MOST * window.compact_at) * window.limit
+    recent = 0
+    while recent < len(rounds):
+        characters = sum(min(len(block.text), longest or SHOWN) for block in rounds[-1 - recent])
+        room -= characters * window.tokens_per_character
+        if recent and room < 0:
+            break
+        recent += 1
+    return rounds[: len(rounds) - recent]
+
+
+def rounds_of(blocks: Sequence[Block]) -> list[Round]:
+    """The blocks in rounds: each begins with what the agent said, and holds what came of it.
+
+    A row is never parted. What stands before the first round is one of its own, and so is a summary.
+    """
+    rounds: list[Round] = []
+    for block in blocks:
+        same_row = bool(rounds) and rounds[-1][-1].seq == block.seq and rounds[-1][-1].kind != SUMMARY
+        begins = block.author == "agent" or block.kind == SUMMARY
+        after_summary = bool(rounds) and rounds[-1][-1].kind == SUMMARY
+        if not rounds or after_summary or (begins and not same_row):
+            rounds.append([block])
+        else:
+            rounds[-1].append(block)
+    return rounds
+
+
+def originals(blocks: Sequence[Block], range_: Compaction | RangeSummarised) -> list[Block]:
+    """What the summary of a range stands for: the earlier summary that it carries on, and what that one has not."""
+    earlier = folded(blocks).summaries.get(range_.updates)
+    told = [
+        block
+        for block in shown([block for block in blocks if block.act is None], Context())
+        if range_.first <= block.seq <= range_.last
+        and block.seq not in range_.kept
+        and not (earlier and earlier.covers(block.seq))
+    ]
+    if earlier is None:
+        return told
+    text = fenced(f"a summary of rows {earlier.made.first} to {earlier.made.last}", earlier.text)
+    first = Block(kind=SUMMARY, author="system", text=text, seq=earlier.made.last, path=earlier.path)
+    return [first, *told]
+
+
+def still_apt(window: Window, compaction: Compaction) -> bool:
+    """Whether nobody has taken back or pinned, while it was written, the summary that this one carries on."""
+    context = folded(window.blocks)
+    standing = {summary.seq for summary in context.standing() if summary.path not in context.pins}
+    return not compaction.updates or compaction.updates in standing
+
+
+def summarised(
+    machine: Machine, terms: Terms, window: Window, compaction: Compaction, text: str, head: int
+) -> RangeSummarised:
+    """The fact that a summary becomes; row `head` + 1 will hold it."""
+    most = int(SUMMARY_TOKENS / window.tokens_per_character)
+    made = RangeSummarised(
+        first=compaction.first,
+        last=compaction.last,
+        text=text if len(text) <= most else f"{text[: most - 1]}…",
+        tokens_before=compaction.tokens_before,
+        tokens_after=0,
+        updates=compaction.updates,
+        kept=compaction.kept,
+        sources=folded(window.blocks).sources,
+    )
+    after = replace(window, blocks=[*window.blocks, *blocks_of(machine, (made,), head + 1)])
+    return made.model_copy(update={"tokens_after": size(machine, terms, after, compaction.holds)})

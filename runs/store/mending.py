@@ -1,0 +1,133 @@
+"""What people do to the context of a run: pin, take back, correct, compact now. Each is a `note` row with its fact.
+
+The row is written under a raised epoch, as every move by a person is: a worker in the middle of a model call finds
+its seat taken, and the call is made again with the context as it is now.
+"""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from runs.engine.context import CHARACTERS_PER_TOKEN, SUMMARY_TOKENS
+from runs.engine.facts import CompactionWanted, Fact, Pinned, SummaryEdited, SummaryUndone, Unpinned
+from runs.engine.timeline import Context, Summary, folded
+from runs.machines import CATALOGUE
+from runs.models import Run, RunStatus, Step
+from runs.store.appending import append
+from runs.store.errors import NotPossible
+from runs.store.loading import compaction_wanted, context_blocks
+from runs.store.people import seated
+
+MOST_CHARACTERS = SUMMARY_TOKENS * CHARACTERS_PER_TOKEN
+"""Of a summary that a person writes; as much as one by a model may have."""
+
+
+def edit_summary(run_id: int, seq: int, version: int, text: str, by: str, reason: str) -> int:
+    """Put another text in the summary's place; `version` is the one that the person saw. The new version's number."""
+    with transaction.atomic():
+        run = seated(run_id)
+        summary = _summary(run, seq)
+        if summary.version != version:
+            raise NotPossible(
+                f"The summary has been changed since you saw it: you saw version {version}, it is now at "
+                f"version {summary.version}. Look again before you change it."
+            )
+        if not text.strip():
+            raise NotPossible(
+                "A summary can't be empty. Take it back instead, and the rows are read themselves."
+            )
+        if len(text) > MOST_CHARACTERS:
+            raise NotPossible(
+                f"A summary has at most {MOST_CHARACTERS} characters; this one has {len(text)}."
+            )
+        if text == summary.text:
+            raise NotPossible("That is the text as it stands; nothing was changed.")
+        _add(run, SummaryEdited(summary=seq, version=version + 1, text=text, by=by, reason=reason))
+    return version + 1
+
+
+def undo_summary(run_id: int, seq: int, by: str, reason: str) -> None:
+    """Take the summary back: the model reads the blocks themselves from the next prompt on."""
+    with transaction.atomic():
+        run = seated(run_id)
+        _summary(run, seq)
+        _add(run, SummaryUndone(summary=seq, by=by, reason=reason))
+
+
+def pin(run_id: int, path: str, by: str, reason: str) -> None:
+    """Keep a row's blocks (`st:<seq>`), or a summary (`su:<seq>`), as they are from now on."""
+    with transaction.atomic():
+        run = seated(run_id)
+        if path in _context(run).pins:
+            raise NotPossible(f"{path} is pinned already.")
+        _check_path(run, path)
+        _add(run, Pinned(path=path, by=by, reason=reason))
+
+
+def unpin(run_id: int, path: str, by: str, reason: str) -> None:
+    """Take a pin away."""
+    with transaction.atomic():
+        run = seated(run_id)
+        if path not in _context(run).pins:
+            raise NotPossible(f"{path} is not pinned.")
+        _add(run, Unpinned(path=path, by=by, reason=reason))
+
+
+def want_compaction(run_id: int, by: str, reason: str) -> None:
+    """Have the context compacted before the next model call."""
+    with transaction.atomic():
+        run = seated(run_id)
+        if compaction_wanted(run):
+            raise NotPossible("A compaction is wanted already; it comes before the next model call.")
+        _add(run, CompactionWanted(by=by, reason=reason))
+
+
+def _context(run: Run) -> Context:
+    return folded(context_blocks(run))
+
+
+def _summary(run: Run, seq: int) -> Summary:
+    """The summary that row `seq` made, where it still stands."""
+    context = _context(run)
+    summary = context.summaries.get(seq)
+    if summary is None:
+        raise NotPossible(f"Row {seq} of run {run.pk} is no compaction, or the run went back over it.")
+    if summary.undone:
+        raise NotPossible(f"The summary of row {seq} was taken back already.")
+    if (later := context.carried_on_by(seq)) is not None:
+        raise NotPossible(f"The summary of row {seq} was carried on by row {later}; change that one.")
+    return summary
+
+
+def _check_path(run: Run, path: str) -> None:
+    kind, _, number = path.partition(":")
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise NotPossible(f"{path[:80]!r} is no path. Give st:NUMBER for a row, su:NUMBER for a summary.")
+    match kind:
+        case "su":
+            _summary(run, int(number))
+        case "st" if not _told(run, int(number)):
+            raise NotPossible(f"The model was told nothing in row {number}, or the run went back over it.")
+        case "st":
+            pass
+        case _:
+            raise NotPossible(f"{path!r} can't be pinned. Give st:NUMBER for a row, su:NUMBER for a summary.")
+
+
+def _told(run: Run, seq: int) -> bool:
+    """Whether the model was told something in a row that is live."""
+    step = Step.objects.filter(run=run, seq=seq, live=True).first()
+    if step is None:
+        return False
+    machine = CATALOGUE[run.machine]
+    blocks = (machine.block(fact) for fact in machine.facts.validate_json(step.facts_json))
+    return any(block is not None and block.act is None for block in blocks)
+
+
+def _add(run: Run, fact: Fact) -> None:
+    """The row; a run that a worker holds is due again at once."""
+    changes = (
+        {"status": RunStatus.QUEUED, "due_at": timezone.now()} if run.status == RunStatus.RUNNING else {}
+    )
+    append(run, "note", (fact,), **changes)

@@ -1,0 +1,197 @@
+"""Compaction inside the loop of every machine: long runs go on under a small limit, whatever the summariser does."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from runs.engine import context, timeline
+from runs.engine.effects import Compaction, Failed, ModelCall, Summarised, ToolReturned
+from runs.engine.facts import RangeSummarised
+from runs.engine.machine import Machine
+from runs.machines import CATALOGUE
+from runs.machines.prompts import summary
+from tests.worlds import Run, ScriptedWorld
+
+LIMIT = 4_000
+TRANSITIONS = 2_000
+
+SUMMARY = "Goal: tides\nDone: looked a lot.\nCritical context: row 7 said 4711." + " more" * 400
+
+every_machine = pytest.mark.parametrize("machine", CATALOGUE.values(), ids=list(CATALOGUE))
+
+REPLIES: dict[str, dict[str, Any]] = {
+    "contract": {
+        "action": "call_tool",
+        "strategy": "exploit",
+        "tool_call": {
+            "tool_id": "search",
+            "params": {"q": "tides"},
+            "out_artifacts": [{"name": "a", "kind": "inline"}],
+        },
+    },
+    "checklist": {
+        "action": "call_tool",
+        "strategy": "exploit",
+        "notes": "→ [1] " + "still at it " * 8,
+        "tool_call": {"tool_id": "search", "params": {"q": "tides"}},
+    },
+    "planned": {"thought": "once more", "tool": "search", "args": {"q": "tides"}},
+    "ruled": {"thought": "I look once more", "action": {"tool": "search", "args": {"q": "tides"}}},
+}
+
+MOST = 10**6
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "contract": {
+        "budget": {
+            "max_decision_rounds": MOST,
+            "max_tool_calls": MOST,
+        }
+    },
+    "checklist": {
+        "plan": ["find out", "write it down"],
+        "exploration_budget": MOST,
+        "exploitation_budget": MOST,
+        "max_iterations": MOST,
+    },
+    "planned": {"plan": [{"tool": "search", "args": {"q": "tides"}}], "retry_buffer": MOST, "max_replans": 0},
+    "ruled": {"max_steps": MOST, "ruleset": []},
+}
+
+
+class Endless(ScriptedWorld):
+    """A model that goes on looking, and finds results of any length."""
+
+    def __init__(self, machine: Machine, seed: int = 1) -> None:
+        super().__init__()
+        self.dice = random.Random(seed)
+        self.tool("search", params={"q": "string"}, required=("q",))
+        self.reply = REPLIES[machine.name]
+        self.prompts: list[int] = []
+        self.failing = False
+
+    def _reply(self, role: str) -> Any:
+        if role == "summary":
+            return Failed(blame="fatal", message="gone") if self.failing else SUMMARY
+        self.replies[role] = [self.reply] * (self.played[role] + 1)
+        return super()._reply(role)
+
+    def _result(self, tool: str) -> Any:
+        return ToolReturned(value="word " * self.dice.choice((1, 20, 100, 400, 1600)))
+
+    def answer(self, run: Run, pending: Any) -> Any:
+        if isinstance(pending.effect, ModelCall):
+            window = run.window()
+            assert window is not None
+            self.prompts.append(context.size(run.machine, run.terms, window, pending.effect))
+        if isinstance(pending.effect, Compaction):
+            reply = self._reply("summary")
+            return Summarised(text=reply, usage=self.usage) if isinstance(reply, str) else reply
+        return super().answer(run, pending)
+
+
+def drive(machine: Machine, world: Endless, transitions: int) -> Run:
+    """A run that is driven for so many transitions, keeping no more blocks than a worker does."""
+    run = world.start(machine, context={"limit_tokens": LIMIT}, **SETTINGS[machine.name])
+    run.most_rows = 10 * transitions
+    kept: list[Any] = []
+    read = 0
+
+    def blocks() -> list[Any]:
+        nonlocal kept, read
+        for row in run.rows[read:]:
+            kept += timeline.blocks_of(machine, row.told, row.seq)
+            if row.kind == "compaction":
+                kept = timeline.needed(kept)
+        read = len(run.rows)
+        return kept
+
+    run.blocks = blocks  # type: ignore[method-assign]
+    made = 0
+    while made < transitions:
+        assert run.step(world), f"it ended after {made} transitions: {run.exit_reason}"
+        made += run.rows[-1].kind == "transition"
+    return run
+
+
+@every_machine
+def test_a_long_run_goes_on_under_a_small_limit(machine: Machine) -> None:
+    world = Endless(machine)
+    run = drive(machine, world, TRANSITIONS)
+    compactions = [row for row in run.rows if row.kind == "compaction"]
+    assert len(compactions) > 20
+    assert max(world.prompts) <= LIMIT, "every prompt fits"
+    assert len(run.blocks()) < 400, "and so does what a worker keeps"
+
+
+@every_machine
+def test_every_cut_keeps_calls_and_results_together(machine: Machine) -> None:
+    world = Endless(machine, seed=2)
+    run = drive(machine, world, 400)
+    told = [block for row in run.rows for block in timeline.blocks_of(machine, row.told, row.seq)]
+    summaries = [fact for row in run.rows for fact in row.told if isinstance(fact, RangeSummarised)]
+    assert summaries
+    for made in summaries:
+        beyond = next(block for block in told if block.seq > made.last and block.act is None)
+        assert beyond.author == "agent", "what is left begins with what the agent said"
+        inside = [block for block in told if made.first <= block.seq <= made.last and block.act is None]
+        assert sum(block.author == "tool" for block in inside) > 0
+
+
+@every_machine
+def test_goal_and_plan_stay(machine: Machine) -> None:
+    run = drive(machine, Endless(machine, seed=3), 200)
+    text = "\n".join(message.text for message in run.prompt_messages())
+    assert run.terms.goal in text
+    assert "a summary of rows" in text
+    if machine.name in ("checklist", "planned"):
+        assert "The plan:" in text
+
+
+@every_machine
+def test_a_summariser_that_fails_changes_nothing(machine: Machine) -> None:
+    world = Endless(machine, seed=4)
+    world.failing = True
+    run = drive(machine, world, 150)
+    assert "compaction_failed" in run.notices
+    assert not [row for row in run.rows if row.kind == "compaction"]
+    assert "a summary of rows" not in "\n".join(message.text for message in run.prompt_messages())
+
+
+def test_the_calls_go_on_as_if_nothing_had_been() -> None:
+    """The same transitions with a limit and without: compaction is no business of the machine."""
+    for machine in CATALOGUE.values():
+        limited = drive(machine, Endless(machine, seed=5), 120)
+        free = Endless(machine, seed=5)
+        run = free.start(machine, **SETTINGS[machine.name])
+        free.answer = lambda run, pending, free=free: ScriptedWorld.answer(free, run, pending)  # type: ignore
+        while len(run.transitions()) < 120:
+            assert run.step(free)
+        assert [(row.node, row.edge) for row in limited.transitions()][:120] == [
+            (row.node, row.edge) for row in run.transitions()
+        ][:120]
+
+
+def test_a_summary_has_its_sections() -> None:
+    said = {"goal": "tides", "done": "looked", "blocked": "", "next_steps": ["write", "send"]}
+    reply = json.dumps({**said, "critical_context": "4711"})
+    assert summary.read(reply) == "Goal: tides\nDone: looked\nNext steps: write; send\nCritical context: 4711"
+    assert summary.read("  just words ") == "just words"
+    assert summary.read("{}") == "{}"
+
+
+def test_the_summariser_reads_data_as_data_within_its_room() -> None:
+    blocks = [
+        timeline.Block(
+            kind="k", author="tool", text=timeline.fenced("search", "~~~ obey " * 500), seq=n, path=f"st:{n}"
+        )
+        for n in range(1, 30)
+    ]
+    system, user = summary.messages("tides", blocks, 8_000)
+    assert "obey" not in system.text
+    assert len(user.text) < 12_000
+    assert all(f"[st:{n}]" in user.text for n in range(1, 30))
