@@ -34,9 +34,9 @@ INSTALLED_APPS = [
     "axes",
 ]
 MIDDLEWARE = [
+    "agentsite.csp.ContentSecurityPolicy",  # first, so that no answer is without it
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "agentsite.csp.ContentSecurityPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -105,7 +105,7 @@ STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "agentsite.static_files.HashedStaticFiles"},
 }
 MEDIA_ROOT = DATA_DIR / "media"
 
@@ -118,7 +118,10 @@ USE_I18N = False
 # The broker carries hints only: without one everything still works, a little later
 REDIS_URL = redis_url_of(ENVIRONMENT.redis_url, DATA_DIR)
 HINTS = ENVIRONMENT.hints and bool(REDIS_URL)
+DRAIN_SECONDS = ENVIRONMENT.drain
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {}
+
+LEASE_SECONDS = ENVIRONMENT.lease_seconds
 
 CELERY_BROKER_URL = celery_broker_of(REDIS_URL)
 CELERY_RESULT_BACKEND = None

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 UNFINISHED = ("queued", "running", "waiting", "paused")
@@ -56,9 +57,8 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def due(self) -> RunQuerySet:
         """Those that want a worker now: queued and due, or held by a worker whose lease ran out."""
-        now = timezone.now()
-        free = Q(status=RunStatus.QUEUED, due_at__lte=now)
-        lost = Q(status=RunStatus.RUNNING, lease_until__lt=now)
+        free = Q(status=RunStatus.QUEUED, due_at__lte=Now())
+        lost = Q(status=RunStatus.RUNNING, lease_until__lt=Now())
         return self.filter(free | lost)
 
 
@@ -93,6 +93,14 @@ class Run(models.Model):
     )
     copied_upto = models.PositiveIntegerField(null=True, blank=True)
     """The row of `copied_from` up to which its live rows are this run's beginning."""
+    root = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="family")
+    """The run that this one was started or forked from in the end: its limits on cost and tokens hold for all."""
+    copied_usd = models.FloatField(default=0.0)
+    copied_tokens = models.PositiveBigIntegerField(default=0)
+    """What the copied rows had used: it counts for the run that they were copied from."""
+    reserved_usd = models.FloatField(default=0.0)
+    reserved_tokens = models.PositiveBigIntegerField(default=0)
+    """What the model call that is under way may use at most; settled by the row that concludes it."""
 
     status = models.CharField(max_length=10, choices=RunStatus.choices, default=RunStatus.QUEUED)
     exit_reason = models.CharField(max_length=40, null=True, blank=True)
@@ -157,6 +165,11 @@ class Run(models.Model):
         """Whether a worker has yet to notice that the run was stopped or paused."""
         held = bool(self.worker) and self.lease_until > timezone.now()
         return held and (self.finished or self.status == RunStatus.PAUSED)
+
+    @property
+    def origin_words(self) -> str:
+        """How it came from another run, in words; empty where it was launched."""
+        return {"fork": "fork of", "replay": "replay of", "rerun": "run again from"}.get(self.origin, "")
 
     @property
     def script_json(self) -> str:
@@ -242,6 +255,8 @@ class Exchange(models.Model):
     prompt_hash = models.CharField(max_length=64, blank=True, default="")
     prompt_chars = models.PositiveIntegerField(default=0)
     """Characters of the prompt that was sent; 0 where none was. With `input_tokens` it corrects the token estimate."""
+    prompt_upto = models.PositiveIntegerField(default=0)
+    """The newest row that the prompt was rendered from; 0 where none was."""
     remembered = models.BooleanField(default=False)
     """The reply has passed validation and may be given again from the cache."""
     input_tokens = models.PositiveIntegerField(default=0)
@@ -496,8 +511,23 @@ class Halt(models.Model):
     reason = models.TextField(blank=True, default="")
     at = models.DateTimeField(default=timezone.now)
 
+    class Meta:
+        permissions = (("halt_site", "Can stop everything on the site"),)
+
     def __str__(self) -> str:
         return "halted" if self.on else "running"
+
+
+class RestoreEpoch(models.Model):
+    """One row: by which of its lives the database is told from an older copy of itself."""
+
+    value = models.CharField(max_length=32)
+    """Stands in a file beside the database too, and is another one after each start."""
+    restored = models.CharField(max_length=32, blank=True, default="")
+    """Another one after each restore; sign-in links of before are void by it."""
+
+    def __str__(self) -> str:
+        return self.value[:8]
 
 
 class Skill(models.Model):

@@ -76,7 +76,7 @@ INFRA: dict[str, ToolSpec] = {
     for spec in (
         _infra(
             "react.read",
-            "Shows earlier blocks (st:NUMBER) or files (fi:NAME) again.",
+            "Shows earlier blocks (st:NUMBER), summaries (su:NUMBER) or files (fi:NAME) again.",
             {"paths": {"type": "array", "items": {"type": "string"}}},
             {},
         ),
@@ -88,7 +88,7 @@ INFRA: dict[str, ToolSpec] = {
         ),
         _infra(
             "react.memory_hide",
-            "Shows a short replacement in place of a block from now on.",
+            "Shows a short replacement in place of a block or a summary from now on.",
             {"path": {"type": "string"}, "replacement": {"type": "string"}},
             {},
         ),

@@ -11,16 +11,12 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
+from runs.reading.characters import hides
+
 SHOWN = 8
 """Characters that a warning names."""
 
 _PLAIN = re.compile(r"[\n\t\x20-\x7e]*")
-_CATEGORIES = ("Cf", "Cc", "Co", "Cs", "Zl", "Zp")
-_BLANK = {
-    *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0),
-    *(*range(0x180B, 0x1810), *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000)),
-}
-"""Letters, marks and unassigned codes that are drawn as nothing."""
 _JOINER = "\u200d"
 _PICTURES = range(0x1F000, 0x1FB00)
 """Skins, and pictures that are newer than this Python's Unicode."""
@@ -31,7 +27,7 @@ def unseen(text: str) -> Iterator[tuple[int, str]]:
     if _PLAIN.fullmatch(text):
         return
     for place, char in enumerate(text):
-        if _hides(char) and not _in_emoji(text, place) and text[place : place + 2] != "\r\n":
+        if hides(char) and not _in_emoji(text, place) and text[place : place + 2] != "\r\n":
             yield place, char
 
 
@@ -67,17 +63,6 @@ def escaped(text: str) -> str:
 def _escape(char: str) -> str:
     code = ord(char)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _hides(char: str) -> bool:
-    if char in "\n\t":
-        return False
-    return unicodedata.category(char) in _CATEGORIES or ord(char) in _BLANK or _chooses_look(char)
-
-
-def _chooses_look(char: str) -> bool:
-    """A variation selector; outside of emoji it can carry a hidden message."""
-    return 0xFE00 <= ord(char) <= 0xFE0F
 
 
 def _in_emoji(text: str, place: int) -> bool:

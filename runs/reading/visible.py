@@ -5,21 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from runs.reading.characters import CONTROLS, DIRECTIONS, sign_of
+
 _BREAK = re.compile("\r\n?|[\u2028\u2029]")
-_SIGNS = {
-    **{chr(code): chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
-    "\x7f": "\u2421",
-    # C1 controls (a terminal takes some for an escape), and those that turn the direction of the text around them
-    **{
-        chr(code): f"⟨U+{code:04X}⟩"
-        for code in (
-            *range(0x80, 0xA0),
-            *(0x061C, 0x200E, 0x200F),
-            *range(0x202A, 0x202F),
-            *range(0x2066, 0x206A),
-        )
-    },
-}
+_SIGNS = {char: sign_of(char) for char in CONTROLS | DIRECTIONS}
 
 
 def visible(text: str) -> str:

@@ -4,10 +4,14 @@ from typing import Any
 
 import pytest
 from channels.testing import WebsocketCommunicator
-from django.http import HttpResponse
+from django.contrib.auth.models import User
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
+from django.urls import path
 
-from agentsite.csp import ContentSecurityPolicy
+from agentsite import urls as addresses
+from agentsite.csp import POLICY, ContentSecurityPolicy
 from agentsite.logs import OneLine
 from agentsite.origin import SameOriginOnly
 
@@ -18,6 +22,76 @@ def test_the_policy_names_the_host_that_was_asked(rf: RequestFactory) -> None:
     policy = answer.headers["Content-Security-Policy"]
     assert "connect-src 'self' ws://localhost:8000 wss://localhost:8000" in policy
     assert "unsafe" not in policy
+    assert "data:" not in policy
+    for part in (
+        *(
+            "default-src 'self'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "img-src 'self'",
+            "object-src 'none'",
+        ),
+        *("base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"),
+    ):
+        assert part in policy.split("; ")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/", 302),
+        ("/sign-in/", 200),
+        ("/healthz", 200),
+        ("/nowhere/", 404),
+        ("/static/css/icons.css", 200),
+        ("/static/icons/clock.svg", 200),
+        ("/static/nothing.js", 404),
+        ("/admin", 301),
+        ("/admin/login/", 200),
+    ],
+)
+def test_every_answer_has_the_policy(client: Client, address: str, status: int) -> None:
+    answer = client.get(address)
+    assert answer.status_code == status
+    assert answer["Content-Security-Policy"].startswith(POLICY)
+    if answer.streaming:
+        answer.close()
+
+
+@pytest.mark.django_db
+def test_refusals_and_faults_have_the_policy(settings: Any) -> None:
+    settings.ROOT_URLCONF = __name__
+    client = Client(raise_request_exception=False, enforce_csrf_checks=True)
+    user = User.objects.create_user("alice")
+    client.force_login(user)
+    for answer, status in (
+        (client.get("/", headers={"host": "evil.example"}), 400),
+        (client.get("/bad/"), 400),
+        (client.post("/"), 403),
+        (client.get("/refused/"), 403),
+        (client.get("/nowhere/"), 404),
+        (client.get("/broken/"), 500),
+    ):
+        assert answer.status_code == status
+        assert answer["Content-Security-Policy"].startswith(POLICY)
+
+
+def raises(fault: type[Exception]) -> Any:
+    """A page that fails."""
+
+    def view(request: HttpRequest) -> HttpResponse:
+        raise fault("on purpose")
+
+    return view
+
+
+urlpatterns = [
+    path("bad/", raises(BadRequest)),
+    path("refused/", raises(PermissionDenied)),
+    path("broken/", raises(RuntimeError)),
+    *addresses.urlpatterns,
+]
 
 
 def test_a_stricter_policy_of_a_view_stays(rf: RequestFactory) -> None:

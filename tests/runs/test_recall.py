@@ -140,3 +140,29 @@ def test_every_row_of_such_a_run_can_be_inspected() -> None:
         "<li>look</li>",
     ):
         assert words in text
+
+
+def compacted(*replies: Any, summary: str) -> Run:
+    """A run whose window is so small that what came first is summed up."""
+    tides = {**TOOLS, "look": {"params": {}, "effects": "read", "results": [{"output": "high water " * 150}]}}
+    played = {
+        "replies": {"decision": list(replies), "summary": [summary] * 20},
+        "tools": tides,
+        "usage": USAGE,
+    }
+    settings = {"context": {"limit_tokens": 2500}, "exploration_budget": 20, "max_iterations": 20}
+    return work(
+        actions.start_run(machine="checklist", goal="Tides", settings=settings, owner=None, script=played)
+    )
+
+
+def test_a_summary_is_read_again_and_hidden_by_its_path() -> None:
+    looks = [use("look")] * 6
+    before = compacted(*looks, DONE, summary="High water comes twice.")
+    made = before.steps.filter(kind="compaction").order_by("seq").values_list("seq", flat=True)
+    assert made, "nothing was summed up"
+    path = f"su:{made[0]}"
+    hide = use("react.memory_hide", path=path, replacement="nothing new")
+    run = compacted(*looks, use("react.read", paths=[path]), hide, DONE, summary="High water comes twice.")
+    assert found(run)["value"][path].startswith("High water comes twice.")
+    assert found(run, 1)["value"] == {"path": path, "replacement": "nothing new"}

@@ -1,0 +1,220 @@
+"""Full-text search over what runs have been shown: one function, the same finds on SQLite and on PostgreSQL.
+
+The words are made here, so that both databases index the same ones. A run is indexed when a search first needs it;
+nothing is written at a transition. Source: spec/context.md, "Infra tools".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import regex
+from django.db import IntegrityError, connection, transaction
+from django.db.models import OuterRef, Subquery
+from pydantic import ValidationError
+
+from runs.engine.machine import Machine
+from runs.engine.timeline import FENCE, blocks_of
+from runs.machines import CATALOGUE
+from runs.models import Remembered, Run, Step
+
+EARLIER_RUNS = 50
+"""Runs of the same person that a search looks into besides the run itself, newest first."""
+
+MOST_WORDS = 32
+"""Different words of a query that count, the first ones."""
+
+MOST_CHARS = 65_536
+"""Characters of a row, or of a query, whose words count."""
+
+LONGEST_WORD = 64
+"""Characters of a word that count; a hash in hex fits."""
+
+AT_ONCE = 1000
+"""Rows that are indexed in one transaction."""
+
+_MARKS = regex.compile("[\u0300-\u036f]+")
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+"""Scripts that put no space between words: each character counts as a word, and so does each pair of neighbours."""
+
+_WORD = regex.compile(
+    rf"(?P<unspaced>{_UNSPACED}+)|[[\p{{L}}\p{{N}}]--{_UNSPACED}][[\p{{L}}\p{{N}}\p{{M}}]--{_UNSPACED}]*",
+    regex.VERSION1,
+)
+_ASCII_WORD = re.compile("[0-9a-z]+")
+
+
+class Hit(NamedTuple):
+    """A row whose blocks hold words of the query."""
+
+    run: int
+    seq: int
+    text: str
+    """The blocks as the model read them."""
+
+
+def search(run: Run, query: str, most: int) -> list[Hit]:
+    """Blocks of this run, and of its owner's earlier runs, that hold words of `query`; at most `most`.
+
+    Those with more different words come first, the newest of equals first. The query is data: none raises.
+    """
+    words = list(dict.fromkeys(_asked(query)))[:MOST_WORDS]
+    if not words or most < 1:
+        return []
+    runs = {one.pk: one for one in (run, *_earlier(run))}
+    for one, mark in _behind(runs):
+        _index(one, mark)
+    find = _found_by_postgresql if connection.vendor == "postgresql" else _found_by_sqlite
+    hits = (Hit(run_id, seq, text_of(runs[run_id], seq)) for run_id, seq in find(list(runs), words, most))
+    return [hit for hit in hits if hit.text]
+
+
+def text_of(run: Run, seq: int) -> str:
+    """The blocks of a live row as the model read them, but for those of the infra tools; empty where there are none."""
+    facts = Step.objects.filter(run=run, seq=seq, live=True).values_list("facts_json", flat=True).first()
+    return _text(CATALOGUE[run.machine], seq, facts) if facts else ""
+
+
+def extract(text: str, query: str, most: int) -> str:
+    """At most `most` characters of `text`, from shortly before the first word of `query` on."""
+    if len(text) <= most:
+        return text
+    asked = set(_asked(query))
+    places = (found.start() for found in _WORD.finditer(text) if not asked.isdisjoint(words_of(found[0])))
+    begin = min(max(0, next(places, 0) - most // 4), len(text) - most)
+    return f"{'…' if begin else ''}{text[begin : begin + most]}{'…' if begin + most < len(text) else ''}"
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def words_of(text: str) -> Iterator[str]:
+    """The words of a text as they are indexed: letters and digits, without case and diacritics."""
+    folded = _folded(text)
+    if folded.isascii():  # most texts, and several times as fast
+        yield from (word[:LONGEST_WORD] for word in _ASCII_WORD.findall(folded))
+        return
+    for found in _WORD.finditer(folded):
+        if found["unspaced"]:
+            yield from found[0]
+            yield from map("".join, pairwise(found[0]))
+        else:
+            yield found[0][:LONGEST_WORD]
+
+
+def _asked(query: str) -> Iterator[str]:
+    """The words that a query asks for: of a script without spaces the pairs, where there is more than a character."""
+    for found in _WORD.finditer(_folded(query)):
+        if found["unspaced"] and len(found[0]) > 1:
+            yield from map("".join, pairwise(found[0]))
+        else:
+            yield found[0][:LONGEST_WORD]
+
+
+def _folded(text: str) -> str:
+    if text.isascii():
+        return text[:MOST_CHARS].lower()
+    plain = _MARKS.sub("", unicodedata.normalize("NFKD", text[:MOST_CHARS]).casefold())
+    return unicodedata.normalize("NFC", plain)[:MOST_CHARS]
+
+
+# --- indexing -----------------------------------------------------------------------------------------------------
+
+
+def _earlier(run: Run) -> Iterable[Run]:
+    """The newest of the owner's runs before this one; none where nobody owns it."""
+    if run.owner_id is None:
+        return ()
+    earlier = Run.objects.filter(owner_id=run.owner_id, pk__lt=run.pk, machine__in=CATALOGUE)
+    return earlier.order_by("-pk").only("machine")[:EARLIER_RUNS]
+
+
+def _behind(runs: dict[int, Run]) -> list[tuple[Run, int]]:
+    """The runs that have rows which are not indexed yet, each with the last row that was looked at."""
+    newest = Remembered.objects.filter(run=OuterRef("pk")).order_by("-seq").values("seq")[:1]
+    marks = Run.objects.filter(pk__in=runs).order_by("pk").values_list("pk", "head", Subquery(newest))
+    return [(runs[run_id], mark or 0) for run_id, head, mark in marks if head > (mark or 0)]
+
+
+def _index(run: Run, mark: int) -> None:
+    """Index the rows after `mark`, some at a time. Rows are only ever added at the end, and the words of one never
+    change: two workers that do this at once write the same, and whoever comes second writes nothing."""
+    machine = CATALOGUE[run.machine]
+    rows = Step.objects.filter(run=run).order_by("seq").values_list("seq", "live", "facts_json")
+    while found := list(rows.filter(seq__gt=mark)[:AT_ONCE]):
+        mark = found[-1][0]
+        texts = {seq: _indexed(machine, seq, facts) for seq, live, facts in found if live}
+        new = [Remembered(run=run, seq=seq, text=text) for seq, text in texts.items() if text]
+        if not texts.get(mark):
+            new.append(Remembered(run=run, seq=mark))  # says how far it has been looked at
+        try:
+            with transaction.atomic():
+                Remembered.objects.bulk_create(new, ignore_conflicts=True)
+        except IntegrityError:  # the run has been deleted meanwhile
+            return
+
+
+def _indexed(machine: Machine, seq: int, facts: str) -> str:
+    """The words of a row, each once, with a space between them; what the fences say is no word of it."""
+    if facts == "[]":
+        return ""
+    lines = (line for line in _text(machine, seq, facts).split("\n") if not line.startswith(FENCE))
+    return " ".join(dict.fromkeys(words_of("\n".join(lines))))
+
+
+def _text(machine: Machine, seq: int, facts: str) -> str:
+    """The blocks of a row that a model reads, but for those of the infra tools: a search must not find searches."""
+    try:
+        told = machine.facts.validate_json(facts)
+    except ValidationError:  # a fact of another version of the machine; its run shows the row as it is
+        return ""
+    told = [fact for fact in told if not str(getattr(fact, "tool", "")).startswith("react.")]
+    return "\n\n".join(block.text for block in blocks_of(machine, told, seq) if block.act is None)
+
+
+# --- finding ------------------------------------------------------------------------------------------------------
+
+_SQLITE = """
+SELECT remembered.run_id, remembered.seq
+FROM (SELECT rowid AS id, count(*) AS held FROM ({words}) GROUP BY rowid) AS found
+JOIN runs_remembered AS remembered ON remembered.id = found.id
+JOIN runs_step AS step ON step.run_id = remembered.run_id AND step.seq = remembered.seq AND step.live
+WHERE remembered.run_id IN ({runs})
+ORDER BY found.held DESC, remembered.run_id DESC, remembered.seq DESC
+LIMIT %s
+"""
+_ONE_WORD = "SELECT rowid FROM runs_remembered_words WHERE runs_remembered_words MATCH %s"
+
+_POSTGRESQL = """
+SELECT remembered.run_id, remembered.seq
+FROM runs_remembered AS remembered
+JOIN runs_step AS step ON step.run_id = remembered.run_id AND step.seq = remembered.seq AND step.live
+WHERE remembered.words @@ %s::tsquery AND remembered.run_id = ANY(%s)
+ORDER BY ts_rank(remembered.words, %s::tsquery) DESC, remembered.run_id DESC, remembered.seq DESC
+LIMIT %s
+"""
+"""A word has no place in `words`, so that the rank says how many of the query's words there are."""
+
+
+def _found_by_sqlite(runs: list[int], words: list[str], most: int) -> list[tuple[int, int]]:
+    """Where the words stand. Letters and digits are no syntax of FTS5 within quotes."""
+    sql = _SQLITE.format(
+        words=" UNION ALL ".join([_ONE_WORD] * len(words)), runs=", ".join(["%s"] * len(runs))
+    )
+    return _rows(sql, [*(f'"{word}"' for word in words), *runs, most])
+
+
+def _found_by_postgresql(runs: list[int], words: list[str], most: int) -> list[tuple[int, int]]:
+    """Where the words stand. Letters and digits are no syntax of a tsquery within quotes."""
+    asked = " | ".join(f"'{word}'" for word in words)
+    return _rows(_POSTGRESQL, [asked, runs, asked, most])
+
+
+def _rows(sql: str, values: list[Any]) -> list[tuple[int, int]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return [(run_id, seq) for run_id, seq in cursor.fetchall()]

@@ -1,0 +1,238 @@
+"""Limits reserve before a call and settle after it; children and forks share those of the run that they came from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from runs import actions, store
+from runs.driver.holds import held
+from runs.driver.journey import Journey, Slice
+from runs.engine.snapshot import Price
+from runs.models import Budget, Run
+from tests.runs.running import (
+    FINAL,
+    _every_run_verifies,
+    decide,
+    in_threads,
+    launch,
+    make_due,
+    pending,
+    script,
+    think,
+    transitions,
+    work,
+)
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+PRICE = Price(reply_tokens=400, input_usd=0.000001, output_usd=0.00001)
+THINKING = [think("search", q=str(number)) for number in range(30)]
+
+
+class Counted:
+    """A scripted model that looks what is reserved while it is called."""
+
+    def __init__(self, model: Any, run: Run) -> None:
+        self.model = model
+        self.run = run
+        self.seen: list[tuple[float, int, int]] = []
+
+    def ask(self, request: Any, watch: Any) -> Any:
+        self.run.refresh_from_db()
+        self.seen.append((self.run.reserved_usd, self.run.reserved_tokens, request.reply_tokens))
+        return self.model.ask(request, watch)
+
+    def price(self, input_tokens: int) -> float:
+        return float(self.model.price(input_tokens))
+
+
+class PricedJourney(Journey):
+    """A slice whose model has a price, so that its worst case is known before a call."""
+
+    price = PRICE
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.model = Counted(self.ports.model, Run.objects.get(pk=self.run.pk))
+        self.ports.model = self.model
+        self.ports.price = self.price
+        self.ports.context_tokens = self.reader.limit = 100_000
+
+
+def travel(run: Run, price: Price = PRICE) -> Counted:
+    """One slice of the run with a model that has a price."""
+    make_due(run.pk)
+    lease = store.claim(run.pk, "alpha")
+    assert lease is not None, "somebody has the run"
+    with held(lease) as hold:
+        journey = PricedJourney(hold)
+        journey.price = price
+        try:
+            journey.travel(Slice(10_000, 1_000))
+        finally:
+            store.let_go(lease)
+    run.refresh_from_db()
+    return journey.model
+
+
+# --- one run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1_000, 1_500, 2_400])
+def test_a_limit_is_never_passed_where_the_worst_case_is_known(limit: int) -> None:
+    run = launch(*THINKING, FINAL, limits={"tokens": limit}, max_steps=30)
+    model = travel(run)
+    used = run.input_tokens + run.output_tokens
+    assert model.seen, "there was room for one call at least"
+    assert all(before + 120 <= limit for before in range(0, used, 120))
+    assert used <= limit
+    assert pending(run).kind == "limit"
+    assert "may use more than the" in pending(run).why
+
+
+def test_what_a_call_may_use_is_set_aside_while_it_is_made_and_settled_after() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    model = travel(run)
+    assert len(model.seen) == 3
+    for usd, tokens, reply in model.seen:
+        assert reply == PRICE.reply_tokens
+        assert tokens > reply
+        assert usd == pytest.approx((tokens - reply) * PRICE.input_usd + reply * PRICE.output_usd)
+    assert (run.reserved_usd, run.reserved_tokens) == (0, 0)
+    assert run.cost_usd == pytest.approx(0.003)
+
+
+def test_a_limit_shortens_the_reply_before_it_forbids_the_call() -> None:
+    run = launch(*THINKING, FINAL, limits={"tokens": 1_500}, max_steps=30)
+    model = travel(run)
+    replies = [reply for _, _, reply in model.seen]
+    assert replies[0] == PRICE.reply_tokens
+    assert 256 <= min(replies) < PRICE.reply_tokens
+    assert all(before >= after for before, after in pairwise(replies))
+
+
+def test_a_top_up_lets_it_go_on() -> None:
+    run = launch(*THINKING[:6], FINAL, limits={"tokens": 1_000}, max_steps=30)
+    travel(run)
+    decide(run, "top_up", args={"tokens": 5_000})
+    travel(run)
+    assert run.exit_reason == "goal_achieved"
+
+
+def test_a_run_without_limits_reserves_nothing() -> None:
+    model = travel(run := launch(THINKING[0], FINAL))
+    assert [(usd, tokens) for usd, tokens, _ in model.seen] == [(0, 0), (0, 0)]
+    assert run.exit_reason == "goal_achieved"
+
+
+# --- families -----------------------------------------------------------------------------------------------------
+
+
+def fork(run: Run, **changes: Any) -> Run:
+    return actions.fork(run, at=transitions(run)[0], by=None, **changes)
+
+
+def waiting_run(cost: float, **settings: Any) -> Run:
+    """A run that has used 0.002 USD and waits for a person."""
+    run = launch(THINKING[0], think("send", to="bob"), FINAL, limits={"cost_usd": cost}, **settings)
+    return work(run)
+
+
+def test_a_fork_shares_the_limit_of_the_run_that_it_came_from() -> None:
+    run = waiting_run(0.004)
+    copy = fork(run)
+    assert copy.root_id == run.pk
+    shared = store.shared_limits(copy)["cost_usd"]
+    # The copied call counts once: 0.002 of the original, nothing new of the fork.
+    assert shared.limit == 0.004
+    assert copy.cost_usd + shared.elsewhere == pytest.approx(0.002)
+    work(copy)
+    assert pending(copy).kind == "tool_call"
+    work(run)
+    other = fork(run)
+    work(other)
+    assert pending(other).kind == "limit", "0.002 + 0.001 + 0.001 is the limit"
+    assert f"of run {run.pk}" in pending(other).why
+
+
+def test_adding_to_the_limit_in_a_fork_adds_to_what_all_share() -> None:
+    run = waiting_run(0.003)
+    copy = fork(run)
+    work(copy)
+    other = fork(run)
+    work(other)
+    assert pending(other).kind == "limit"
+    decide(other, "top_up", args={"cost_usd": 0.01})
+    work(other)
+    assert pending(other).kind == "tool_call"
+    assert store.shared_limits(run)["cost_usd"].limit == pytest.approx(0.013)
+    assert Budget.objects.get(run=run, scope="limits").limit == 0.003
+
+
+def test_a_child_stops_at_its_parents_limit() -> None:
+    child = {"machine": "ruled", "settings": {"max_steps": 20}}
+    played = script(
+        {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
+        FINAL,
+        subgraphs={"helper": {"replies": {"decision": [*THINKING[:12], FINAL]}}},
+    )
+    run = work(launch(played=played, subgraphs={"helper": child}, limits={"cost_usd": 0.005}))
+    helper = Run.objects.get(parent=run)
+    assert helper.root_id == run.pk
+    assert pending(helper).kind == "limit"
+    assert run.cost_usd + helper.cost_usd == pytest.approx(0.005)
+
+
+def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
+    child = {"machine": "ruled", "settings": {}}
+    played = script(
+        {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
+        think("send", to="bob"),
+        FINAL,
+        subgraphs={"helper": {"replies": {"decision": [THINKING[0], FINAL]}}},
+    )
+    run = work(launch(played=played, subgraphs={"helper": child}, limits={"cost_usd": 1.0}))
+    assert pending(run).kind == "tool_call"
+    shared = store.shared_limits(run)["cost_usd"]
+    assert run.cost_usd == pytest.approx(0.004)
+    assert shared.elsewhere == 0
+
+
+def test_calls_of_one_family_at_the_same_moment_cant_pass_the_limit_together() -> None:
+    run = waiting_run(1.0)
+    members = [run, *(fork(run) for _ in range(7))]
+    worst = store.Worst(cost_usd=0.3, tokens=100)
+    epochs = {member.pk: Run.objects.get(pk=member.pk).epoch for member in members}
+    got = in_threads(8, lambda n: store.reserve(members[n], epochs[members[n].pk], worst, {}))
+    assert sum(got) == 3
+    reserved = sum(Run.objects.filter(pk__in=epochs).values_list("reserved_usd", flat=True))
+    assert reserved == pytest.approx(0.9)
+
+
+def test_without_the_lock_of_the_family_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: each looks at the family as it was before the others reserved."""
+    run = waiting_run(1.0)
+    members = [run, *(fork(run) for _ in range(3))]
+    before = {member.pk: store.shared_limits(member) for member in members}
+    monkeypatch.setattr("runs.store.purse.shared_limits", lambda member: before[member.pk])
+    worst = store.Worst(cost_usd=0.3, tokens=100)
+    got = [store.reserve(member, Run.objects.get(pk=member.pk).epoch, worst, {}) for member in members]
+    assert sum(got) == 4, "1.2 of 1.0"
+
+
+def test_somebody_else_has_the_seat() -> None:
+    run = waiting_run(1.0)
+    with pytest.raises(store.Fenced):
+        store.reserve(run, run.epoch - 1, store.Worst(0.1, 1), {})
+
+
+def test_a_price_that_is_not_known_bounds_tokens_only() -> None:
+    run = launch(*THINKING, FINAL, limits={"cost_usd": 0.002}, max_steps=30)
+    travel(run, replace(PRICE, input_usd=0.0, output_usd=0.0))
+    assert run.cost_usd == pytest.approx(0.002)
