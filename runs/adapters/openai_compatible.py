@@ -147,13 +147,14 @@ class OpenAICompatible:
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         settings = self._settings
+        longest = min(settings.max_output_tokens, request.reply_tokens or settings.max_output_tokens)
         optional: dict[str, Any] = {
-            "max_tokens": settings.max_output_tokens,
+            "max_tokens": longest,
             "temperature": request.temperature,
             "stream_options": {"include_usage": True},
         }
         if "max_tokens" in self._left_out:
-            optional["max_completion_tokens"] = settings.max_output_tokens
+            optional["max_completion_tokens"] = longest
         kept = {name: value for name, value in optional.items() if name not in self._left_out}
         messages = [{"role": message.author, "content": message.text} for message in self._messages(request)]
         return (

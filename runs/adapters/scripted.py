@@ -93,6 +93,8 @@ class ScriptedTool(Value):
     """A tool that exists for one run alone."""
 
     params: dict[StrictStr, ParamType] = {}
+    parameters: dict[StrictStr, Any] | None = None
+    """A whole JSON schema in the place of `params` and `required`: what a registered tool takes."""
     required: tuple[StrictStr, ...] = ()
     effects: EffectClass
     allowed: StrictBool = True
@@ -105,6 +107,8 @@ class ScriptedTool(Value):
         for name in self.required:
             if name not in self.params:
                 raise ValueError(f"{name} is required, but not among params")
+        if self.parameters is not None and (self.params or self.required):
+            raise ValueError("parameters stand alone: params and required are in it")
         return self
 
 
@@ -133,6 +137,8 @@ class ScriptPart(Value):
 
     replies: Replies | None = None
     tools: dict[ToolName, ScriptedTool] | None = None
+    usages: dict[Role, tuple[ScriptUsage, ...]] | None = None
+    """What each call of a role is charged, in order; those beyond them by `usage`."""
 
     @field_validator("replies")
     @classmethod
@@ -143,34 +149,50 @@ class ScriptPart(Value):
         return replies
 
 
+class ChildPart(ScriptPart):
+    """What the child runs of one name play."""
+
+    then: tuple[ScriptPart, ...] = ()
+    """What the second such run of its parent plays, the third, and so on; the last one goes for all others."""
+
+    def nth(self, number: int) -> ScriptPart:
+        """What the run of that number plays, from 1."""
+        parts: tuple[ScriptPart, ...] = (self, *self.then)
+        return parts[min(number, len(parts)) - 1]
+
+
 class Script(ScriptPart):
     """A whole script."""
 
     usage: ScriptUsage = ScriptUsage()
-    subgraphs: dict[StrictStr, ScriptPart] = {}
+    subgraphs: dict[StrictStr, ChildPart] = {}
     pace: Pace = Pace()
 
     def as_json(self) -> dict[str, Any]:
         """What was given, as it is stored and read again."""
         return self.model_dump(mode="json", exclude_unset=True)
 
-    def for_child(self, name: str) -> Script:
-        """The script that the child run `name` plays, its calls counted from 1."""
-        own = self.subgraphs.get(name)
-        if own is None:
+    def for_child(self, name: str, nth: int = 1) -> Script:
+        """The script that the child run `name` plays, its calls counted from 1; `nth` counts its parent's such runs."""
+        if name not in self.subgraphs:
             return self
-        given = {part: getattr(own, part) for part in ("replies", "tools") if getattr(own, part) is not None}
+        own = self.subgraphs[name].nth(nth)
+        parts = ("replies", "tools", "usages")
+        given = {part: getattr(own, part) for part in parts if getattr(own, part) is not None}
         return self.model_copy(update=given)
 
 
 def _check_reply(where: str, reply: Any) -> None:
-    """A reply is an object, a text, or an object with "$error" alone."""
+    """A reply is an object, a text, or an object with "$error", and a message at most."""
     if not isinstance(reply, str | dict):
         raise ValueError(f'reply {where} must be an object, a text, or {{"$error": …}}')
-    error = reply.get("$error", reply) if isinstance(reply, dict) else reply
-    if error is not reply and (len(reply) > 1 or error not in get_args(ReplyError)):
+    if not isinstance(reply, dict) or "$error" not in reply:
+        return
+    alone = not set(reply) - {"$error", "message"} and isinstance(reply.get("message", ""), str)
+    if not alone or reply["$error"] not in get_args(ReplyError):
         raise ValueError(
-            f'reply {where}: "$error" stands alone and is one of {", ".join(get_args(ReplyError))}'
+            f'reply {where}: "$error" stands alone and is one of {", ".join(get_args(ReplyError))}; '
+            "only a message may stand beside it"
         )
 
 
@@ -257,15 +279,19 @@ class ScriptedModel:
             )
         reply = row[request.nth - 1]
         if isinstance(reply, dict) and "$error" in reply:
-            return _reply_error(reply["$error"])
+            return _reply_error(reply["$error"], clean_text(reply.get("message", "")))
         text = clean_text(reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False))
         if not self._spoken(text, watch):
             return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
-        usage = self._script.usage
+        usage = self._usage(request)
         charged = Usage(
             input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
         )
         return ModelReplied(text=text, usage=charged)
+
+    def _usage(self, request: ModelRequest) -> ScriptUsage:
+        row = (self._script.usages or {}).get(request.role, ())
+        return row[request.nth - 1] if request.nth <= len(row) else self._script.usage
 
     def price(self, input_tokens: int) -> float:
         """What the script charges for a call, in USD."""
@@ -285,12 +311,12 @@ class ScriptedModel:
         return watch(text)
 
 
-def _reply_error(kind: ReplyError) -> ContextOverflowed | Failed:
+def _reply_error(kind: ReplyError, message: str) -> ContextOverflowed | Failed:
     match kind:
         case "context_length":
-            return ContextOverflowed(message="The script says that the prompt is too long.")
+            return ContextOverflowed(message=message or "The script says that the prompt is too long.")
         case "transient" | "fatal":
-            return Failed(blame=kind, message=f"The script says that this call fails ({kind}).")
+            return Failed(blame=kind, message=message or f"The script says that this call fails ({kind}).")
 
 
 class ScriptedTools:
@@ -321,10 +347,11 @@ class ScriptedTools:
 
 def _spec(name: str, tool: ScriptedTool) -> ToolSpec:
     properties = {param: {"type": kind} for param, kind in tool.params.items()}
+    simple = {"type": "object", "properties": properties, "required": list(tool.required)}
     return ToolSpec(
         name=name,
         description=tool.description,
-        parameters={"type": "object", "properties": properties, "required": list(tool.required)},
+        parameters=simple if tool.parameters is None else tool.parameters,
         effects=tool.effects,
         idempotent=tool.idempotent,
         permitted=tool.allowed,

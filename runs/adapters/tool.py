@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,6 +39,12 @@ class Result:
     files: tuple[MadeFile, ...] = ()
 
 
+class NotHappened(Enum):
+    """What `happened` says of a call that did not happen, and can't any more under its key."""
+
+    FOR_SURE = "for sure"
+
+
 @dataclass(frozen=True)
 class Tool:
     """A registered tool. `run` keeps the deadline, and raises ToolError, TimeoutError or ConnectionError."""
@@ -50,6 +57,10 @@ class Tool:
     """Called again with the same key and arguments it has no second effect."""
     deadline_s: float
     run: Callable[[Any, Place], Result]
+    happened: Callable[[Any, Place], Result | NotHappened | None] | None = None
+    """Asked once a worker was lost in the middle of a call: its result, where it happened. None, where nobody can
+    tell: a person is asked. `NotHappened` only where the far side takes no call under this key any more, for a worker
+    that was frozen may wake up and make it; the call is then made under another key."""
 
     def spec(self) -> ToolSpec:
         """What machine and model see of it, not permitted."""

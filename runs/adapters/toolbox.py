@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from runs.adapters.folder import RunFolder
 from runs.adapters.scripted import Script, ScriptedTools
-from runs.adapters.tool import Place, Tool, ToolError
+from runs.adapters.tool import NotHappened, Place, Result, Tool, ToolError
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import Failed, MadeFile, ToolCall, ToolReturned
 from runs.engine.tools import ToolSpec
@@ -34,6 +34,14 @@ _INSTALLATION = (
 )
 
 log = logging.getLogger(__name__)
+
+
+class MayHaveHappened(Exception):
+    """A call that can't be repeated was cut off: whether it happened the far side knows, or a person finds out."""
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+        super().__init__(f"{tool} was cut off; it may have happened.")
 
 
 class Toolbox:
@@ -61,15 +69,34 @@ class Toolbox:
         return MappingProxyType(self._specs)
 
     def call(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
-        """Run the tool; whatever goes wrong is a `Failed`."""
+        """Run the tool; whatever goes wrong is a `Failed`, but for `MayHaveHappened`."""
         spec = self._specs.get(call.tool)
         if spec is None or not spec.permitted or spec.child:
             return _not_callable(call.tool, spec)
         try:
             answer = self._answer(call, nth, key)
+        except MayHaveHappened:
+            raise
         except Exception as error:
             return _failed(call.tool, error)
         return answer
+
+    def happened(self, call: ToolCall, key: str) -> ToolReturned | Failed | NotHappened | None:
+        """What the far side says of a call whose worker was lost; None where it can't tell."""
+        tool = self._tools.get(call.tool)
+        if tool is None or tool.happened is None or self._is_played(call.tool):
+            return None
+        try:
+            arguments = tool.arguments.model_validate(call.args)
+            said = tool.happened(arguments, Place(self._folder, key, tool.deadline_s))
+            return self._returned(said) if isinstance(said, Result) else said
+        except Exception as error:
+            log.warning("tool %s can't say whether a call happened (%s)", call.tool, type(error).__name__)
+            return None
+
+    def _is_played(self, name: str) -> bool:
+        """Whether no registered tool is behind the name."""
+        return name in self._built_in or (self._scripted is not None and name in self._scripted.specs())
 
     def _answer(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
         if call.tool in self._built_in:
@@ -77,16 +104,31 @@ class Toolbox:
         if self._scripted and call.tool in self._scripted.specs():
             played = self._scripted.call(call, nth)
             if isinstance(played, ToolReturned):
-                self._keep(played.files)
+                played = played.model_copy(update={"files": tuple(map(self._written, played.files))})
             return _bounded(played)
         tool = self._tools[call.tool]
         arguments = tool.arguments.model_validate(call.args)
-        result = tool.run(arguments, Place(self._folder, key, tool.deadline_s))
-        return _bounded(ToolReturned(value=result.value, files=result.files))
+        try:
+            result = tool.run(arguments, Place(self._folder, key, tool.deadline_s))
+        except (TimeoutError, ConnectionError) as error:
+            if call.repeatable or tool.idempotent or isinstance(error, ConnectionRefusedError):
+                raise
+            raise MayHaveHappened(call.tool) from error
+        return self._returned(result)
 
-    def _keep(self, files: Iterable[MadeFile]) -> None:
-        for file in files:
-            RunFolder(self._folder).write(file.name, file.text.encode("utf-8", "replace"))
+    def _returned(self, result: Result) -> ToolReturned | Failed:
+        return _bounded(ToolReturned(value=result.value, files=tuple(map(self._kept, result.files))))
+
+    def _written(self, file: MadeFile) -> MadeFile:
+        """A file that a script names, once it is there."""
+        made = RunFolder(self._folder).write(file.name, file.text.encode("utf-8", "replace"))
+        return made.model_copy(update={"text": file.text})
+
+    def _kept(self, file: MadeFile) -> MadeFile:
+        """A file that a tool says it has made, with what it is; its bytes are kept where the tool has not done so."""
+        if file.sha256:
+            return file
+        return RunFolder(self._folder).keep(file.name).model_copy(update={"text": file.text})
 
 
 def _specs(

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 import stat
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from runs.adapters import folder as folder_module
-from runs.adapters.folder import FileNotThere, FileTooLarge, FolderFull, NameLeavesFolder, NotAFile, RunFolder
+from runs.adapters.folder import (
+    KEPT,
+    FileNotThere,
+    FileTooLarge,
+    FolderFull,
+    NameLeavesFolder,
+    NameTaken,
+    NotAFile,
+    RunFolder,
+    VersionsFull,
+)
 from runs.adapters.tool import Place, Result
 from runs.adapters.tools import TOOLS
 from runs.adapters.tools.files import READ_CHARACTERS, NotText
@@ -55,6 +66,16 @@ ESCAPES = [
     "a/" * 20 + "b",
     "x" * 201,
     "ä" * 150,
+    "nul",
+    "a/CON.txt",
+    "lpt1.tar.gz",
+    "a.",
+    "a /b",
+    " a",
+    "a\u200bb",
+    "a\u3164b",
+    "a\ufe0f",
+    ".kept/x",
 ]
 
 
@@ -96,7 +117,7 @@ def test_the_directory_and_its_files_are_private(home: Path) -> None:
 def test_a_file_is_replaced_and_nothing_else_stays(home: Path) -> None:
     use("write_file", home, name="a.txt", content="one")
     use("write_file", home, name="a.txt", content="two")
-    assert [path.name for path in home.iterdir()] == ["a.txt"]
+    assert sorted(path.name for path in home.iterdir()) == [KEPT, "a.txt"]
     assert (home / "a.txt").read_text() == "two"
 
 
@@ -111,7 +132,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         use("write_file", home, name="a.txt", content="two")
-    assert [path.name for path in home.iterdir()] == ["a.txt"]
+    assert sorted(path.name for path in home.iterdir()) == [KEPT, "a.txt"]
+    assert [path.name for path in (home / KEPT).iterdir()] == [sha256(b"one").hexdigest()]
     assert (home / "a.txt").read_text() == "one"
 
 
@@ -158,9 +180,10 @@ def test_a_directory_is_no_file(home: Path) -> None:
     with pytest.raises(NotAFile):
         RunFolder(home).read("notes")
     with pytest.raises(NotAFile):
-        RunFolder(home).write("notes", b"x")
+        RunFolder(home).write("notes", b"other")
     with pytest.raises(NotAFile):
-        RunFolder(home).write("notes/a.txt/b", b"x")
+        RunFolder(home).write("notes/a.txt/b", b"more")
+    assert len(list((home / KEPT).iterdir())) == 1  # what could not be written is not kept
 
 
 def test_what_is_not_there_is_said_by_name(home: Path) -> None:
@@ -198,3 +221,69 @@ def test_files_and_directories_have_a_size(home: Path, monkeypatch: pytest.Monke
 def test_writing_the_same_again_changes_nothing(home: Path) -> None:
     assert use("write_file", home, name="a", content="x") == use("write_file", home, name="a", content="x")
     assert TOOLS["write_file"].idempotent
+
+
+def test_a_name_that_differs_in_case_alone_is_refused(home: Path) -> None:
+    folder = RunFolder(home)
+    folder.write("Notes/Über.md", b"one")
+    for name in ("notes/über.md", "Notes/U\u0308ber.md"):
+        with pytest.raises(NameTaken, match=r"There is a file 'Notes/Über\.md' already"):
+            folder.write(name, b"two")
+    assert folder.read("Notes/Über.md") == b"one"
+
+
+def test_every_version_is_kept_by_its_digest_and_no_name_reaches_it(home: Path) -> None:
+    folder = RunFolder(home)
+    first, second = folder.write("a.txt", b"one"), folder.write("a.txt", b"two")
+    assert (first.size, first.media_type, first.sha256) == (3, "text/plain", sha256(b"one").hexdigest())
+    assert (folder.kept(first.sha256), folder.kept(second.sha256)) == (b"one", b"two")
+    assert [entry.name for entry in folder.entries()] == ["a.txt"]
+    for name in (f"{KEPT}/{first.sha256}", f"a/../{KEPT}/{first.sha256}"):
+        with pytest.raises(NameLeavesFolder):
+            folder.write(name, b"mine")
+    for digest in ("0" * 64, "../a.txt", "", first.sha256.upper()):
+        with pytest.raises(FileNotThere):
+            folder.kept(digest)
+
+
+def test_kept_bytes_that_were_tampered_with_are_not_given_out(home: Path) -> None:
+    folder = RunFolder(home)
+    made = folder.write("a.txt", b"one")
+    (home / KEPT / made.sha256).write_bytes(b"two")
+    with pytest.raises(FileNotThere):
+        folder.kept(made.sha256)
+
+
+def test_the_place_of_kept_bytes_is_no_link(home: Path, outside: Path) -> None:
+    home.mkdir(parents=True)
+    (home / KEPT).symlink_to(outside.parent)
+    with pytest.raises(NotAFile):
+        RunFolder(home).write("a.txt", b"one")
+    assert [path.name for path in outside.parent.iterdir() if path.is_file()] == [outside.name]
+
+
+def test_when_the_quota_of_versions_is_reached_nothing_is_lost(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_module, "MAX_KEPT_BYTES", 10)
+    monkeypatch.setattr(folder_module, "MAX_KEPT", 3)
+    folder = RunFolder(home)
+    folder.write("a.txt", b"12345")
+    folder.write("a.txt", b"1234")
+    with pytest.raises(VersionsFull, match=r"keep 3 with 11 bytes; .* Nothing was written"):
+        folder.write("a.txt", b"12")
+    assert folder.read("a.txt") == b"1234"
+    folder.write("a.txt", b"12345")
+    folder.write("b.txt", b"1")
+    with pytest.raises(VersionsFull):
+        folder.write("b.txt", b"")
+    assert folder.read("b.txt") == b"1"
+
+
+def test_a_file_that_a_tool_put_there_by_itself_is_kept_as_it_stands(home: Path) -> None:
+    home.mkdir(parents=True)
+    (home / "chart.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    made = RunFolder(home).keep("chart.png")
+    assert made.media_type == "image/png"
+    (home / "chart.png").unlink()
+    assert RunFolder(home).kept(made.sha256) == b"\x89PNG\r\n\x1a\n"

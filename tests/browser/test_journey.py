@@ -37,8 +37,10 @@ def test_a_newcomer_launches_watches_approves_and_reads_the_answer(site: Site, p
         "calculator",
         "write_file",
     }
+    page.locator('[data-panel="files"]').get_by_role("link", name="basket.txt").click()
+    expect(page.get_by_label("Content")).to_contain_text("93")
     with page.expect_download() as download:
-        page.locator('[data-panel="files"]').get_by_role("link", name="basket.txt").click()
+        page.get_by_role("link", name="Download").click()
     assert "93" in Path(download.value.path()).read_text()
 
 

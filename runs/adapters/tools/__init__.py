@@ -1,11 +1,17 @@
-"""The tools of this installation, by name. A new tool is one file here and one line in the list below."""
+"""The tools of this installation, by name. A new tool is one file here and one line in the list below.
+
+Tools from elsewhere are named by the environment: `AGENTSITE_TOOLS="package.module:NAME"`, several parted by commas.
+A name is that of a `Tool`, or of a list or tuple of them; one of a name that is here already takes its place.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 
-from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
+from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool, ToolError
 from runs.adapters.tools import calculator, fetch_url, files, now
 
 _LIST = (
@@ -17,6 +23,36 @@ _LIST = (
     fetch_url.TOOL,
 )
 
-TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _LIST})
+VARIABLE = "AGENTSITE_TOOLS"
 
-__all__ = ["TOOLS", "Arguments", "Place", "Result", "Tool", "ToolError"]
+
+class BadToolName(ValueError):
+    """The environment names tools that are not there; nothing starts without them."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        super().__init__(f"{VARIABLE}: {name!r} can't be used: {why}. Write package.module:NAME.")
+
+
+def tools_named(names: str) -> tuple[Tool, ...]:
+    """The tools that the environment names."""
+    return tuple(tool for name in names.split(",") if name.strip() for tool in _tools_at(name.strip()))
+
+
+def _tools_at(name: str) -> tuple[Tool, ...]:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as fault:
+        raise BadToolName(name, str(fault)) from fault
+    tools = (found,) if isinstance(found, Tool) else found
+    if not isinstance(tools, list | tuple) or not all(isinstance(tool, Tool) for tool in tools):
+        raise BadToolName(name, f"it is {type(found).__name__}, no Tool and no list of them")
+    return tuple(tools)
+
+
+TOOLS: Mapping[str, Tool] = MappingProxyType(
+    {tool.name: tool for tool in (*_LIST, *tools_named(os.environ.get(VARIABLE, "")))}
+)
+
+__all__ = ["TOOLS", "Arguments", "BadToolName", "NotHappened", "Place", "Result", "Tool", "ToolError", "tools_named"]

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from runs.adapters.folder import MAX_NAME, RunFolder
 from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
-from runs.engine.effects import MadeFile
 
 READ_CHARACTERS = 40_000
 SHOWN_CHARACTERS = 40_000
@@ -55,9 +54,9 @@ def _read(arguments: ReadFileArguments, place: Place) -> Result:
 
 def _write(arguments: WriteFileArguments, place: Place) -> Result:
     content = arguments.content.encode("utf-8", "replace")
-    RunFolder(place.folder).write(arguments.name, content)
-    made = MadeFile(name=arguments.name, text=arguments.content[:SHOWN_CHARACTERS], size=len(content))
-    return Result({"name": arguments.name, "bytes": len(content)}, (made,))
+    made = RunFolder(place.folder).write(arguments.name, content)
+    shown = made.model_copy(update={"text": arguments.content[:SHOWN_CHARACTERS]})
+    return Result({"name": made.name, "bytes": made.size}, (shown,))
 
 
 def _list(arguments: ListFilesArguments, place: Place) -> Result:

@@ -1,0 +1,216 @@
+"""What a run made, version after version.
+
+A row stands beside the row of the log that made it known, and is written with it. The bytes of a file lie in the run's
+own directory under their SHA-256; those of any other artifact are the tool's result, which stands in the log.
+Source: spec/context.md, "Artifacts".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from django.db.models import Exists, Max, OuterRef, QuerySet
+
+from runs.adapters.folder import MAX_NAME, RunFolder
+from runs.adapters.media import media_type_of
+from runs.adapters.tool import ToolError
+from runs.engine.effects import Answer, MadeFile, ToolReturned
+from runs.engine.facts import Fact, ToolReported
+from runs.engine.values import Json, canonical, clean_text
+from runs.machines import CATALOGUE
+from runs.machines.checklist import PICTURES
+from runs.machines.contract import ArtifactMade, part_of
+from runs.models import Artifact, Run, Step
+from runs.store.birth import folder_of
+
+_TEXTS = ("text/", "application/json", "application/xml", "image/svg+xml")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A version that is to be written."""
+
+    name: str
+    kind: str
+    media_type: str
+    size: int
+    sha256: str
+    error: str | None
+    call_seq: int | None
+    tool: str
+
+
+# --- what a row makes known -----------------------------------------------------------------------------------------
+
+
+def made_by(facts: Iterable[Fact], answer: Answer | None, call_seq: int | None) -> tuple[Made, ...]:
+    """The artifacts that these facts name, each once; `answer` is that of the call which they conclude."""
+    facts = tuple(facts)
+    reported = next((fact for fact in facts if isinstance(fact, ToolReported)), None)
+    if reported is None or not (reported.files or reported.outputs):
+        return ()
+    files = (
+        {file.name: file for file in answer.files if file.sha256} if isinstance(answer, ToolReturned) else {}
+    )
+    declared = [fact for fact in facts if isinstance(fact, ArtifactMade)]
+    made = {}
+    for fact in declared:
+        file = _file_behind(fact, declared, files)
+        value = part_of(reported.value, reported.outputs, fact.name)
+        made[row_name(fact.name)] = _made(fact, file, value, call_seq, reported.tool)
+    for name in reported.files:
+        if name in files and row_name(name) not in made:
+            made[row_name(name)] = _file(files[name], _kind_of(name), row_name(name), call_seq, reported.tool)
+    return tuple(made.values())
+
+
+def row_name(name: str) -> str:
+    """The name that a row has for it: a declared one may be longer than any row can hold."""
+    name = clean_text(name)
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 17]}…{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def _file_behind(
+    fact: ArtifactMade, declared: list[ArtifactMade], files: dict[str, MadeFile]
+) -> MadeFile | None:
+    """The file that a declared artifact is: that of its name, else the one at its place where each has one."""
+    if fact.artifact_kind != "file" or fact.error is not None:
+        return None
+    if fact.name in files:
+        return files[fact.name]
+    wanted = [one.name for one in declared if one.artifact_kind == "file"]
+    return list(files.values())[wanted.index(fact.name)] if len(wanted) == len(files) else None
+
+
+def _made(fact: ArtifactMade, file: MadeFile | None, value: Json, call_seq: int | None, tool: str) -> Made:
+    name = row_name(fact.name)
+    if file is not None:
+        return _file(file, fact.artifact_kind, name, call_seq, tool)
+    content = b"" if fact.error is not None else content_of(value)
+    told = isinstance(value, str) or not content
+    media_type = media_type_of(name, content) if told else "application/json"
+    digest = hashlib.sha256(content).hexdigest()
+    return Made(name, fact.artifact_kind, media_type, len(content), digest, fact.error, call_seq, tool)
+
+
+def _file(file: MadeFile, kind: str, name: str, call_seq: int | None, tool: str) -> Made:
+    return Made(name, kind, file.media_type, file.size, file.sha256, None, call_seq, tool)
+
+
+def _kind_of(name: str) -> str:
+    picture = PurePosixPath(name).suffix.lower() in PICTURES
+    return Artifact.Kind.DISPLAY.value if picture else Artifact.Kind.FILE.value
+
+
+def content_of(value: Json) -> bytes:
+    """The bytes of an artifact that is a tool's result: a text as it is, anything else in its canonical spelling."""
+    if value is None:
+        return b""
+    text = value if isinstance(value, str) else canonical(value)
+    return text.encode("utf-8", "replace")
+
+
+def write_artifacts(run_id: int, seq: int, made: tuple[Made, ...]) -> None:
+    """One row for each, the next version of its name; in the transaction of row `seq`, by whoever has the seat."""
+    known = Artifact.objects.filter(run_id=run_id, name__in=[one.name for one in made])
+    newest = dict(known.order_by().values_list("name").annotate(newest=Max("version")))
+    Artifact.objects.bulk_create(
+        Artifact(
+            run_id=run_id,
+            seq=seq,
+            name=one.name,
+            version=newest.get(one.name, 0) + 1,
+            kind=one.kind,
+            media_type=one.media_type,
+            size=one.size,
+            sha256=one.sha256,
+            error=one.error,
+            call_seq=one.call_seq,
+            tool=one.tool[:100],
+        )
+        for one in made
+    )
+
+
+_ROW_IS_LIVE = Exists(Step.objects.filter(run=OuterRef("run"), seq=OuterRef("seq"), live=True))
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def artifacts_of(run: Run) -> QuerySet[Artifact]:
+    """All versions of all names; each has `live`: whether its row was not gone back over."""
+    return Artifact.objects.filter(run=run).annotate(live=_ROW_IS_LIVE)
+
+
+def live_artifacts_of(run: Run) -> QuerySet[Artifact]:
+    """The versions whose rows were not gone back over."""
+    return Artifact.objects.filter(_ROW_IS_LIVE, run=run)
+
+
+def newest_artifact(run: Run, name: str) -> Artifact | None:
+    """What the name means now: its newest version on the live path."""
+    return live_artifacts_of(run).filter(name=row_name(name)).order_by("-version").first()
+
+
+def artifact_bytes(artifact: Artifact) -> bytes | None:
+    """The bytes of a version; None where it failed, or where they are kept no longer."""
+    if artifact.error is not None:
+        return None
+    try:
+        return RunFolder(folder_of(artifact.run_id)).kept(artifact.sha256)
+    except (ToolError, OSError):
+        return next((told for told in _told(artifact) if _is(artifact, told)), None)
+
+
+def _is(artifact: Artifact, content: bytes) -> bool:
+    return hashlib.sha256(content).hexdigest() == artifact.sha256
+
+
+def _told(artifact: Artifact) -> Iterator[bytes]:
+    """What the row of the log says that it is."""
+    machine = CATALOGUE[artifact.run.machine]
+    texts = Step.objects.filter(run=artifact.run_id, seq=artifact.seq).values_list("facts_json", flat=True)
+    facts = [fact for text in texts for fact in machine.facts.validate_json(text)]
+    for reported in facts:
+        for fact in facts:
+            if isinstance(reported, ToolReported) and isinstance(fact, ArtifactMade):
+                yield content_of(part_of(reported.value, reported.outputs, fact.name))
+
+
+def artifact_text(run: Run, name: str, version: int | None = None) -> str | None:
+    """The text of an artifact, of its newest live version where none is named; None where there is none.
+
+    A file from before versions were kept is read as it stands.
+    """
+    if version is not None:
+        found = Artifact.objects.filter(run=run, name=row_name(name), version=version).first()
+    else:
+        found = newest_artifact(run, name)
+        if found is None and not Artifact.objects.filter(run=run, name=row_name(name)).exists():
+            return _unversioned(run, name)
+    if found is None:
+        return None
+    if found.error is not None:
+        return f"[It failed: {found.error}]"
+    content = artifact_bytes(found)
+    return None if content is None else _as_text(content, found.media_type)
+
+
+def _unversioned(run: Run, name: str) -> str | None:
+    try:
+        content = RunFolder(folder_of(run.pk)).read(name)
+    except (ToolError, OSError):
+        return None
+    return _as_text(content, media_type_of(name, content))
+
+
+def _as_text(content: bytes, media_type: str) -> str:
+    if media_type.startswith(_TEXTS):
+        return clean_text(content.decode("utf-8", "replace"))
+    return f"[{media_type}, {len(content)} bytes; it holds no text]"
