@@ -13,6 +13,11 @@ const HELP = [
   ["/", "find"],
   ["?", "these keys"],
 ];
+const COMPARING = [
+  ["n j", "to the next difference"],
+  ["p k", "to the difference before"],
+  ...HELP.slice(-4),
+];
 const TOGETHER_MS = 1500;
 let before = "";
 let beforeAt = 0;
@@ -115,7 +120,7 @@ function help() {
     box.setAttribute("aria-label", "Keys");
     const list = document.createElement("dl");
     list.className = "keyhelp__list";
-    for (const [keys, meaning] of HELP) {
+    for (const [keys, meaning] of document.body.dataset.page === "compare" ? COMPARING : HELP) {
       const line = document.createElement("div");
       const name = document.createElement("dt");
       for (const key of keys.split(" ")) {

@@ -12,8 +12,9 @@ import { Timeline } from "./timeline.js";
 
 const POLL_AFTER_MS = 5000;
 const POLL_EVERY_MS = 5000;
-const ROWS_A_FRAME = 50;
-const ROWS_AT_MOST = 600;
+const ROWS_A_FRAME = 25;
+const ROWS_KEPT = 600;
+const ROWS_AT_MOST = 700;
 const TAIL_PX = 80;
 const DELTA_STALE_MS = 20000;
 const HIDDEN_FRAME_MS = 250;
@@ -201,10 +202,11 @@ class Page {
     }
   }
 
-  // A page that is open for days keeps the newest rows; the older ones are a click away.
+  // A page that is open for days keeps the newest rows; the older ones are a click away. They go many at a time: each
+  // time all that stay have to be laid out anew.
   trim() {
     if (this.list.childElementCount <= ROWS_AT_MOST) return;
-    while (this.list.childElementCount > ROWS_AT_MOST && this.list.firstElementChild.dataset.selected !== "true") {
+    while (this.list.childElementCount > ROWS_KEPT && this.list.firstElementChild.dataset.selected !== "true") {
       this.list.firstElementChild.remove();
     }
     this.list.dispatchEvent(new CustomEvent("rows:trimmed", { bubbles: true }));

@@ -13,7 +13,9 @@ if (list !== null) {
   markAddressed();
 }
 tellHeight(document.querySelector(".top"));
-if (matchMedia("(width < 40rem)").matches) document.querySelector("#numbers")?.removeAttribute("open");
+if (matchMedia("(width < 40rem)").matches) {
+  for (const fold of document.querySelectorAll("#numbers, #context, #sources")) fold.removeAttribute("open");
+}
 document.addEventListener("click", (event) => {
   const tab = event.target.closest("[data-tab]");
   if (tab !== null) openTab(tab);

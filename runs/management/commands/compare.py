@@ -1,0 +1,81 @@
+"""Prints how two runs differ."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runs.management.asking import bad_input, run_of
+from runs.reading.comparing import compare
+from runs.reading.comparing_words import (
+    FoldView,
+    PlaceView,
+    ValueView,
+    as_json,
+    place_views,
+    relation_of,
+    summary_of,
+    total_views,
+)
+
+AT_MOST = 100
+"""Places that are printed as text; the JSON has all."""
+
+
+class Command(BaseCommand):
+    """A summary, the numbers, and the steps that differ."""
+
+    help = "Compare two runs step by step; --json prints the whole comparison."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which two, in which form."""
+        parser.add_argument("run", metavar="RUN")
+        parser.add_argument("other", metavar="OTHER")
+        parser.add_argument("--json", action="store_true", help="everything, as one JSON object")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print it."""
+        left, right = run_of(options["run"]), run_of(options["other"])
+        if left.pk == right.pk:
+            raise bad_input("That is one run, twice. Name two.")
+        found = compare(left, right)
+        if options["json"]:
+            self.stdout.write(json.dumps(as_json(found), ensure_ascii=False, indent=2))
+            return
+        relation = relation_of(left, right)
+        for line in [relation, *(sentence.plain for sentence in summary_of(found))]:
+            if line:
+                self.stdout.write(line)
+        self.stdout.write("")
+        for total in total_views(found.totals):
+            self.stdout.write(f"{total.label:<22}{total.left:>12}{total.right:>12}  {total.difference}")
+        for view in place_views(found, most=AT_MOST):
+            self._print(view)
+        if len(found.apart) > AT_MOST:
+            self.stdout.write(f"… and {len(found.apart) - AT_MOST} more places; --json has them.")
+
+    def _print(self, view: FoldView | PlaceView) -> None:
+        if isinstance(view, FoldView):
+            self.stdout.write(f"\n    {view.count} the same ({view.left_rows}; {view.right_rows})")
+            return
+        self.stdout.write(f"\n{view.number}. {view.sign.text}")
+        for sign, steps, more in (("<", view.left, view.left_more), (">", view.right, view.right_more)):
+            for step in steps:
+                asked = f"{step.asked.plain} · " if step.asked else ""
+                self.stdout.write(f"  {sign} {step.seq:>5}  {asked}{step.said.plain}")
+            if more:
+                self.stdout.write(f"  {sign}        … and {more} more")
+        for value in view.values:
+            self._print_value(value)
+
+    def _print_value(self, value: ValueView) -> None:
+        for sign, pieces, missing in (
+            ("<", value.left, value.left_missing),
+            (">", value.right, value.right_missing),
+        ):
+            text = " ".join("".join(piece.text for piece in pieces).split())
+            shown = text if len(text) <= 200 else f"{text[:199]}…"
+            self.stdout.write(f"         {value.name} {sign} {'(nothing)' if missing else shown}")
