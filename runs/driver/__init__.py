@@ -13,13 +13,32 @@ import time
 from django.utils import timezone
 
 from runs import live, store
-from runs.driver.holds import held
+from runs.driver.draining import drain
+from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
 from runs.driver.ports import NoSuchModel, model_settings, tool_specs
+from runs.driver.replaying import Difference, NoMachine, made_again, record_of, replay_run
 from runs.failpoints import failpoint
 from runs.models import Run, RunStatus
 
-__all__ = ["BadAnswer", "NoSuchModel", "Slice", "drive", "drive_inline", "model_settings", "tool_specs"]
+__all__ = [
+    "BadAnswer",
+    "Difference",
+    "NoMachine",
+    "NoSuchModel",
+    "Slice",
+    "closing",
+    "drain",
+    "drive",
+    "drive_inline",
+    "holds_any",
+    "made_again",
+    "model_settings",
+    "record_of",
+    "reopen",
+    "replay_run",
+    "tool_specs",
+]
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +51,10 @@ LOOK_AGAIN_S = 0.1
 
 def drive(run_id: int) -> list[int]:
     """Drive the run for one slice, if it is due and nobody else has it. Which runs want a worker next."""
+    if closing():
+        store.want_a_hint(run_id)
+        return []
+    failpoint("before_claim")
     lease = store.claim(run_id, secrets.token_hex(8))
     if lease is None:
         return []
@@ -57,7 +80,10 @@ def drive(run_id: int) -> list[int]:
 
 
 def drive_inline(run_id: int) -> Run:
-    """Drive the run, and the children it waits for, in this process until it ends or waits for a person."""
+    """Drive the run, and the children it waits for, in this process until it ends or waits for a person.
+
+    `store.Halted` where the site is halted.
+    """
     while True:
         run = Run.objects.get(pk=run_id)
         if run.finished or run.status == RunStatus.PAUSED:
@@ -70,6 +96,8 @@ def drive_inline(run_id: int) -> Run:
         if wait > 0:
             time.sleep(wait)
         if not _drive_strictly(run_id):
+            if (halt := store.halt_now()) is not None:
+                raise store.Halted(halt)
             time.sleep(LOOK_AGAIN_S)
 
 

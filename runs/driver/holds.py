@@ -1,4 +1,8 @@
-"""The hold of a worker on a run: a lease that one thread per process keeps renewing."""
+"""The hold of a worker on a run: a lease that one thread per process keeps renewing.
+
+A hold is left early where the site is halted or the process is to end. What is under way then and may be repeated is
+given back from beside it (the call that it waits for may be silent for minutes); a deed is finished first.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.db import connection
 
@@ -21,6 +25,14 @@ GLANCE_S = 0.5
 """Seconds between looks whether a call that is under way is still wanted."""
 
 
+class Leaving(Exception):
+    """The worker leaves the run as it stands; nothing of the effect at hand has happened."""
+
+    def __init__(self, run_id: int) -> None:
+        self.run_id = run_id
+        super().__init__(f"Run {run_id} is let go.")
+
+
 @dataclass(slots=True)
 class Hold:
     """A lease that is being renewed; `lost` once somebody else has the seat."""
@@ -28,57 +40,144 @@ class Hold:
     lease: store.Lease
     lost: bool = False
     looked_at: float = 0.0
+    leaving: bool = False
+    """The run is to be let go as soon as it stands between two moves."""
+    given_back: bool = False
+    """The seat was given back while its worker was in a call; what comes of the call is fenced."""
+    _cuttable: bool = False
+    _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def wanted(self) -> bool:
-        """Whether this worker still has the seat; looks at the database at most every GLANCE_S."""
+        """Whether this worker is to go on; looks at the database at most every GLANCE_S."""
         now = time.monotonic()
-        if not self.lost and now - self.looked_at > GLANCE_S:
+        if not self.lost and not self.leaving and now - self.looked_at > GLANCE_S:
             self.looked_at = now
-            self.lost = not Run.objects.filter(pk=self.lease.run_id, epoch=self.lease.epoch).exists()
-        return not self.lost
+            mine = Run.objects.filter(pk=self.lease.run_id, epoch=self.lease.epoch)
+            halted = mine.values_list(store.is_halted(), flat=True).first()
+            self.lost = halted is None
+            self.leaving = self.leaving or halted is True
+        return not self.lost and not self.leaving
+
+    @contextmanager
+    def cuttable(self) -> Iterator[None]:
+        """An effect that may be repeated: `Leaving` where it should not begin, and it may be cut at any time."""
+        if not self.wanted() and self.lost:
+            raise store.Fenced(self.lease.run_id, self.lease.epoch)
+        with self._guard:
+            if self.leaving:
+                raise Leaving(self.lease.run_id)
+            self._cuttable = True
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._cuttable = False
+
+    def leave(self) -> bool:
+        """Have the run let go; whether that was possible at once, the worker being in a call that may be repeated."""
+        with self._guard:
+            self.leaving = True
+            if not self._cuttable or self.given_back:
+                return False
+            self.given_back = store.hand_back(self.lease)
+            return self.given_back
 
 
 class _Renewer:
-    """One thread per process renews every lease that the process holds."""
+    """Every hold of this process, and the one thread that renews their leases and looks at the kill switch."""
 
     def __init__(self) -> None:
         self._holds: dict[int, Hold] = {}
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._pid = 0
+        self._closing = False
+
+    @property
+    def closing(self) -> bool:
+        """Whether this process takes no more runs."""
+        return self._closing
 
     def add(self, hold: Hold) -> None:
         """Renew `hold` from now on."""
-        with self._lock:
+        with self._changed:
+            hold.leaving = self._closing
             self._holds[id(hold)] = hold
             if self._thread is None or not self._thread.is_alive() or self._pid != os.getpid():
                 self._pid = os.getpid()
-                self._thread = threading.Thread(target=self._renew_all, name="lease-renewer", daemon=True)
+                self._thread = threading.Thread(target=self._watch_all, name="lease-renewer", daemon=True)
                 self._thread.start()
 
     def remove(self, hold: Hold) -> None:
         """Renew it no longer."""
-        with self._lock:
+        with self._changed:
             self._holds.pop(id(hold), None)
             if not self._holds:
                 self._wake.set()
+            self._changed.notify_all()
 
-    def _renew_all(self) -> None:
+    def close(self) -> list[int]:
+        """Take nothing more, and let go of everything; the runs that were given back out of a call."""
+        with self._changed:
+            self._closing = True
+            holds = list(self._holds.values())
+        return [hold.lease.run_id for hold in holds if _left(hold)]
+
+    def open(self) -> None:
+        """Take runs again."""
+        self._closing = False
+
+    def wait_until_left(self, seconds: float) -> bool:
+        """Until no run is held any more, those given back aside; whether that was so in time."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: all(hold.given_back for hold in self._holds.values()), timeout=seconds
+            )
+
+    def _watch_all(self) -> None:
+        renewed = time.monotonic()
         while True:
-            self._wake.wait(store.RENEW_S)
+            woken = self._wake.wait(GLANCE_S)
             self._wake.clear()
-            with self._lock:
+            with self._changed:
                 holds = list(self._holds.values())
                 if not holds:
                     self._thread = None
                     return
-            for hold in holds:
-                try:
-                    hold.lost = hold.lost or not store.renew(hold.lease)
-                except Exception:  # the database may be away for a moment; the lease outlasts three tries
-                    log.exception("the lease of run %s could not be renewed", hold.lease.run_id)
+            if woken or time.monotonic() - renewed >= store.RENEW_S:
+                renewed = time.monotonic()
+                for hold in holds:
+                    _renew(hold)
+            _look(holds)
             connection.close()
+
+
+def _renew(hold: Hold) -> None:
+    try:
+        hold.lost = hold.lost or hold.given_back or not store.renew(hold.lease)
+    except Exception:  # the database may be away for a moment; the lease outlasts three tries
+        log.exception("the lease of run %s could not be renewed", hold.lease.run_id)
+
+
+def _look(holds: list[Hold]) -> None:
+    """Where the site is halted, every run is let go."""
+    try:
+        if store.halt_now() is None:
+            return
+    except Exception:
+        log.exception("the kill switch can't be read; claims and intents read it themselves")
+        return
+    for hold in holds:
+        _left(hold)
+
+
+def _left(hold: Hold) -> bool:
+    try:
+        return hold.leave()
+    except Exception:  # its lease runs out by itself
+        log.exception("run %s could not be given back", hold.lease.run_id)
+        return False
 
 
 _renewer = _Renewer()
@@ -86,9 +185,35 @@ _renewer = _Renewer()
 
 @contextmanager
 def held(lease: store.Lease) -> Iterator[Hold]:
+    """The hold on a run that was claimed, for the length of a `with`."""
     hold = Hold(lease, looked_at=time.monotonic())
     _renewer.add(hold)
     try:
         yield hold
     finally:
         _renewer.remove(hold)
+
+
+def closing() -> bool:
+    """Whether this process takes no more runs."""
+    return _renewer.closing
+
+
+def close() -> list[int]:
+    """Take no more runs and let go of those that are held; which ones were given back out of a call."""
+    return _renewer.close()
+
+
+def reopen() -> None:
+    """Take runs again (a test's own process goes on)."""
+    _renewer.open()
+
+
+def holds_any() -> bool:
+    """Whether a thread of this process is still in a run, be it one whose seat was given back."""
+    return bool(_renewer._holds)
+
+
+def wait_until_left(seconds: float) -> bool:
+    """Wait until the deeds under way are done and every run is let go; whether that was so in time."""
+    return _renewer.wait_until_left(seconds)

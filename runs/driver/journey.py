@@ -16,16 +16,29 @@ from pydantic import ValidationError
 from runs import live, store
 from runs.adapters.scripted import BadScript
 from runs.adapters.secrets import SecretUnreadable
-from runs.driver.holds import Hold
+from runs.adapters.tool import NotHappened
+from runs.adapters.toolbox import MayHaveHappened
+from runs.driver.holds import Hold, Leaving
 from runs.driver.ledger import Ledger
 from runs.driver.ports import NoSuchModel, ports_of
 from runs.driver.recall import recall
-from runs.engine.effects import Answer, HumanCall, ModelCall, ModelReplied, ToolCall
-from runs.engine.facts import Exited
+from runs.driver.window import ANY, Reader
+from runs.engine.effects import (
+    Answer,
+    Compaction,
+    Failed,
+    HumanCall,
+    ModelCall,
+    ModelReplied,
+    Summarised,
+    ToolCall,
+    ToolReturned,
+)
+from runs.engine.facts import Exited, Notice, RangeSummarised
 from runs.engine.kernel import Decision, decide, uncertain
 from runs.engine.machine import END
-from runs.engine.moves import Ask, Move, Rewind, Stop
-from runs.engine.ports import Message, ModelRequest
+from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
+from runs.engine.ports import ModelRequest
 from runs.engine.snapshot import Pending
 from runs.engine.timeline import prompt
 from runs.failpoints import failpoint
@@ -35,8 +48,6 @@ log = logging.getLogger(__name__)
 
 DELTA_S = 0.125
 """Seconds between pieces of streamed text that viewers are sent."""
-
-CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +102,18 @@ class Journey:
         started, moves = time.monotonic(), 0
         answer = ledger.loaded.answer
         while ledger.snapshot.node != END:
+            if self.hold.leaving and not ledger.started_here:
+                return [*ledger.woken, self.run.pk]
             if ledger.snapshot.pending is not None and answer is None:
                 if ledger.parked:
                     return self._parked()
-                if (ask := self._uncertain()) is not None:
-                    ledger.write(Decision(ask, ledger.snapshot.totals), None)
-                    return self._parked()
-                answer = self._perform(ledger.snapshot.pending)
+                lost = self._lost_call()
+                try:
+                    answer = self._find_out(lost) if lost else self._perform(ledger.snapshot.pending)
+                except (Leaving, store.Halted):
+                    return [*ledger.woken, self.run.pk]
+                if answer is None:
+                    continue  # another ask is written, or it is to be found out what became of this one
                 failpoint("after_effect")
             move = self._step(answer)
             answer = None
@@ -118,7 +134,9 @@ class Journey:
         self.ledger = Ledger(self.run, self.hold.lease.epoch, terms)
         self.attempts = Counter(store.attempts_of(self.run))
         machine = self.ledger.machine
-        opening = prompt(machine, terms, (), ModelCall(role="decision", reply="text"))
+        self.reader = Reader(self.run, self.ledger, self.ports)
+        self.shares = bool(store.shared_limits(self.run))
+        opening = prompt(machine, terms, (), ANY)
         self.opening_hash = _digest(self.ports.model_key, *(message.text for message in opening))
         self.remembers = machine.remembers if getattr(terms.settings, "cache", False) else None
         if self.remembers:
@@ -145,10 +163,13 @@ class Journey:
     def _step(self, answer: Answer | None) -> Move:
         """One move, decided and written. An answer whose conclusion can't be drawn is kept all the same."""
         ledger = self.ledger
-        asked = ledger.asked
+        asked, pending = ledger.asked, ledger.snapshot.pending
         ledger.tick()
+        ledger.snapshot = replace(ledger.snapshot, window=self.reader.window())
+        if self.shares:
+            ledger.snapshot = replace(ledger.snapshot, shared=store.shared_limits(self.run))
         if self.weighs_cost:
-            ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self._next_cost())
+            ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self.reader.price())
         try:
             decision = decide(ledger.machine, ledger.snapshot, answer)
             ledger.write(decision, answer, self.remembers)
@@ -158,13 +179,12 @@ class Journey:
         if isinstance(decision.move, Rewind):
             self.went_back = True
             ledger.last_reply = self._last_reply()
+        if isinstance(decision.move, Compact):
+            made = next(fact for fact in decision.move.facts if isinstance(fact, RangeSummarised))
+            self.reader.compacted(ledger.snapshot.head, made)
+        elif isinstance(answer, Summarised) and pending and isinstance(pending.effect, Compaction):
+            self.reader.not_used(pending.effect)
         return decision.move
-
-    def _next_cost(self) -> float:
-        """What the next model call may cost at most: by the prompt as it stands, in USD."""
-        shown = self._messages(ModelCall(role="decision", reply="text"))
-        characters = sum(len(message.text) for message in shown)
-        return self.ports.model.price(characters // CHARACTERS_PER_TOKEN)
 
     # parking
 
@@ -180,10 +200,9 @@ class Journey:
         pending = ledger.snapshot.pending
         if pending is None or not isinstance(pending.effect, HumanCall):
             return self._wait()
-        given = store.given_answer(self.run.pk, ledger.terms.settings.answers)
-        if given is None:
+        said = store.prepared_answer(self.run, pending.effect, ledger.terms.settings.answers)
+        if said is None:
             return self._wait()
-        said = store.Said(channel="settings", by_name="the launch settings", **given.model_dump())
         interrupt = Interrupt.objects.get(run=self.run, seq=pending.seq)
         try:
             store.decide(interrupt.pk, said)
@@ -198,36 +217,76 @@ class Journey:
         live.ring_inbox()
         return [*ledger.woken, self.run.pk]
 
-    def _uncertain(self) -> Ask | None:
-        """A call that was started by a worker that is gone: repeated with its key, or a person is asked."""
+    def _lost_call(self) -> ToolCall | None:
+        """A call that was started, by a worker that is gone or cut off, and that can't simply be made again."""
         ledger = self.ledger
         pending, asked = ledger.snapshot.pending, ledger.asked
         if pending is None or asked is None or asked.status != "started" or ledger.started_here:
             return None
         effect = pending.effect
-        if isinstance(effect, ToolCall) and (effect.repeatable or effect.idempotent):
+        if not isinstance(effect, ToolCall) or effect.repeatable or effect.idempotent:
             return None
-        return uncertain(pending)
+        return effect
+
+    def _find_out(self, call: ToolCall) -> Answer | None:
+        """What became of it: the far side is asked. Where that can't tell, a person is."""
+        ledger = self.ledger
+        pending, asked = ledger.snapshot.pending, ledger.asked
+        assert pending is not None and asked is not None
+        said = self.ports.tools.happened(call, asked.key)
+        if isinstance(said, ToolReturned | Failed):
+            self._count_attempt(asked)
+            return said
+        ask = uncertain(pending)
+        if said is NotHappened.FOR_SURE:
+            why = f"A worker was lost, and {call.tool} says that the call did not happen. It is made anew."
+            ask = Ask(call, (Notice(code="not_happened", message=why),))
+        ledger.write(Decision(ask, ledger.snapshot.totals), None)
+        return None
 
     # the world
 
-    def _perform(self, pending: Pending) -> Answer:
-        """Do what was asked, and give what was answered. Nothing but answers comes out of a port."""
+    def _perform(self, pending: Pending) -> Answer | None:
+        """Do what was asked, and give what was answered; None where nobody knows whether it happened."""
         asked = self.ledger.asked
         assert asked is not None
         asked.started_at = timezone.now()
         match pending.effect:
             case ModelCall() as call:
-                return self._ask_model(call, asked, pending.seq)
+                with self.hold.cuttable():
+                    return self._unless_cut(self._ask_model(call, asked, pending.seq))
+            case Compaction() as compaction:
+                with self.hold.cuttable():
+                    self._count_attempt(asked)
+                    asked.prompt_upto = self.ledger.snapshot.head
+                    summary = self.reader.summarise(compaction, asked.nth, lambda text: self.hold.wanted())
+                    return self._unless_cut(summary)
             case ToolCall(infra=True) as call:
                 return recall(self.run, call)
+            case ToolCall(repeatable=True) as call:
+                with self.hold.cuttable():
+                    return self._call_tool(call, asked)
             case ToolCall() as call:
-                if asked.status == "asked" and not call.repeatable:
+                if not self.ledger.started_here:
                     store.start(self.run.pk, self.ledger.epoch, asked.seq)
                 failpoint("after_started")
-                self._count_attempt(asked)
-                return self.ports.tools.call(call, asked.nth, asked.key)
+                return self._call_tool(call, asked)
         raise TypeError(f"{pending.effect.kind} is not performed by a worker")
+
+    def _unless_cut(self, answer: Answer) -> Answer:
+        """A model call that fails while its worker leaves was cut, or might as well have been: it is made again."""
+        if self.hold.leaving and isinstance(answer, Failed):
+            raise Leaving(self.run.pk)
+        return answer
+
+    def _call_tool(self, call: ToolCall, asked: store.Asked) -> Answer | None:
+        self._count_attempt(asked)
+        try:
+            return self.ports.tools.call(call, asked.nth, asked.key)
+        except MayHaveHappened as fault:
+            log.warning("run %s: %s", self.run.pk, fault)
+            asked.status, self.ledger.started_here = "started", False
+            return None
 
     def _count_attempt(self, asked: store.Asked) -> None:
         """Which of the run's attempts at the role or tool this is; one that is made again keeps its number."""
@@ -238,19 +297,43 @@ class Journey:
     def _ask_model(self, call: ModelCall, asked: store.Asked, seq: int) -> Answer:
         ledger = self.ledger
         shown = store.prompt_chain(ledger.prompt_hash, ledger.blocks_held_back())
-        asked.prompt_hash = _digest(self.opening_hash, shown, call.reply, call.tail, str(call.sanitize))
+        asked.prompt_hash = _digest(
+            self.opening_hash, shown, call.reply, call.tail, str(call.sanitize), str(call.longest)
+        )
         ledger.last_reply = seq
         if call.cacheable and self.went_back and (text := self._remembered(asked.prompt_hash)) is not None:
             return ModelReplied(text=text, cached=True)
         self._count_attempt(asked)
+        messages = self.reader.messages(call) if self.ports.reads_prompt else ()
+        asked.prompt_chars = sum(len(message.text) for message in messages)
+        asked.prompt_upto = ledger.snapshot.head
         request = ModelRequest(
             role=call.role,
             nth=asked.nth,
-            messages=self._messages(call) if self.ports.reads_prompt else (),
+            messages=messages,
             reply_schema=self._schema(call) if self.ports.reads_prompt else None,
             reply_name=call.reply,
+            reply_tokens=call.reply_tokens,
         )
-        return self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
+        if not self._reserved(call.input_tokens, call.reply_tokens):
+            raise Leaving(self.run.pk)  # somebody of the family was quicker; the gate looks again
+        answer = self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
+        if isinstance(answer, ModelReplied):
+            self.reader.counted(answer.usage.input_tokens, asked.prompt_chars)
+        return answer
+
+    def _summarise(self, compaction: Compaction, asked: store.Asked) -> Answer:
+        held = compaction.holds
+        if held.input_tokens and not self._reserved(held.input_tokens, held.reply_tokens):
+            return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
+        self._count_attempt(asked)
+        return self.reader.summarise(compaction, asked.nth, lambda text: self.hold.wanted())
+
+    def _reserved(self, input_tokens: int, reply_tokens: int) -> bool:
+        """Whether what a call may use at most is set aside; so it is where no limit needs to know."""
+        worst = self.reader.worst(input_tokens, reply_tokens)
+        ledger = self.ledger
+        return worst is None or store.reserve(self.run, ledger.epoch, worst, ledger.snapshot.limits)
 
     def _schema(self, call: ModelCall) -> dict[str, object] | None:
         return self.ledger.machine.reply_schema(call.reply, self.ledger.snapshot.state)
@@ -262,13 +345,6 @@ class Journey:
             return None
         text: str = json.loads(found.answer_json)["text"]
         return text
-
-    def _messages(self, call: ModelCall) -> tuple[Message, ...]:
-        ledger = self.ledger
-        if ledger.blocks is None:
-            ledger.blocks = store.load_blocks(self.run, ledger.machine, ledger.snapshot.head)
-        blocks = ledger.blocks + ledger.blocks_held_back()
-        return prompt(ledger.machine, ledger.terms, blocks, call)
 
 
 class _Watcher:

@@ -12,17 +12,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from django.utils import timezone
-
 from runs import live, store
 from runs.driver.ports import script_of
-from runs.engine.effects import Answer, ChildRun, Effect, Failed, HumanCall, ModelCall, ToolCall
+from runs.engine.effects import Answer, ChildRun, Compaction, Effect, Failed, HumanCall, ModelCall, ToolCall
 from runs.engine.kernel import Decision, advance
 from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
-from runs.engine.moves import Ask, Go, Move, Rewind, Stop
+from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.snapshot import Snapshot
-from runs.engine.timeline import blocks_of
+from runs.engine.timeline import blocks_of, needed
 from runs.engine.values import canonical, fingerprint
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
@@ -101,6 +99,7 @@ class Ledger:
             return
         batch = self._opened(decision)
         self._conclude(batch, answer)
+        batch.artifacts = store.made_by(move.facts, answer, self.asked.seq if self.asked else None)
         if isinstance(move, Rewind):
             self._go_back(batch, move)
         else:
@@ -146,7 +145,11 @@ class Ledger:
         return blocks_of(self.machine, self.machine.facts.validate_json(row.facts), row.seq)
 
     def _go_on(
-        self, batch: store.Batch, move: Ask | Go | Stop, decision: Decision, remember: tuple[str, str] | None
+        self,
+        batch: store.Batch,
+        move: Ask | Go | Stop | Compact,
+        decision: Decision,
+        remember: tuple[str, str] | None,
     ) -> None:
         before = self.snapshot
         asked: store.Asked | None = None
@@ -177,11 +180,13 @@ class Ledger:
         call = _fingerprint(move.effect)
         return replace(after, calls={**after.calls, call: after.calls.get(call, 0) + 1}) if call else after
 
-    def _row(self, move: Go | Stop) -> store.Row:
+    def _row(self, move: Go | Stop | Compact) -> store.Row:
         node, seq, ms = self.snapshot.node, self.snapshot.head + 1, self._ms()
         facts = store.facts_text(move.facts)
-        if isinstance(move, Stop):
-            return store.Row(seq, "stop", node, facts=facts, ms=ms)
+        if isinstance(move, Stop | Compact):
+            return store.Row(
+                seq, "stop" if isinstance(move, Stop) else "compaction", node, facts=facts, ms=ms
+            )
         return store.Row(
             seq, "transition", node, move.edge, self.machine.targets[node, move.edge], facts, ms=ms
         )
@@ -221,14 +226,14 @@ class Ledger:
         """An ask that no worker waits for: its person, its child, its moment."""
         match move.effect:
             case HumanCall() as call:
-                if store.given_answer(self.run.pk, self.terms.settings.answers) is None:
+                if store.prepared_answer(self.run, call, self.terms.settings.answers) is None:
                     batch.changes = {"status": RunStatus.WAITING.value}
                 batch.interrupt = self._interrupt(call, batch.rows[-1].seq)
             case ChildRun() as call:
                 batch.changes = {"status": RunStatus.WAITING.value}
                 batch.child = self._child(call, batch.rows[-1].seq)
             case _ if move.delay_s:
-                due = timezone.now() + timedelta(seconds=move.delay_s)
+                due = store.now() + timedelta(seconds=move.delay_s)
                 batch.changes = {"status": RunStatus.QUEUED.value, "due_at": due}
 
     def _go_back(self, batch: store.Batch, move: Rewind) -> None:
@@ -250,6 +255,8 @@ class Ledger:
         self.started_here = bool(batch.asked) and batch.asked[-1].status == "started"
         if isinstance(move, Rewind):
             store.stop_children(self.run.pk, move.to)
+        if isinstance(move, Compact) and self.blocks is not None:
+            self.blocks = needed(self.blocks)
         live.ring(self.run.pk, self.snapshot.head)
         if batch.interrupt is not None:
             live.ring_inbox()
@@ -274,7 +281,7 @@ class Ledger:
     def _interrupt(self, call: HumanCall, seq: int) -> Interrupt:
         tool, args, effects = _held_call(call.holds)
         spec = self.terms.tools.get(tool)
-        deadline = timezone.now() + timedelta(seconds=call.deadline_s) if call.deadline_s else None
+        deadline = store.now() + timedelta(seconds=call.deadline_s) if call.deadline_s else None
         return Interrupt(
             run=self.run,
             seq=seq,
@@ -296,7 +303,10 @@ class Ledger:
     def _child(self, call: ChildRun, seq: int) -> tuple[Run, Settings]:
         named = self.terms.settings.subgraphs[call.name]
         checked = CATALOGUE[named.machine].settings.model_validate(named.settings)
-        script = script_of(self.run.script_json).for_child(call.name) if self.run.script_json else None
+        script = None
+        if self.run.script_json:
+            nth = Run.objects.filter(parent=self.run, child_name=call.name).count() + 1
+            script = script_of(self.run.script_json).for_child(call.name, nth)
         new = store.NewRun(
             machine=named.machine,
             goal=call.goal,
@@ -309,6 +319,7 @@ class Ledger:
         )
         child = store.unsaved(new)
         child.parent_id, child.parent_seq, child.child_name = self.run.pk, seq, call.name
+        child.root_id = self.run.root_id or self.run.pk
         return child, checked
 
 
@@ -344,7 +355,8 @@ def _name(effect: Effect) -> str:
             return f"agent.{name}"
         case HumanCall(about=about):
             return about
-    return effect.kind
+        case Compaction():
+            return "summary"
 
 
 def _held_call(held: Effect | None) -> tuple[str, dict[str, Any], str]:

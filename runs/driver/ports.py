@@ -14,6 +14,7 @@ from runs.adapters.scripted import Script, ScriptedModel, parse_script
 from runs.adapters.secrets import unseal
 from runs.adapters.toolbox import Toolbox
 from runs.engine.ports import ModelPort
+from runs.engine.snapshot import Price
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
@@ -36,6 +37,10 @@ class Ports:
     """Model and parameters, as far as the cache of replies tells them apart."""
     reads_prompt: bool
     guided: bool
+    context_tokens: int | None
+    """Tokens of a prompt that the model takes; None where nothing bounds them."""
+    price: Price | None
+    """What one call may use at most; None where that is not known beforehand."""
     tools: Toolbox
 
 
@@ -44,12 +49,27 @@ def ports_of(run: Run) -> Ports:
     script = script_of(run.script_json) if run.script_json else None
     tools = _toolbox(run, script)
     if script is not None:
-        return Ports(ScriptedModel(script), "script", False, False, tools)
+        return Ports(ScriptedModel(script), "script", False, False, None, None, tools)
     profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
     if profile is None:
         raise NoSuchModel(run.model)
     model = OpenAICompatible(model_settings(profile))
-    return Ports(model, f"{profile.base_url} {profile.model_id} 0", True, profile.guided, tools)
+    key = f"{profile.base_url} {profile.model_id} 0"
+    return Ports(model, key, True, profile.guided, prompt_tokens(profile), price_of(profile), tools)
+
+
+def price_of(profile: ModelProfile) -> Price:
+    """What one call of the model may use at most."""
+    return Price(
+        reply_tokens=profile.max_output_tokens,
+        input_usd=(profile.input_price or 0.0) / 1_000_000,
+        output_usd=(profile.output_price or 0.0) / 1_000_000,
+    )
+
+
+def prompt_tokens(profile: ModelProfile) -> int:
+    """What is left of the model's context once its reply has room; at least half of it."""
+    return max(profile.context_tokens - profile.max_output_tokens, profile.context_tokens // 2)
 
 
 @lru_cache(maxsize=64)

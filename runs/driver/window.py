@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 from django.dispatch import Signal
@@ -71,22 +70,27 @@ class Reader:
         """What the kernel has to know so that prompts fit; None where nothing bounds them and nobody wants it."""
         if self.limit is None and not self.wanted:
             return None
-        window = Window(
+        return Window(
             blocks=self.told(),
             limit=self.limit or NO_LIMIT,
             compact_at=self.settings.compact_at,
             keep_recent=self.settings.keep_recent,
             tokens_per_character=self.per_character,
+            price=self.ports.price,
         )
-        if self.limit is not None:
-            return window
-        full = context.size(self.ledger.machine, self.ledger.terms, window, ANY)
-        return replace(window, limit=full, compact_at=1.0)
 
     def price(self) -> float:
         """What the next model call may cost at most: by the prompt as it stands, in USD."""
         characters = sum(len(message.text) for message in self.messages(ANY))
         return self.ports.model.price(context.tokens(characters, self.per_character))
+
+    def worst(self, input_tokens: int, reply_tokens: int) -> store.Worst | None:
+        """What a call may use at most; None where that is not known."""
+        price = self.ports.price
+        if price is None or not input_tokens:
+            return None
+        cost = input_tokens * price.input_usd + reply_tokens * price.output_usd
+        return store.Worst(cost, input_tokens + reply_tokens)
 
     # --- summaries ------------------------------------------------------------------------------------------------
 
@@ -104,6 +108,7 @@ class Reader:
             messages=self.summary_messages(compaction) if self.ports.reads_prompt else (),
             reply_schema=summary.reply_schema() if self.ports.reads_prompt else None,
             reply_name="summary",
+            reply_tokens=compaction.holds.reply_tokens,
         )
         answer = self.ports.model.ask(request, watch)
         if isinstance(answer, ModelReplied):
@@ -122,6 +127,11 @@ class Reader:
         self._tell(
             on_after_compaction, seq=seq, **made.model_dump(exclude={"kind", "updates", "kept", "sources"})
         )
+
+    def not_used(self, compaction: Compaction) -> None:
+        """A summary was had, and nothing was made of it."""
+        about = compaction.model_dump(include={"first", "last", "tokens_before"})
+        self._tell(on_after_compaction, **about, error="The summary was empty, or no longer apt.")
 
     def _tell(self, signal: Signal, **about: Any) -> None:
         for receiver, outcome in signal.send_robust(sender=Run, run_id=self.run.pk, **about):

@@ -40,6 +40,10 @@ BLOCK_SHARE = 0.25
 KEPT_AT_MOST = 0.8
 """How much of what makes a compaction due may be kept as recent, so that each one makes room."""
 
+WORTH = 0.05
+"""Share of the window that a summary has to free, unless the prompt is over the limit: where pinned rows or such that
+were brought back fill it, one would be made every round for little."""
+
 RETRY_ROWS = 20
 """Rows after a summariser failed before it is asked again, unless the prompt is over the limit."""
 
@@ -84,8 +88,12 @@ def fit(
     if not full and wanted is None:
         return call, ()
     found = _range(window, context, call.longest)
+    if found is None and wanted is not None:  # a person does not wait until the window is half full
+        found = _range(replace(window, limit=min(window.limit, estimate)), context, call.longest)
     if found is None and over:
         found = _range(window, context, call.longest, also_brought_back=True)
+    if found is not None and not over and wanted is None and _frees(window, context, found) < WORTH:
+        return call, ()
     if found is not None:
         by = wanted.by if wanted else ""
         about = {"tokens_before": estimate, "wanted_by": by, "holds": call, "room": summariser_room(window)}
@@ -115,11 +123,11 @@ def _range(
 ) -> Compaction | None:
     """What is older than the most recent rounds, as one unbroken range; None where there is nothing to summarise.
 
-    It begins after the last summary that a person pinned, and carries on the one that stands after that.
+    It carries on the newest summary, where nobody pinned that, and leaves alone what stands before other ones.
     """
     standing = context.standing()
-    floor = max((summary.made.last for summary in standing if summary.path in context.pins), default=0)
-    earlier = next((summary for summary in reversed(standing) if summary.made.last > floor), None)
+    earlier = standing[-1] if standing and standing[-1].path not in context.pins else None
+    floor = max((summary.made.last for summary in standing if summary is not earlier), default=0)
     read = shown(window.blocks, context)
     cut: list[int] = []
     for block in (block for blocks in _old_rounds(window, read, longest) for block in blocks):
@@ -129,17 +137,28 @@ def _range(
     if not cut:
         return None
     # Never less than the earlier one, or what that one stands for would be read again.
-    first = earlier.made.first if earlier else min(cut)
-    last = max(*cut, earlier.made.last) if earlier else max(cut)
+    first = min([*cut, earlier.made.first] if earlier else cut)
+    last = max([*cut, earlier.made.last] if earlier else cut)
     stays = {block.seq for block in read if block.kind != SUMMARY and first <= block.seq <= last} - set(cut)
     return Compaction(
         first=first,
         last=last,
         updates=earlier.seq if earlier else 0,
+        version=earlier.version if earlier else 1,
         kept=tuple(sorted(stays)),
         tokens_before=0,
         holds=ModelCall(role="decision", reply="text"),
     )
+
+
+def _frees(window: Window, context: Context, found: Compaction) -> float:
+    """The share of the window that the blocks fill which the summary stands for."""
+    gone = sum(
+        len(block.text)
+        for block in shown(window.blocks, context)
+        if block.kind != SUMMARY and found.first <= block.seq <= found.last and block.seq not in found.kept
+    )
+    return gone * window.tokens_per_character / window.limit
 
 
 def _old_rounds(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
@@ -191,10 +210,10 @@ def originals(blocks: Sequence[Block], range_: Compaction | RangeSummarised) -> 
 
 
 def still_apt(window: Window, compaction: Compaction) -> bool:
-    """Whether nobody has taken back or pinned, while it was written, the summary that this one carries on."""
+    """Whether nobody took back, pinned or corrected, while it was written, the summary that this one carries on."""
     context = folded(window.blocks)
-    standing = {summary.seq for summary in context.standing() if summary.path not in context.pins}
-    return not compaction.updates or compaction.updates in standing
+    standing = {one.seq: one.version for one in context.standing() if one.path not in context.pins}
+    return not compaction.updates or standing.get(compaction.updates) == compaction.version
 
 
 def summarised(

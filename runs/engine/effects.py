@@ -48,6 +48,9 @@ class ModelCall(Value):
     """Set after a context-length error: old tool results become stubs."""
     longest: int = 0
     """Characters of one block that this prompt shows at most; 0 where the window sets no bound."""
+    input_tokens: int = 0
+    reply_tokens: int = 0
+    """What the prompt is estimated at, and the longest reply that no limit forbids; 0 where no limit needs to know."""
     at_limit: Literal["ask", "fail", "pass"] = "ask"
     """What a reached limit of the run does to this call."""
     closes: str = ""
@@ -85,6 +88,8 @@ class Compaction(Value):
     """The rows it covers."""
     updates: int = 0
     """The row of the earlier summary that it carries on; 0 where there is none."""
+    version: int = 1
+    """The version of that summary which the summariser reads."""
     kept: tuple[int, ...] = ()
     """Rows in the range whose blocks stay as they are."""
     tokens_before: int

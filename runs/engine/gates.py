@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from runs.engine.effects import ChildRun, Effect, EffectClass, Failed, HumanCall, ModelCall, ToolCall
 from runs.engine.facts import Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
-from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule
-from runs.engine.snapshot import Snapshot
+from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule, LimitName
+from runs.engine.snapshot import Price, Snapshot
 from runs.engine.values import fingerprint
 
 
@@ -52,6 +52,9 @@ class End:
 Opinion = Pass | Hold | Refuse | End
 
 PASS = Pass()
+
+LEAST_REPLY = 256
+"""Tokens of a reply below which a limit counts as reached: less is of no use."""
 
 ALL = "*"
 """Stands for every gate, where an effect has been let through once already."""
@@ -119,27 +122,84 @@ def on_effect(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
 
 
 def limits(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
-    """The run's own limits, before each model and tool call."""
-    if not snapshot.limits or not isinstance(effect, ModelCall | ToolCall | ChildRun):
+    """The limits of the run and of its family, before each model and tool call."""
+    if not (snapshot.limits or snapshot.shared) or not isinstance(effect, ModelCall | ToolCall | ChildRun):
         return PASS
     if isinstance(effect, ModelCall) and effect.at_limit == "pass":
         return PASS
     if isinstance(effect, ToolCall) and effect.infra:
         return PASS
-    for name in LIMIT_NAMES:
-        limit = snapshot.limits.get(name)
-        used = snapshot.totals.used(name)
-        if limit is None or used < limit:
+    for line in _lines(snapshot):
+        if not _reached(line, snapshot, effect):
             continue
+        name = line.name
         if isinstance(effect, ModelCall) and effect.at_limit == "fail":
             return Refuse(Failed(blame="recoverable", message=f"The limit {name} is reached.", ran=False))
         if snapshot.state.terms.settings.on_limit == "stop":
             return End(LIMIT_REASONS[name])
-        title = f"Limit reached: {name} {used:g} of {limit:g}"
-        why = f"The run's limit {name} is {limit:g}."
+        title = f"Limit reached: {name} {line.used:g} of {line.limit:g}"
+        why = f"The run's limit {name} is {line.limit:g}."
+        if line.root:
+            why = f"The limit {name} of run {line.root} is {line.limit:g}, for it and all that came from it."
+        if line.used < line.limit:
+            why = f"{why} The next call may use more than the {line.limit - line.used:g} that are left."
         call = HumanCall(about="limit", title=title, why=why, holds=effect, passed=passed, limit=name)
         return Hold(call)
     return PASS
+
+
+class _Line(NamedTuple):
+    """A limit and what counts against it; `root` where it is shared with other runs."""
+
+    name: LimitName
+    used: float
+    limit: float
+    root: int = 0
+
+
+def _lines(snapshot: Snapshot) -> Iterator[_Line]:
+    for name in LIMIT_NAMES:
+        used = snapshot.totals.used(name)
+        if name in snapshot.limits:
+            yield _Line(name, used, snapshot.limits[name])
+        if name in snapshot.shared:
+            shared = snapshot.shared[name]
+            yield _Line(name, round(used + shared.elsewhere, 10), shared.limit, shared.root)
+
+
+def _reached(line: _Line, snapshot: Snapshot, effect: Effect) -> bool:
+    """Whether nothing is left, or not enough for the shortest reply that is of use."""
+    if line.used >= line.limit:
+        return True
+    price = snapshot.window.price if snapshot.window else None
+    if price is None or not isinstance(effect, ModelCall) or not effect.input_tokens:
+        return False
+    return room_for_reply(line.name, line.limit - line.used, effect.input_tokens, price) < least_reply(price)
+
+
+def least_reply(price: Price) -> int:
+    """Tokens below which a reply is of no use."""
+    return min(LEAST_REPLY, price.reply_tokens)
+
+
+def room_for_reply(name: LimitName, left: float, input_tokens: int, price: Price) -> float:
+    """The longest reply, in tokens, that what is left of a limit pays for; below 0 where the prompt is too much."""
+    match name:
+        case "tokens":
+            return left - input_tokens
+        case "cost_usd" if price.output_usd:
+            return (left - input_tokens * price.input_usd) / price.output_usd
+        case "cost_usd" if left < input_tokens * price.input_usd:
+            return -1
+    return price.reply_tokens
+
+
+def reply_within(snapshot: Snapshot, input_tokens: int, price: Price) -> int:
+    """The longest reply that all limits pay for; no longer than the model gives."""
+    rooms = (
+        room_for_reply(line.name, line.limit - line.used, input_tokens, price) for line in _lines(snapshot)
+    )
+    return max(0, int(min((price.reply_tokens, *rooms))))
 
 
 def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:

@@ -7,6 +7,7 @@ Source: spec/runtime.md, "The kernel".
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from runs.engine.facts import Answered, CallEdited, Exited, Fact, Notice, Rewoun
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.settings import LIMIT_REASONS
-from runs.engine.snapshot import Held, Pending, Snapshot, Totals
+from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
 from runs.engine.timeline import blocks_of
 from runs.engine.tools import check_arguments
 
@@ -41,6 +42,9 @@ ATTEMPTS = 3
 
 FINISH = "No more calls can be made. Say in plain text what was found out, and what is still open."
 """The tail of the one call that ends a run at a limit."""
+
+MARGIN = 1.25
+"""By how much a prompt may be longer than its estimate, where a limit is concerned."""
 
 DELAYS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
@@ -195,6 +199,7 @@ def _check_edge(machine: Machine, snapshot: Snapshot, move: Go) -> None:
 
 def _through(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, ...]) -> Move:
     """`ask`, or what the gates make of it."""
+    ask = _weighed(machine, snapshot, ask)
     match gates.on_effect(snapshot, ask.effect, passed):
         case gates.Pass(facts=facts):
             return _within_window(
@@ -208,13 +213,31 @@ def _through(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, 
             return Stop(reason, (*ask.facts, Exited(reason=reason, message=message)))
 
 
+def _weighed(machine: Machine, snapshot: Snapshot, ask: Ask) -> Ask:
+    """A model call with what it may use at most, where a limit needs to know."""
+    window, call = snapshot.window, ask.effect
+    if window is None or window.price is None or not (snapshot.limits or snapshot.shared):
+        return ask
+    if not isinstance(call, ModelCall) or call.at_limit == "pass":
+        return ask
+    estimate = context.size(machine, snapshot.state.terms, _told(machine, snapshot, window, ask), call)
+    estimate = math.ceil(estimate * MARGIN)
+    reply = gates.reply_within(snapshot, estimate, window.price)
+    return replace(ask, effect=call.model_copy(update={"input_tokens": estimate, "reply_tokens": reply}))
+
+
+def _told(machine: Machine, snapshot: Snapshot, window: Window, ask: Ask) -> Window:
+    """The window with what the ask's own facts tell the model."""
+    told = blocks_of(machine, ask.facts, snapshot.head + 1)
+    return replace(window, blocks=[*window.blocks, *told]) if told else window
+
+
 def _within_window(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, ...]) -> Ask:
     """`ask`, or the compaction that has to come before it. The ask's own facts are told first."""
     window = snapshot.window
     if window is None or not isinstance(ask.effect, ModelCall):
         return ask
-    told = blocks_of(machine, ask.facts, snapshot.head + 1)
-    window = replace(window, blocks=[*window.blocks, *told]) if told else window
+    window = _told(machine, snapshot, window, ask)
     match context.fit(machine, snapshot.state.terms, window, ask.effect, snapshot.head):
         case Compaction() as compaction:
             return replace(ask, effect=compaction.model_copy(update={"passed": passed}))

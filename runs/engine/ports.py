@@ -29,6 +29,8 @@ class ModelRequest(Value):
     reply_schema: dict[str, Any] | None
     """JSON schema of the reply, or None where text is wanted."""
     reply_name: str = "reply"
+    reply_tokens: int = 0
+    """The longest reply, in tokens, where a limit of the run forbids what the model could give; else 0."""
     temperature: float = 0.0
 
 

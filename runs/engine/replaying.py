@@ -6,6 +6,7 @@ it stands: answers, decisions, pauses, a rollback or a stop by a person, a worke
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,8 +28,8 @@ from runs.engine.effects import (
 from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Notice, Rewound
 from runs.engine.machine import END, Block, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
-from runs.engine.settings import LimitName, Settings
-from runs.engine.snapshot import Pending, Snapshot, Totals, Window
+from runs.engine.settings import LIMIT_REASONS, LimitName, Settings
+from runs.engine.snapshot import Pending, Price, SharedLimit, Snapshot, Totals, Window
 from runs.engine.timeline import blocks_of, folded
 from runs.engine.tools import ToolSpec
 from runs.engine.values import Value, fingerprint
@@ -45,6 +46,9 @@ MADE_ANEW = "not_happened"
 _ANY = ModelCall(role="decision", reply="text")
 _NO_LIMIT = 10**12
 _USED = re.compile(r"active_seconds ([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?) of ")
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_LIMIT = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
+_ROOT = re.compile(r"The limit \w+ of run ([0-9]+) is ")
 _PRICE = re.compile(r"may cost \$([0-9]+(?:\.[0-9]+)?)")
 _ROUNDED = 4e-5
 """What the price in a question may have lost when it was written with four digits."""
@@ -103,6 +107,8 @@ class Record(Value):
     """Whether the model was sent prompts: a script is not."""
     context_tokens: int | None = None
     """What the model could read at once, where nothing else is set."""
+    price: Price | None = None
+    """What a call of the model may use at most; None where that is not known."""
 
     def terms(self, machine: Machine) -> Terms:
         """What the run was agreed on."""
@@ -123,7 +129,9 @@ class Difference(Value):
     made: str
 
     def __str__(self) -> str:
-        return f"Run {self.run}, row {self.seq}: {self.what} is {self.made}, and the record has {self.recorded}."
+        return (
+            f"Run {self.run}, row {self.seq}: {self.what} is {self.made}, and the record has {self.recorded}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +253,14 @@ class Replay:
         self, row: RecordedRow, facts: tuple[Fact, ...], move: Move | None
     ) -> Stop | Rewind | None:
         """A stop or a rollback by a person, or by the runtime."""
+        if move is not None and move.facts == facts:
+            return None
         match row.kind:
-            case "stop" if not isinstance(move, Stop):
+            case "stop":
                 last = facts[-1] if facts else None
                 if isinstance(last, Exited) and last.reason in FROM_OUTSIDE:
                     return Stop(last.reason, facts)
-            case "rewind" if not isinstance(move, Rewind):
+            case "rewind":
                 if facts and isinstance(facts[0], Rewound):
                     return Rewind(facts[0].to_seq, facts)
         return None
@@ -261,17 +271,49 @@ class Replay:
         snapshot = replace(self.snapshot, totals=totals, next_cost_usd=self._price(row))
         if any(rule.when.same_call for rule in self.terms.settings.rules):
             snapshot = replace(snapshot, calls=Counter(call for _, call in self.calls))
-        return replace(snapshot, window=self._window())
+        return replace(snapshot, window=self._window(), shared=self._shared(row))
+
+    def _shared(self, row: RecordedRow) -> dict[LimitName, SharedLimit]:
+        """What other runs had used of a limit that this one shares, where the row says that it was reached."""
+        asked = row.effect or {}
+        found = _LIMIT.match(str(asked.get("title", ""))) if asked.get("about") == "limit" else None
+        root = _ROOT.search(str(asked.get("why", ""))) if found else None
+        for name in ("cost_usd", "tokens"):
+            own = self.snapshot.totals.used(name)
+            if found and root and found[1] == name:
+                used, limit = float(found[2]), float(found[3])
+                return {name: SharedLimit(limit, used - own, int(root[1]))}
+            if own < self.snapshot.limits.get(name, math.inf) and self._says_reached(row, name):
+                return {name: SharedLimit(0.0, 0.0, 0)}
+        return {}
+
+    def _says_reached(self, row: RecordedRow, name: LimitName) -> bool:
+        """Whether the row ends the run at a limit (a rule that does so says which), or a call was refused for it."""
+        told = f"The limit {name} is reached."
+        return any(
+            (row.kind == "stop" and fact.get("reason") == LIMIT_REASONS[name] and not fact.get("message"))
+            or told in str(fact.get("message", ""))
+            for fact in row.facts
+        )
 
     def _window(self) -> Window | None:
         """What prompts had to fit, as the driver reckons it."""
         own = self.terms.settings.context
         limit = own.limit_tokens or self.record.context_tokens
         if limit is not None:
-            return Window(self.blocks, limit, own.compact_at, own.keep_recent, self.tokens_per_character)
+            return Window(
+                self.blocks,
+                limit,
+                own.compact_at,
+                own.keep_recent,
+                self.tokens_per_character,
+                self.record.price,
+            )
         if folded(self.blocks).wanted is None:
             return None
-        window = Window(self.blocks, _NO_LIMIT, 1.0, own.keep_recent, self.tokens_per_character)
+        window = Window(
+            self.blocks, _NO_LIMIT, 1.0, own.keep_recent, self.tokens_per_character, self.record.price
+        )
         full = context.size(self.machine, self.terms, window, _ANY)
         return replace(window, limit=full)
 
@@ -333,17 +375,15 @@ class Replay:
                 return self._other(row, what, _shown(recorded, came), _shown(came, recorded))
         return None
 
-    def _parts(
-        self, row: RecordedRow, facts: tuple[Fact, ...], made: Made
-    ) -> Iterator[tuple[str, Any, Any]]:
+    def _parts(self, row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Iterator[tuple[str, Any, Any]]:
         yield "its number", row.seq, made.seq
         yield "the kind of row", row.kind, made.kind
         yield "the node", row.node, made.node
         yield "the edge", row.edge, made.edge
         yield "the next node", row.to, made.to
         yield "what it concluded", _dumped(facts), _dumped(made.facts)
-        recorded = EFFECT.validate_python(row.effect).model_dump(mode="json") if row.effect else None
-        yield "what it asked", recorded, made.effect.model_dump(mode="json") if made.effect else None
+        recorded = EFFECT.validate_python(row.effect) if row.effect else None
+        yield "what it asked", _asked(recorded), _asked(made.effect)
         yield "the attempt", row.attempt, made.attempt
         state = self.before if row.state is None else self._state(row.state).model_dump(mode="json")
         yield "the state", state, made.state.model_dump(mode="json")
@@ -374,7 +414,7 @@ class Replay:
             match fact:
                 case Decided() if after.pending is not None:
                     self.said = _said(fact)
-                case LimitRaised(name=name, limit=limit):
+                case LimitRaised(name=name, limit=limit) if name in self.snapshot.limits:
                     self.snapshot = replace(self.snapshot, limits=_with(self.snapshot.limits, name, limit))
 
     @property
@@ -408,6 +448,22 @@ def _call(effect: Effect) -> str:
         case ChildRun(name=name, goal=goal):
             return fingerprint(f"agent.{name}", {"goal": goal})
     return ""
+
+
+RECKONED = ("input_tokens", "reply_tokens")
+"""Parts of a request to a model that follow from the price list, which may be another one by now."""
+
+
+def _asked(effect: Effect | None) -> dict[str, Any] | None:
+    """A request, as far as it follows from the log."""
+    return None if effect is None else _without_prices(effect.model_dump(mode="json"))
+
+
+def _without_prices(told: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in told.items() if name not in RECKONED}
+    if isinstance(kept.get("holds"), dict):
+        kept["holds"] = _without_prices(kept["holds"])
+    return kept
 
 
 def _dumped(facts: tuple[Fact, ...]) -> list[dict[str, Any]]:

@@ -85,6 +85,27 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedLimit:
+    """A limit that holds for a run and all that came from it: their sum."""
+
+    limit: float
+    elsewhere: float
+    """What the others have used and set aside."""
+    root: int
+    """The run that it was given to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one call of the run's model may use at most."""
+
+    reply_tokens: int
+    input_usd: float = 0.0
+    output_usd: float = 0.0
+    """USD for one token; 0 where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """What the model has been shown so far, and how much it may read at once; a run without a limit has none."""
 
@@ -95,6 +116,8 @@ class Window:
     keep_recent: float
     tokens_per_character: float = 0.25
     """A quarter at first, then what the provider's own counts for this run say."""
+    price: Price | None = None
+    """None where the worst case of a call is not known (a script charges what it says)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +137,4 @@ class Snapshot:
     calls: Mapping[str, int] = field(default_factory=dict)
     """How often each call (by fingerprint) has been reached; filled where a rule looks at it."""
     window: Window | None = None
+    shared: Mapping[LimitName, SharedLimit] = field(default_factory=dict)

@@ -204,7 +204,7 @@ class Context:
     def _was_old(self, undone: Summary, seq: int) -> bool:
         """Whether an earlier summary, which `undone` carried on, had stood for the row already."""
         earlier = self.summaries.get(undone.made.updates)
-        return earlier is not None and seq <= earlier.made.last
+        return earlier is not None and earlier.covers(seq)
 
 
 def folded(blocks: Iterable[Block]) -> Context:
@@ -260,6 +260,7 @@ def needed(blocks: Sequence[Block]) -> list[Block]:
         for block in blocks
         if block.act is not None
         or block.covers
+        or block.shows
         or context.stays(block.seq)
         or not any(summary.covers(block.seq) for summary in standing)
     ]

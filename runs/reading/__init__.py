@@ -6,10 +6,12 @@ from runs.reading.inspector import StepView, outside_effects_after, step_view
 from runs.reading.panels import panels
 from runs.reading.prompts import prompt_of
 from runs.reading.rows import RowView, render_row, row_views
+from runs.reading.statuses import Standing, standing
 
 __all__ = [
     "Card",
     "RowView",
+    "Standing",
     "StepView",
     "card_of",
     "export",
@@ -21,5 +23,6 @@ __all__ = [
     "prompt_of",
     "render_row",
     "row_views",
+    "standing",
     "step_view",
 ]

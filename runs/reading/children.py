@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.statuses import status_word
+from runs.store import is_halted
 
 MOST = 50
 """Children that a page shows: the newest ones."""
@@ -20,7 +21,7 @@ MOST = 50
 def children_of(run: Run) -> list[Run]:
     """The newest children, with whether each waits for a person."""
     asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
-    found = Run.objects.filter(parent=run).annotate(asks=Exists(asks)).defer("settings_json")
+    found = Run.objects.filter(parent=run).annotate(asks=Exists(asks), site_halted=is_halted()).defer("settings_json")
     return list(found.order_by("-pk")[:MOST])
 
 

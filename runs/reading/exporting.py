@@ -6,9 +6,14 @@ import json
 from typing import Any
 
 from runs.engine.machine import State, Terms
+from runs.engine.sources import Source
+from runs.engine.timeline import folded
 from runs.machines import CATALOGUE
-from runs.models import Decision, Exchange, Interrupt, Run, Step
+from runs.models import Artifact, Decision, Exchange, Interrupt, Run, Step
+from runs.reading.compactions import CompactionView, compactions
 from runs.reading.lines import line_of
+from runs.store import load_window
+from runs.store.artifacts import live_artifacts_of, row_name
 
 Data = dict[str, Any]
 
@@ -25,7 +30,8 @@ def export(run: Run) -> Data:
         "budget": {"text": _budget_text(run, state), "rows": _budget_rows(run)},
         "interrupts": [_interrupt(found) for found in _interrupts(run)],
         "artifacts": _artifacts(run, state, steps),
-        "compactions": [],
+        "sources": [source.model_dump() for source in _sources(run)],
+        "compactions": [_compaction(view) for view in compactions(run)],
         "exchanges": [_exchange(exchange) for exchange in exchanges],
     }
 
@@ -56,6 +62,9 @@ def _run(run: Run) -> Data:
         "node": run.node,
         "head": run.head,
         "parent": None if run.parent_id is None else str(run.parent_id),
+        "origin": run.origin or None,
+        "copied_from": None if run.copied_from_id is None else str(run.copied_from_id),
+        "copied_upto": run.copied_upto,
         "settings": run.settings,
         "totals": {
             "model_calls": run.model_calls,
@@ -168,16 +177,54 @@ def _decision(decision: Decision) -> Data:
 def _artifacts(run: Run, state: Data, steps: list[Data]) -> list[Data]:
     """What the machine's own registry holds, then the files that the run's live calls made beside, each once."""
     names = {row.name: row.model_dump() for row in CATALOGUE[run.machine].artifacts(state_of(run, state))}
+    newest = {made.name: made for made in live_artifacts_of(run).order_by("version")}
     for step in steps:
         for fact in step["facts"] if step["live"] else []:
             for name in fact.get("files") or []:
-                names.setdefault(name, {"name": name, "kind": "file", "error": None, "slot": None})
-    return list(names.values())
+                kind = newest[name].kind if name in newest else "file"
+                names.setdefault(name, {"name": name, "kind": kind, "error": None, "slot": None})
+    return [row | _version(newest.get(row_name(row["name"]))) for row in names.values()]
+
+
+def _version(made: Artifact | None) -> Data:
+    """What the name means at the end of the run; nothing of a file that was made before versions were kept."""
+    wanted = ("version", "media_type", "size", "sha256", "seq", "tool")
+    return {name: getattr(made, name, None) for name in wanted}
 
 
 def state_of(run: Run, state: Data) -> State:
     """The control state that a row keeps, as the machine's own value."""
     return CATALOGUE[run.machine].state.model_validate({**state, "terms": _terms(run)})
+
+
+def _sources(run: Run) -> tuple[Source, ...]:
+    return folded(load_window(run, CATALOGUE[run.machine], run.head)).sources
+
+
+def _compaction(view: CompactionView) -> Data:
+    undone = view.undone
+    return {
+        "seq": view.seq,
+        "live": not view.dead,
+        "first": view.first,
+        "last": view.last,
+        "kept": list(view.kept),
+        "tokens_before": view.tokens_before,
+        "tokens_after": view.tokens_after,
+        "state": view.state,
+        "pinned": view.pinned,
+        "carries_on": view.carries_on,
+        "carried_on_by": view.carried_on_by,
+        "wanted_by": view.wanted_by,
+        "version": view.version,
+        "versions": [
+            {"version": one.number, "text": one.text, "by": one.by, "reason": one.reason, "seq": one.seq}
+            for one in view.versions
+        ],
+        "undone": None
+        if undone is None
+        else {"by": undone.by, "reason": undone.reason, "at": undone.at.isoformat(), "seq": undone.seq},
+    }
 
 
 def _exchange(exchange: Exchange) -> Data:

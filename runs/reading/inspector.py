@@ -12,15 +12,23 @@ from django.template import TemplateDoesNotExist, loader
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.engine.ports import Message
+from runs.engine.sources import Source
 from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
+from runs.reading.compactions import CompactionView, compaction_view
+from runs.reading.filling import sources_of
 from runs.reading.lines import call_text
-from runs.reading.prompts import prompt_of
-from runs.reading.rows import RowView, row_view
+from runs.reading.mended import PinView, pin_of
+from runs.reading.prompt_views import PromptView, prompt_view
+from runs.reading.prompts import ASKS
+from runs.reading.rows import CONCLUDING, RowView, row_view
 from runs.reading.visible import all_visible, visible
 
-TABS = ("facts", "state", "exchange", "usage")
+TABS = ("facts", "state", "exchange", "context", "usage")
 MISSING = "—"
+
+LONGEST = 100_000
+"""Characters of one message that the inspector shows."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +72,20 @@ class StepView:
     changes: tuple[Change, ...]
     exchange: ExchangeView | None
     prompt: tuple[Message, ...]
+    context: PromptView | None
+    """The prompt of the model that the row asked, or that it concludes."""
+    compaction: CompactionView | None
+    """Of a row that summarised: the summary and what it stands for."""
+    pin: PinView | None
+    """What of the row a person could pin for the model; None where the model was told nothing in it."""
     interrupt: Interrupt | None
     child: Run | None
     previous: int | None
     following: int | None
     may_go_back: bool
     """Whether the run could go back to this step, for somebody who may steer it."""
+    may_fork: bool
+    """Whether another run could go on from this step, for somebody who may launch."""
     hash: str
 
 
@@ -81,31 +97,56 @@ def step_view(run: Run, seq: int) -> StepView | None:
     step = Step.objects.get(run=run, seq=seq)
     exchange = _exchange_for(run, step)
     state, before = _states(run, step)
-    messages = prompt_of(run, exchange.seq) if exchange and exchange.kind == "model_call" else None
+    context = prompt_view(run, exchange.seq) if exchange else None
+    sources = sources_of(run)
     return StepView(
         row=row,
         facts=tuple(
-            fact_html(fact, exchange.kind if exchange else "") for fact in json.loads(step.facts_json)
+            fact_html(fact, exchange.kind if exchange else "", sources)
+            for fact in json.loads(step.facts_json)
         ),
         state=pretty(state),
         state_is_new=step.state_json is not None,
         changes=tuple(changes_between(before, state)),
         exchange=_exchange_view(exchange) if exchange else None,
-        prompt=messages or (),
+        prompt=tuple(map(_bounded, context.sent.messages)) if context else (),
+        context=context,
+        compaction=compaction_view(run, seq) if step.kind == Step.Kind.COMPACTION else None,
+        pin=pin_of(run, step),
         interrupt=Interrupt.objects.filter(run=run, seq=seq).first(),
         child=Run.objects.filter(parent=run, parent_seq=exchange.seq).first() if exchange else None,
         previous=seq - 1 if seq > 1 else None,
         following=seq + 1 if seq < run.head else None,
+        may_fork=step.live and step.kind == Step.Kind.TRANSITION and step.to != "end",
         may_go_back=step.live and step.kind == Step.Kind.TRANSITION and not run.finished and seq < run.head,
         hash=step.hash,
     )
 
 
+def _bounded(message: Message) -> Message:
+    """A message of at most LONGEST characters; the parts of the prompt have more of it."""
+    text = message.text
+    if len(text) <= LONGEST:
+        return message
+    half = LONGEST // 2
+    left_out = f"\n… [{len(text) - LONGEST:,} characters are not shown here] …\n"
+    return message.model_copy(update={"text": f"{text[:half]}{left_out}{text[-half:]}"})
+
+
+def ask_of(run: Run, seq: int) -> int | None:
+    """The row that asked the model which row `seq` asks, or whose answer it concludes; None where there is none."""
+    step = Step.objects.filter(run=run, seq=seq).first()
+    exchange = _exchange_for(run, step) if step else None
+    return exchange.seq if exchange is not None and exchange.kind in ASKS else None
+
+
 def _exchange_for(run: Run, step: Step) -> Exchange | None:
     """The row's own ask; for a row that concludes one, that ask."""
     seq = step.seq
-    if step.kind in ("transition", "stop", "decision"):
-        before = Step.objects.filter(run=run, seq__lt=seq, kind__in=("ask", "transition", "rewind"))
+    if step.kind in CONCLUDING:
+        before = Step.objects.filter(
+            run=run, seq__lt=seq, kind__in=("ask", "transition", "rewind", "compaction")
+        )
         last = before.order_by("-seq").values_list("seq", "kind").first()
         if last is None or last[1] != "ask":
             return None
@@ -177,6 +218,8 @@ def _title(request: dict[str, Any]) -> str:
             return f"The child run {request['name']}"
         case "human_call":
             return str(request["title"])
+        case "compaction":
+            return f"The model, for a summary of rows {request['first']}–{request['last']}"
     return words.spoken(request["kind"])
 
 
@@ -185,10 +228,11 @@ def pretty(value: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def fact_html(fact: dict[str, Any], asked: str = "") -> SafeString:
+def fact_html(fact: dict[str, Any], asked: str = "", sources: tuple[Source, ...] = ()) -> SafeString:
     """A fact by the template of its kind; one without a template as its names and values.
 
     `asked` is the kind of what was asked of the world: a child's answer reads as text, a tool's result as data.
+    `sources` are those that its texts may cite.
     """
     fact = all_visible(fact)
     shown = {name: _shown(value) for name, value in fact.items() if name != "kind"}
@@ -198,6 +242,7 @@ def fact_html(fact: dict[str, Any], asked: str = "") -> SafeString:
     context = {
         "fact": fact,
         "asked": asked,
+        "sources": sources,
         "shown": shown,
         "pairs": list(shown.items()),
         "args": [(name, _shown(value)) for name, value in args.items()],

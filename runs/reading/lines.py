@@ -148,7 +148,12 @@ def _asked(asked: Data, facts: list[Data]) -> Line:
         case "child_run":
             return _retried(Line("Starts child", short(asked["goal"]), asked["name"], "child", "call"), facts)
         case "compaction":
-            return Line("Compacts", f"rows {asked['first']} to {asked['last']}", icon="list", level="turn")
+            by = f"wanted by {asked['wanted_by']}" if asked.get("wanted_by") else ""
+            rows = f"rows {asked['first']}–{asked['last']}"
+            text = rows if by else f"{rows}, so that the prompt fits"
+            return _retried(
+                Line("Summarises", text, icon="compact", tone="think", level="turn", tag=by), facts
+            )
         case "human_call":
             return _human_asked(asked)
     return Line("Asks", asked["kind"], level="all")
@@ -159,6 +164,8 @@ def _model_asked(asked: Data, facts: list[Data]) -> Line:
         if fact["kind"] == "ruled.reply.unread":
             return Line("Reply unreadable", fact["message"], icon="alert", tone="warn", tag="asked again")
     codes = {fact["code"] for fact in facts if fact["kind"] == "react.notice"}
+    if codes & {"compaction_failed", "nothing_to_compact"} and (noted := _told_with(facts, "react.notice")):
+        return noted
     if "coordinator_unusable" in codes and (noted := _told_with(facts, "react.notice")):
         return noted
     told = _told_with(facts, "contract.set", "react.plan", "contract.overdraft.granted")
@@ -280,6 +287,16 @@ def _rewound(fact: Data) -> Line:
     return Line("Went back", text, icon="back", tone="warn", level="turn")
 
 
+def _forked(fact: Data) -> Line:
+    place = f"row {fact['seq']}" if fact["seq"] else "the beginning"
+    others = [*fact["changed"], *fact["state"]]
+    changed = f", with another {short(', '.join(others), 120)}" if others else ""
+    text = f"from {place} of #{fact['run']}, by {fact['by']}{changed}"
+    if fact["message"]:
+        text += f" — “{short(fact['message'], 200)}”"
+    return Line("Begins as a copy", text, icon="branch", tone="warn", level="turn")
+
+
 def _raised(fact: Data) -> Line:
     name = fact["name"]
     added, limit = _amount(name, fact["added"]), _amount(name, fact["limit"])
@@ -319,7 +336,34 @@ def _exited(fact: Data) -> Line:
 
 
 def _notice(fact: Data) -> Line:
+    match fact["code"]:
+        case "compaction_failed":
+            return Line("Compaction failed", short(fact["message"]), "", "compact", "warn", "turn")
+        case "nothing_to_compact":
+            return Line("Nothing to compact", short(fact["message"]), "", "compact", "quiet", "turn")
     return Line("Note", short(fact["message"]), icon="alert", tone="warn")
+
+
+def _compacted(fact: Data) -> Line:
+    text = f"{fact['tokens_before']:,} → {fact['tokens_after']:,} tokens, rows {fact['first']}–{fact['last']}"
+    tag = f"carries on row {fact['updates']}" if fact.get("updates") else ""
+    return Line("Compacted", text, icon="compact", tone="think", level="turn", tag=tag)
+
+
+def _mended(title: str, icon: str, what: Callable[[Data], str]) -> Callable[[Data], Line]:
+    """What a person did to the context: who, to what, and why."""
+
+    def line(fact: Data) -> Line:
+        reason = f": “{short(fact['reason'], 200)}”" if fact.get("reason") else ""
+        text = f"{what(fact)} by {short(fact['by'] or 'the operator', 60)}{reason}".strip()
+        return Line(title, text, icon=icon, tone="warn", level="turn")
+
+    return line
+
+
+def _path_words(fact: Data) -> str:
+    kind, _, number = fact["path"].partition(":")
+    return f"the summary of row {number}" if kind == "su" else f"row {number}"
 
 
 def _judged(title: str, tone: str) -> Callable[[Data], Line]:
@@ -355,7 +399,18 @@ def _because(fact: Data) -> str:
 
 SPEAKING: dict[str, Callable[[Data], Line]] = {
     "react.decision": _decision,
+    "conv.range.summary": _compacted,
+    "conv.summary.edited": _mended(
+        "Summary corrected", "pen", lambda fact: f"that of row {fact['summary']}, version {fact['version']},"
+    ),
+    "conv.summary.undone": _mended(
+        "Summary taken back", "back", lambda fact: f"that of row {fact['summary']}"
+    ),
+    "conv.pinned": _mended("Pinned for the model", "pin", _path_words),
+    "conv.unpinned": _mended("Unpinned", "pin", _path_words),
+    "conv.compaction.wanted": _mended("Compaction wanted", "compact", lambda fact: ""),
     "run.rewound": _rewound,
+    "run.forked": _forked,
     "run.decided": _decided,
     "run.limit": _raised,
     "run.paused": _by("Paused", "pause"),

@@ -13,6 +13,7 @@ from runs.reading import words
 from runs.reading.cards import pending_for
 from runs.reading.panels import progress_line, status_name, status_word
 from runs.rights import decides
+from runs.store import is_halted
 
 PAGE = 30
 FIRST = 50
@@ -85,7 +86,7 @@ def run_page(user: Any, filters: Filters) -> RunPage:
     """One page of the runs that `user` may see, newest first; those that wait for them come first."""
     found = _filtered(user, filters)
     mine = pending_for(user).filter(run=OuterRef("pk"))
-    found = found.annotate(needs_me=Exists(mine), asks=Exists(_pending()))
+    found = found.annotate(needs_me=Exists(mine), asks=Exists(_pending()), site_halted=is_halted())
     waiting = list(found.filter(needs_me=True)[:FIRST]) if filters.before is None else []
     rest = found.exclude(pk__in=[run.pk for run in waiting])
     if filters.before is not None:

@@ -8,7 +8,7 @@ Source: reliability.md, D27.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from runs.engine.sources import Source
 from runs.reading.visible import visible
 
 MOST = 100_000
@@ -37,7 +38,10 @@ CELLS = 3_000
 
 NESTING = 20
 
+_CITATION = re.compile(r"\[\[S:([1-9][0-9]{0,3})\]\]")
+
 _WORDS = (
+    "cite",
     "p",
     "h3",
     "h4",
@@ -56,7 +60,7 @@ _WORDS = (
 )
 TAGS = frozenset((*_WORDS, "hr", "br", "table", "thead", "tbody", "tr", "th", "td", "div"))
 SCHEMES = frozenset({"http", "https", "mailto"})
-ATTRIBUTES = {"a": {"href"}, "ol": {"start"}}
+ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
 CELL = {f"text-align:{side}": f"prose__cell--{side}" for side in ("left", "center", "right")}
 FIXED = {"a": {"class": "prose__link"}, "div": {"class": "prose__table", "tabindex": "0"}}
 
@@ -81,18 +85,22 @@ class TooEntangled(Exception):
     """The text would take too long to read as Markdown."""
 
 
-def render(text: str) -> SafeString:
-    """`text` as HTML; one that is too long or too entangled as plain text, with a note that says so."""
+def render(text: str, sources: Sequence[Source] = ()) -> SafeString:
+    """`text` as HTML; one that is too long or too entangled as plain text, with a note that says so.
+
+    `[[S:3]]` becomes a link to the source of that number; where there is none it stays as it was written.
+    """
     if len(text) > MOST:
         return _plain(text, f"it has more than {MOST:,} characters")
-    return _rendered(text)
+    numbers = {int(number) for number in _CITATION.findall(text)} if sources else set()
+    return _rendered(text, tuple(source for source in sources if source.number in numbers))
 
 
 @lru_cache(maxsize=128)
-def _rendered(text: str) -> SafeString:
+def _rendered(text: str, cited: tuple[Source, ...]) -> SafeString:
     shown = visible(text)
     try:
-        html = _parser().render(shown)
+        html = _parser(cited).render(shown)
     except (TooEntangled, RecursionError, IndexError, ValueError):
         # The last two: a text that the parser stumbles over must not take the page with it.
         return _plain(shown, "its formatting is too entangled")
@@ -134,8 +142,8 @@ class _CountedInline(ParserInline):
         super().skipToken(state)
 
 
-def _parser() -> MarkdownIt:
-    """A parser for one text: it counts."""
+def _parser(cited: tuple[Source, ...] = ()) -> MarkdownIt:
+    """A parser for one text: it counts, and knows the sources that the text may cite."""
     spend = _Effort().spend
     reader = MarkdownIt("js-default", {"html": False, "breaks": True, "maxNesting": NESTING})
     reader.inline = _CountedInline(spend)
@@ -144,6 +152,7 @@ def _parser() -> MarkdownIt:
     reader.block.ruler.before("table", "effort", partial(_count_block, spend), chains)  # type: ignore[arg-type]
     reader.inline.ruler.before("text", "effort", partial(_count_inline, spend))
     reader.block.ruler.at("table", partial(_small_table, spend), {"alt": ["paragraph", "reference"]})
+    reader.inline.ruler.before("link", "citation", partial(_citation, {one.number: one for one in cited}))
     reader.core.ruler.push("page", _fit_page)
     reader.add_render_rule("table_open", _table_open)
     reader.add_render_rule("table_close", _table_close)
@@ -156,6 +165,24 @@ def _is_address(spend: Callable[[int], None], url: str) -> bool:
     return _ADDRESS.match(url) is not None and "href=" in _SANITISER.clean(
         format_html('<a href="{}"></a>', url)
     )
+
+
+def _citation(cited: Mapping[int, Source], state: StateInline, *silent: bool) -> bool:
+    """`[[S:3]]` as a link, where there is such a source."""
+    found = _CITATION.match(state.src, state.pos) if state.src.startswith("[[S:", state.pos) else None
+    source = cited.get(int(found[1])) if found else None
+    if found is None or source is None or state.linkLevel or found.end() > state.posMax:
+        return False
+    if not any(silent):
+        title = visible(" ".join((source.title or source.url).split()))
+        address = {"href": state.md.normalizeLink(source.url), "title": title, "data-cited": ""}
+        state.push("cite_open", "cite", 1)
+        state.push("link_open", "a", 1).attrs = dict(address)
+        state.push("text", "", 0).content = f"[{source.number}]"
+        state.push("link_close", "a", -1)
+        state.push("cite_close", "cite", -1)
+    state.pos = found.end()
+    return True
 
 
 def _count_block(spend: Callable[[int], None], *_: Any) -> bool:
@@ -193,6 +220,9 @@ def _fit_page(state: StateCore) -> None:
             _align(token)
         elif token.type == "inline":
             token.children = [_without_image(state, child) for child in token.children or []]
+            for child in token.children:
+                if child.attrs.pop("data-cited", None) is None:
+                    child.attrs.pop("title", None)
 
 
 def _align(cell: Token) -> None:

@@ -6,32 +6,31 @@ leave alone what has not changed, and what a person is typing stays.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePosixPath
 from threading import Lock
 from typing import Any
 
 from django.db.models import Count
 from django.template import loader
 
-from runs.adapters.folder import FileEntry, RunFolder
 from runs.machines import CATALOGUE
 from runs.models import Budget, Interrupt, Run, Step
 from runs.reading import words
+from runs.reading.artifacts import MOST_LISTED, files_of
 from runs.reading.cards import amount_text, card_of
 from runs.reading.children import child_html, children_of
 from runs.reading.drawing import graph_svg, order_of
+from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
 from runs.reading.machine_panels import machine_panel
 from runs.reading.statuses import status_name, status_word
 from runs.rights import decides
-from runs.store import folder_of
+from runs.store import halt_now
 
-PANELS = ("header", "gauges", "needs", "strip", "answer", "files")
+PANELS = ("header", "gauges", "needs", "strip", "answer", "files", "context", "sources")
 """Those with a template of their own; beside them there are `machine`, and `child-SEQ` for each child run."""
 
 PROGRESS = ("steps", "decision_rounds", "iterations", "attempts")
@@ -51,16 +50,6 @@ class Visited:
     current: bool
 
 
-@dataclass(frozen=True)
-class FileView:
-    """A file that the run made."""
-
-    name: str
-    size: str
-    gone: bool = False
-    """Whether only rows made it that were gone back over: what was written stays written."""
-
-
 def panels(run: Run, user: Any) -> dict[str, str]:
     """Every panel by its name, as `user` may see it."""
     pending = pending_of(run)
@@ -68,19 +57,24 @@ def panels(run: Run, user: Any) -> dict[str, str]:
     card = card_of(pending, user, run) if pending else None
     visits = visits_of(run)
     files = files_of(run)
+    filling = filling_of(run)
     context = {
         "run": run,
         "status": status_word(run, pending is not None, decides(user)),
         "status_name": status_name(run),
         "exit": words.exit_words(run.exit_reason) if run.exit_reason else "",
-        "gauges": gauges_of(run, budgets),
+        "gauges": [*gauges_of(run, budgets), *_context_gauge(filling)],
         "card": card,
+        "halt": None if run.finished else halt_now(),
         "strip": strip_of(run, visits),
         "graph": graph_svg(run.machine, run.node, tuple(sorted(visits.items()))),
-        "files": files,
+        "filling": filling,
+        "sources": sources_of(run),
+        "files": files[:MOST_LISTED],
+        "more_files": max(0, len(files) - MOST_LISTED),
     }
     found = {name: _template(name).render(context).strip() for name in PANELS}
-    found["machine"] = machine_panel(run, budgets, [file.name for file in files])
+    found["machine"] = machine_panel(run, budgets, [file.name for file in files if file.on_disk])
     return found | {f"child-{child.parent_seq}": child_html(child) for child in children_of(run)}
 
 
@@ -120,6 +114,15 @@ def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
     return gauges
 
 
+def _context_gauge(filling: Filling | None) -> list[Gauge]:
+    """How full the model's window is; nothing before the first call."""
+    if filling is None:
+        return []
+    limit = words.count(filling.limit) if filling.limit else ""
+    share = None if filling.filled is None else min(100.0, filling.filled)
+    return [Gauge("Context", words.count(filling.tokens), limit, share, filling.tone)]
+
+
 def progress_line(budgets: Iterable[Budget]) -> Budget | None:
     """The line of a machine's own budget that tells how far a run is."""
     own = {line.name: line for line in budgets if line.scope == "global"}
@@ -132,32 +135,6 @@ def strip_of(run: Run, visits: dict[str, int]) -> list[Visited]:
         Visited(name, words.spoken(name), visits.get(name, 0), name == run.node)
         for name in order_of(CATALOGUE[run.machine])
     ]
-
-
-def files_of(run: Run) -> list[FileView]:
-    """The files in the run's own directory, whichever rows made them."""
-    entries = RunFolder(folder_of(run.pk)).entries()
-    gone = _made_by(run, live=False)
-    if gone:
-        gone -= _made_by(run, live=True)
-    return [FileView(entry.name, size_text(entry), entry.name in gone) for entry in entries]
-
-
-def _made_by(run: Run, *, live: bool) -> set[str]:
-    """The files that the results in such rows name."""
-    rows = Step.objects.filter(run=run, live=live, facts_json__contains='"files":["')
-    facts = [fact for text in rows.values_list("facts_json", flat=True) for fact in json.loads(text)]
-    return {name for fact in facts for name in fact.get("files", ())}
-
-
-def size_text(entry: FileEntry) -> str:
-    """A file's size for people."""
-    return f"{entry.size} B" if entry.size < 1000 else f"{entry.size / 1000:.1f} kB"
-
-
-def file_name(name: str) -> str:
-    """The last part of a file's name: what a browser saves it as."""
-    return PurePosixPath(name).name
 
 
 # --- visits -----------------------------------------------------------------------------------------------------

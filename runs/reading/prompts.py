@@ -1,48 +1,164 @@
-"""The prompt of a model call, rendered once more from the rows that were live when it was asked."""
+"""The prompt of a model call, rendered once more from the rows that the model was told when it was asked.
+
+A prompt is not kept: it is a rendering of the log. What else it depended on stands in the request (`longest`,
+`sanitize`, `room`) and in the exchange (`prompt_upto`), so that it can be made again as it was sent.
+"""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 
-from runs.driver.ports import tool_specs
-from runs.engine.effects import EFFECT, ModelCall
+from runs import store
+from runs.driver.ports import prompt_tokens, tool_specs
+from runs.driver.window import NO_LIMIT
+from runs.engine import context
+from runs.engine.effects import EFFECT, Compaction, ModelCall
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message
-from runs.engine.timeline import blocks_of, prompt
+from runs.engine.timeline import Piece, messages, pieces
 from runs.machines import CATALOGUE
+from runs.machines.prompts import summary
 from runs.models import Exchange, ModelProfile, Run, Step
-from runs.store import terms_of
+
+ASKS = ("model_call", "compaction")
+"""Kinds of exchanges that ask a model."""
+
+ORIGINALS = "originals"
+"""What a summariser is shown."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A prompt as it was sent, in its parts. Tokens are estimates."""
+
+    seq: int
+    """The ask."""
+    kind: str
+    role: str
+    parts: tuple[Piece, ...]
+    per_character: float
+    """Tokens per character, by what the provider had counted for the run by then."""
+    characters_sent: int
+    """What was counted when it was sent; 0 where it was not (a script reads no prompt, the cache asks nobody)."""
+    tokens_counted: int
+    """The provider's own count; 0 where there is none."""
+    sent: bool
+    """Whether a model was asked at all: a reply from the cache needs no prompt, and one may still be waiting."""
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages."""
+        return messages(self.parts)
+
+    @property
+    def characters(self) -> int:
+        """Of the messages."""
+        return sum(len(message.text) for message in self.messages)
+
+    @property
+    def tokens(self) -> int:
+        """The estimate of the whole."""
+        return self.tokens_of(self.parts)
+
+    @property
+    def differs(self) -> bool:
+        """Whether something that is kept outside of the log has changed since: a tool, a skill, the profile."""
+        return bool(self.characters_sent) and self.characters_sent != self.characters
+
+    def tokens_of(self, parts: Iterable[Piece]) -> int:
+        """The estimate of some parts."""
+        return context.tokens(sum(len(part.text) for part in parts), self.per_character)
 
 
 def prompt_of(run: Run, seq: int) -> tuple[Message, ...] | None:
     """The messages that the ask at `seq` sent; None where it asked no model."""
-    exchange = Exchange.objects.filter(run=run, seq=seq, kind="model_call").first()
+    found = sent_at(run, seq)
+    return found.messages if found else None
+
+
+def sent_at(run: Run, seq: int) -> Sent | None:
+    """The prompt of the ask at `seq`; None where it asked no model."""
+    exchange = Exchange.objects.filter(run=run, seq=seq, kind__in=ASKS).first()
+    return _sent(run, exchange, full_terms(run), _told_to(run, exchange)) if exchange else None
+
+
+def sent_with_the_one_before(run: Run, seq: int) -> tuple[Sent, Sent | None] | None:
+    """The prompt of the ask at `seq`, and the one that was sent before it to the same role."""
+    exchange = Exchange.objects.filter(run=run, seq=seq, kind__in=ASKS).first()
     if exchange is None:
         return None
-    call = EFFECT.validate_json(exchange.request_json)
-    if not isinstance(call, ModelCall):
-        return None
-    return prompt(CATALOGUE[run.machine], full_terms(run), _blocks_at(run, seq), call)
+    terms, blocks = full_terms(run), _told_to(run, exchange)
+    now = _sent(run, exchange, terms, blocks)
+    asked = Exchange.objects.filter(run=run, kind=exchange.kind, name=exchange.name, seq__lt=seq)
+    before = asked.exclude(status=Exchange.Status.ANSWERED, nth=0).order_by("-seq").first()
+    if before is None:
+        return now, None
+    return now, _sent(run, before, terms, _told_before(run, before, exchange, blocks))
+
+
+def _told_to(run: Run, exchange: Exchange) -> list[Block]:
+    """What the model had been told when it was asked."""
+    return store.window_at(run, CATALOGUE[run.machine], _upto(exchange))
+
+
+def _told_before(run: Run, before: Exchange, now: Exchange, blocks: list[Block]) -> list[Block]:
+    """The same for an earlier ask; of `blocks` those that were there then, where rows have only been added since."""
+    since = run.steps.filter(seq__gt=_upto(before), seq__lte=_upto(now))
+    if since.filter(kind__in=(Step.Kind.REWIND, Step.Kind.COMPACTION, Step.Kind.NOTE)).exists():
+        return _told_to(run, before)
+    return [block for block in blocks if block.seq <= _upto(before)]
+
+
+def _upto(exchange: Exchange) -> int:
+    return exchange.prompt_upto or exchange.seq
+
+
+def _sent(run: Run, exchange: Exchange, terms: Terms, blocks: list[Block]) -> Sent:
+    effect = EFFECT.validate_json(exchange.request_json)
+    assert isinstance(effect, ModelCall | Compaction)
+    return Sent(
+        seq=exchange.seq,
+        kind=exchange.kind,
+        role=exchange.name,
+        parts=tuple(_parts(run, effect, blocks, terms)),
+        per_character=ratio_before(run, exchange.seq),
+        characters_sent=exchange.prompt_chars,
+        tokens_counted=exchange.input_tokens if exchange.prompt_chars else 0,
+        sent=exchange.nth > 0,
+    )
+
+
+def _parts(run: Run, effect: ModelCall | Compaction, blocks: list[Block], terms: Terms) -> list[Piece]:
+    if isinstance(effect, ModelCall):
+        return pieces(CATALOGUE[run.machine], terms, blocks, effect)
+    room = effect.room if limit_of(run, terms) else NO_LIMIT
+    system, told = summary.messages(terms.goal, context.originals(blocks, effect), room)
+    return [Piece("system", "system", system.text), Piece(ORIGINALS, "user", told.text)]
+
+
+def blocks_at(run: Run, seq: int) -> list[Block]:
+    """All that the model had been told when `seq` was the newest row, summarised or not."""
+    return store.blocks_at(run, CATALOGUE[run.machine], seq)
 
 
 def full_terms(run: Run) -> Terms:
     """What the run was agreed on, with its tools as they are now."""
     guided = ModelProfile.objects.filter(name=run.model, guided=True).exists()
-    return terms_of(run, tool_specs(run), guided=guided)
+    return store.terms_of(run, tool_specs(run), guided=guided)
 
 
-def _blocks_at(run: Run, seq: int) -> list[Block]:
-    machine = CATALOGUE[run.machine]
-    rows: list[tuple[int, str]] = []
-    found = Step.objects.filter(run=run, seq__lte=seq).exclude(facts_json="[]").order_by("seq")
-    for number, kind, facts in found.values_list("seq", "kind", "facts_json"):
-        if kind == Step.Kind.REWIND:
-            back_to = _goes_back_to(facts)
-            rows = [row for row in rows if row[0] <= back_to]
-        rows.append((number, facts))
-    read = machine.facts.validate_json
-    return [block for number, text in rows for block in blocks_of(machine, read(text), number)]
+def limit_of(run: Run, terms: Terms) -> int | None:
+    """Tokens of a prompt at most; None where nothing bounds them."""
+    if terms.settings.context.limit_tokens or run.script_json:
+        return terms.settings.context.limit_tokens
+    profile = ModelProfile.objects.filter(name=run.model).first()
+    return prompt_tokens(profile) if profile else None
 
 
-def _goes_back_to(facts_text: str) -> int:
-    return next(int(fact["to_seq"]) for fact in json.loads(facts_text) if fact["kind"] == "run.rewound")
+def ratio_before(run: Run, seq: int) -> float:
+    """Tokens per character, by the last prompt before `seq` that the provider counted."""
+    counted = Exchange.objects.filter(run=run, seq__lt=seq, prompt_chars__gt=0, input_tokens__gt=0)
+    found = counted.order_by("-seq").values_list("input_tokens", "prompt_chars").first()
+    return context.ratio(*found) if found else 1 / context.CHARACTERS_PER_TOKEN

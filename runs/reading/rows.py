@@ -27,7 +27,7 @@ WINDOW = 200
 LEAD_IN = 12
 """Rows read before the first one shown, so that it finds the ask that it concludes."""
 
-CONCLUDING = ("transition", "stop", "decision")
+CONCLUDING = ("transition", "stop", "decision", "compaction")
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,21 @@ def _view(
         to=step.to or "",
         line=line_of(step.kind, step.node, step.edge, facts, asked),
         at=step.at,
-        since=words.seconds(max(0.0, (step.at - run.created_at).total_seconds())),
+        since=words.seconds(max(0.0, (step.at - _began(run, step)).total_seconds())),
         duration=_duration(concludes),
         tokens=words.count(spent["input_tokens"] + spent["output_tokens"]) if spent else "",
         cost=words.money(spent["cost_usd"]) if spent and spent["cost_usd"] else "",
         rewind_to=next((fact["to_seq"] for fact in facts if fact["kind"] == "run.rewound"), None),
         child=child,
     )
+
+
+def _began(run: Run, step: Step) -> datetime:
+    """When the run began; for a row that was copied, when the run began that it comes from."""
+    if step.at >= run.created_at or not run.origin:
+        return run.created_at
+    first = run.steps.order_by("seq").values_list("at", flat=True).first()
+    return first or run.created_at
 
 
 def _spent(facts: list[dict[str, Any]]) -> dict[str, Any] | None:

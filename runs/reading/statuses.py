@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from runs.models import Run, RunStatus
 from runs.reading import words
 from runs.reading.words import Word
+from runs.store import halt_now
 
 
 def status_name(run: Run) -> str:
@@ -18,6 +22,8 @@ def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
     """The run's status as a reader sees it. `asks`: an interrupt is pending; `for_me`: the reader may decide it."""
     if run.stopping:
         return words.STATUS["stopping"]
+    if run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and _halted(run):
+        return words.STATUS["halted" if run.status == RunStatus.QUEUED else "stopping"]
     if asks and not for_me and run.status == RunStatus.WAITING:
         return Word("Needs a person", "hand", "ask")
     if run.status == RunStatus.WAITING and not asks:
@@ -25,3 +31,25 @@ def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
     if run.status == RunStatus.QUEUED and run.head and run.due_at > timezone.now():
         return Word("Trying again soon", "clock", "quiet")
     return words.STATUS[run.status]
+
+
+def _halted(run: Run) -> bool:
+    """Whether the site is halted; a list of runs has asked that for all of them."""
+    known: bool | None = getattr(run, "site_halted", None)
+    return halt_now() is not None if known is None else known
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How many runs of the whole site are at work or queued, and how many wait or are paused."""
+
+    working: int
+    waiting: int
+
+
+def standing() -> Standing:
+    """What a halt would stop now."""
+    working = Q(status__in=(RunStatus.QUEUED, RunStatus.RUNNING))
+    waiting = Q(status__in=(RunStatus.WAITING, RunStatus.PAUSED))
+    found = Run.objects.aggregate(working=Count("pk", filter=working), waiting=Count("pk", filter=waiting))
+    return Standing(**found)

@@ -19,6 +19,7 @@ STATUS: dict[str, Word] = {
     "waiting": Word("Needs you", "hand", "ask"),
     "delayed": Word("Waiting", "clock", "quiet"),
     "paused": Word("Paused", "pause", "quiet"),
+    "halted": Word("Halted", "stop", "warn"),
     "stopping": Word("Stopping", "stop", "busy"),
     "succeeded": Word("Succeeded", "check", "good"),
     "stopped": Word("Stopped", "flag", "warn"),
@@ -107,6 +108,7 @@ CHANNEL: dict[str, str] = {
     "command": "by a command",
     "deadline": "because nobody answered in time",
     "settings": "by the run's settings",
+    "kept": "as before",
 }
 
 

@@ -161,9 +161,9 @@ def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
     if not covered:
         return _blocks(machine, rows)
     pinned = [int(path[3:]) for path in context.pins if path.startswith("st:")]
-    acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE)) | Q(
-        facts_json__contains='"react.memory_hide"'
-    )
+    acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
+    for needed in ('"react.memory_hide"', '"outputs":["'):  # what hides rows, and artifacts that may be shown again
+        acting |= Q(facts_json__contains=needed)
     return _blocks(machine, rows.filter(~covered | Q(seq__in=pinned) | acting))
 
 

@@ -13,20 +13,24 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import F
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from runs.engine.effects import ANSWER, Answer, ChildFinished
 from runs.engine.machine import END, BudgetRow
 from runs.engine.settings import Settings
 from runs.engine.snapshot import Totals
+from runs.failpoints import failpoint
 from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
-from runs.store.birth import open_budgets
+from runs.store.artifacts import Made, write_artifacts
+from runs.store.birth import clear_folder, open_budgets
 from runs.store.errors import Fenced
+from runs.store.halting import Halted, halted_for_intent
 
 _STEP_COLUMNS = 'run_id, seq, kind, live, node, edge, "to", facts_json, state_json, at, ms, hash'
 _EXCHANGE_COLUMNS = (
     "run_id, seq, kind, name, nth, attempt, request_json, status, answer_json, key, fingerprint, prompt_hash,"
-    " remembered, input_tokens, output_tokens, cost_usd, started_at, answered_at"
+    " prompt_chars, prompt_upto, remembered, input_tokens, output_tokens, cost_usd, started_at, answered_at"
 )
 
 
@@ -93,6 +97,8 @@ class Asked:
     answer: str | None = None
     fingerprint: str = ""
     prompt_hash: str = ""
+    prompt_chars: int = 0
+    prompt_upto: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
@@ -128,6 +134,8 @@ class Batch:
     """An exchange that is in the database already and gets its answer now."""
     remembered: int | None = None
     """The model exchange whose reply has passed validation."""
+    artifacts: tuple[Made, ...] = ()
+    """What the last row makes known."""
     budgets: list[BudgetRow] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
     """Other columns of the run."""
@@ -153,6 +161,7 @@ def commit(batch: Batch) -> str:
         if batch.parent is not None:
             lock(batch.parent[0])
         _take_the_seat(batch, head_hash)
+        _begin_nothing_where_halted(batch)
         with connection.cursor() as cursor:
             if batch.dead_after is not None:
                 cursor.execute(
@@ -174,22 +183,34 @@ def commit(batch: Batch) -> str:
                 _write_budget(cursor, batch.run_id, budget)
         if batch.dead_after is not None or batch.node == END:
             supersede(batch.run_id)
+        if batch.artifacts:
+            write_artifacts(batch.run_id, batch.rows[-1].seq, batch.artifacts)
         if batch.interrupt is not None:
             batch.interrupt.save(force_insert=True)
         if batch.child is not None:
             child, checked = batch.child
             child.save(force_insert=True)
+            clear_folder(child.pk)
             open_budgets(child, checked)
         if batch.parent is not None:
             tell_parent(*batch.parent)
+        failpoint("inside_commit")
     return head_hash
+
+
+def _begin_nothing_where_halted(batch: Batch) -> None:
+    """While the site is halted an ask is written, and its effect not begun: it begins when that is over."""
+    started = [asked for asked in batch.asked if asked.status == "started"]
+    if started and halted_for_intent() is not None:
+        for asked in started:
+            asked.status = "asked"
 
 
 _SEAT = (
     "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s, active_seconds = %s,"
     " model_calls = model_calls + %s, cached_model_calls = cached_model_calls + %s, tool_calls = tool_calls + %s,"
     " input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,"
-    " cost_usd = CASE WHEN cost_usd = %s THEN %s ELSE cost_usd + %s END"
+    " cost_usd = CASE WHEN cost_usd = %s THEN %s ELSE cost_usd + %s END, reserved_usd = 0, reserved_tokens = 0"
 )
 """A sum of costs is rounded to ten places where it was reckoned: as a rule it replaces the one it was reckoned from."""
 
@@ -216,7 +237,7 @@ def _adapted(value: Any) -> Any:
 _ROW = f"({', '.join(['%s'] * 12)})"
 
 
-_EXCHANGE = f"INSERT INTO runs_exchange ({_EXCHANGE_COLUMNS}) VALUES ({', '.join(['%s'] * 18)})"
+_EXCHANGE = f"INSERT INTO runs_exchange ({_EXCHANGE_COLUMNS}) VALUES ({', '.join(['%s'] * 20)})"
 
 
 def _insert_exchange(cursor: Any, run_id: int, asked: Asked) -> None:
@@ -230,7 +251,8 @@ def _insert_exchange(cursor: Any, run_id: int, asked: Asked) -> None:
         asked.request,
         asked.status,
     ]
-    values += [asked.answer, asked.key, asked.fingerprint, asked.prompt_hash, False, asked.input_tokens]
+    values += [asked.answer, asked.key, asked.fingerprint, asked.prompt_hash, asked.prompt_chars]
+    values += [asked.prompt_upto, False, asked.input_tokens]
     values += [asked.output_tokens, asked.cost_usd, _adapted(asked.started_at), _adapted(asked.answered_at)]
     cursor.execute(_EXCHANGE, values)
 
@@ -238,7 +260,8 @@ def _insert_exchange(cursor: Any, run_id: int, asked: Asked) -> None:
 def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
     cursor.execute(
         "UPDATE runs_exchange SET status = 'answered', answer_json = %s, nth = %s, input_tokens = %s,"
-        " output_tokens = %s, cost_usd = %s, answered_at = %s, prompt_hash = %s"
+        " output_tokens = %s, cost_usd = %s, answered_at = %s, prompt_hash = %s, prompt_chars = %s,"
+        " prompt_upto = %s"
         " WHERE run_id = %s AND seq = %s AND status <> 'answered'",
         (
             asked.answer,
@@ -248,6 +271,8 @@ def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
             asked.cost_usd,
             _adapted(asked.answered_at),
             asked.prompt_hash,
+            asked.prompt_chars,
+            asked.prompt_upto,
             run_id,
             asked.seq,
         ),
@@ -287,11 +312,16 @@ def save_answer(run_id: int, asked: Asked) -> None:
 
 
 def start(run_id: int, epoch: int, seq: int) -> None:
-    """Mark an ask that must not happen twice as started, before the deed; `Fenced` where the seat is lost."""
+    """Mark an ask that must not happen twice as started, before the deed; `Fenced` where the seat is lost.
+
+    `Halted` where nothing may begin.
+    """
     held = Run.objects.filter(pk=run_id, epoch=epoch)
     with transaction.atomic():
         if not held.update(epoch=epoch):
             raise Fenced(run_id, epoch)
+        if (halt := halted_for_intent()) is not None:
+            raise Halted(halt)
         Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED).update(status="started")
 
 
@@ -315,7 +345,7 @@ def tell_parent(run_id: int, seq: int, finished: ChildFinished) -> None:
     now = timezone.now()
     asked = Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED)
     if asked.update(status="answered", answer_json=finished.model_dump_json(), answered_at=now):
-        Run.objects.filter(pk=run_id, status=RunStatus.WAITING).update(status=RunStatus.QUEUED, due_at=now)
+        Run.objects.filter(pk=run_id, status=RunStatus.WAITING).update(status=RunStatus.QUEUED, due_at=Now())
 
 
 def supersede(run_id: int) -> None:

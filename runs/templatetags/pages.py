@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from runs import reading
+from runs.models import Halt
 from runs.reading import markdown, unseen, words
 from runs.reading import visible as signs
+from runs.store import halt_now
 
 register = template.Library()
 
@@ -25,6 +28,12 @@ def needs_you(context: template.RequestContext) -> int:
         request.needs_you = reading.pending_count(request.user)
     waiting: int = request.needs_you
     return waiting
+
+
+@register.simple_tag
+def the_halt() -> Halt | None:
+    """The kill switch where it is on."""
+    return halt_now()
 
 
 @register.simple_tag
@@ -46,6 +55,12 @@ def formatted(text: str) -> SafeString:
 
 
 @register.filter
+def cited(text: str, sources: Any) -> SafeString:
+    """The same, with the sources that it cites as links."""
+    return markdown.render(str(text), tuple(sources or ()))
+
+
+@register.filter
 def visible(text: str) -> str:
     """Plain text with a sign for each character that nobody would see."""
     return signs.visible(str(text))
@@ -55,6 +70,18 @@ def visible(text: str) -> str:
 def escaped(text: str) -> str:
     """Plain text with an escape for each character that nobody would see."""
     return unseen.escaped(str(text))
+
+
+@register.filter
+def thousands(number: float) -> str:
+    """A whole number, its thousands apart."""
+    return f"{number:,.0f}"
+
+
+@register.filter
+def host(url: str) -> str:
+    """The host of an address."""
+    return urlsplit(str(url)).netloc
 
 
 @register.filter

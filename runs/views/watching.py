@@ -1,4 +1,4 @@
-"""The list of runs and the page of one: rows, steps, files, export."""
+"""The list of runs and the page of one: rows, steps, export."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
-from django.utils.http import content_disposition_header
 from django.utils.safestring import mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from runs import actions, reading
-from runs.adapters.folder import FileNotThere, NameLeavesFolder, NotAFile, RunFolder
 from runs.machines import CATALOGUE
 from runs.models import Run
 from runs.reading.listing import STATUS_FILTERS, filters_from
 from runs.reading.listing import run_page as page_of_runs
-from runs.reading.panels import file_name, status_name
+from runs.reading.panels import status_name
 from runs.reading.rows import WINDOW
-from runs.store import folder_of
 from runs.views.seeing import number_in, visible_run
 
 
@@ -78,8 +75,11 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "panels": {name: mark_safe(html) for name, html in reading.panels(run, request.user).items()},
         "step": step,
         "may_steer": actions.may_steer(request.user, run),
+        "may_mend": actions.may_mend(request.user, run),
         "may_launch": actions.may_launch(request.user),
         "visible_parent": _visible(request, run.parent_id),
+        "source": _visible(request, run.copied_from_id),
+        "copies": Run.objects.for_user(request.user).filter(copied_from=run).order_by("pk")[:20],
         "children": Run.objects.filter(parent=run).order_by("pk")[:50],
         "window": WINDOW,
     }
@@ -104,7 +104,12 @@ def step_page(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
     step = reading.step_view(run, seq)
     if step is None:
         raise Http404("no such step")
-    context = {"run": run, "step": step, "may_steer": actions.may_steer(request.user, run)}
+    context = {
+        "run": run,
+        "step": step,
+        "may_steer": actions.may_steer(request.user, run),
+        "may_mend": actions.may_mend(request.user, run),
+    }
     fetched = request.headers.get("X-Requested-With") == "fetch"
     response = render(request, "runs/_inspector.html" if fetched else "runs/step.html", context)
     response.headers["Vary"] = "X-Requested-With, Cookie"
@@ -136,23 +141,3 @@ def run_export(request: HttpRequest, run_id: int) -> HttpResponse:
     response = JsonResponse(reading.export(run), json_dumps_params={"ensure_ascii": False, "indent": 1})
     response.headers["Content-Disposition"] = f'attachment; filename="run-{run.pk}.json"'
     return response
-
-
-@never_cache
-@require_GET
-def file(request: HttpRequest, run_id: int, name: str) -> HttpResponse:
-    """A file that the run made; always saved, never shown."""
-    run = visible_run(request, run_id)
-    try:
-        content = RunFolder(folder_of(run.pk)).read(name)
-    except (FileNotThere, NameLeavesFolder, NotAFile):
-        raise Http404("no such file") from None
-    response = HttpResponse(content, content_type="application/octet-stream")
-    response.headers["Content-Disposition"] = _attachment(file_name(name))
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    return response
-
-
-def _attachment(name: str) -> str:
-    return content_disposition_header(as_attachment=True, filename=name) or "attachment"

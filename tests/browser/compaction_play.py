@@ -53,7 +53,7 @@ SCRIPT: dict[str, Any] = {
         "post": {
             "params": {"to": "string", "text": "string"},
             "required": ["to", "text"],
-            "effects": "send",
+            "effects": "write",
             "results": [{"output": f"posted {number}"} for number in range(4)],
         },
     },

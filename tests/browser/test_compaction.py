@@ -1,4 +1,4 @@
-"""A long run is compacted live; a reviewer corrects the summary, and takes it back: both are seen in the next prompt."""
+"""A long run is compacted live; a reviewer corrects the summary and takes it back: seen in the next prompts."""
 
 from __future__ import annotations
 
@@ -68,10 +68,11 @@ def prompt_that_follows(site: Site, page: Page, run: str, posted: str) -> str:
         for step in steps
         if step["seq"] > answered and any(fact["kind"] == "react.decision" for fact in step["facts"])
     )
-    page.goto(f"/runs/{run}/?step={decided}&tab=exchange")
+    page.goto(f"/runs/{run}/?step={decided}")
+    page.get_by_role("tab", name="Request & answer").click()
     prompt = page.locator(".prompt").first
-    expect(prompt).to_be_attached()
-    return prompt.text_content() or ""
+    expect(prompt).to_be_visible()
+    return prompt.inner_text()
 
 
 def open_in_admin(page: Page, run: str) -> None:

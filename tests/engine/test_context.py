@@ -342,6 +342,72 @@ def test_a_pinned_summary_is_not_carried_on() -> None:
     assert "Done: one." in read(after) and "Done: two." in read(after)
 
 
+def test_a_row_that_was_unpinned_is_told_to_the_summariser_before_it_goes() -> None:
+    blocks = compacted([*rounds(20), act(90, Pinned(path="st:2", by="bob"))])
+    again = [*blocks, act(95, Unpinned(path="st:2", by="bob")), *rounds(20, start=100)]
+    found = fitted(window(again))
+    assert isinstance(found, Compaction)
+    assert 2 in {block.seq for block in context.originals(again, found)}
+
+
+def test_a_wish_for_an_unpinned_row_alone_reaches_as_far_as_before() -> None:
+    """What the earlier summary stands for is not read again."""
+    first = compacted([*rounds(20), act(90, Pinned(path="st:2", by="bob"))])
+    made = folded(first).standing()[0].made
+    wish = [act(95, Unpinned(path="st:2", by="bob")), act(96, CompactionWanted(by="bob"))]
+    found = fitted(window([*first, *wish]))
+    assert isinstance(found, Compaction)
+    assert (found.first, found.last, found.updates) == (made.first, made.last, first[-1].seq)
+    assert not found.kept
+
+
+def test_what_was_brought_back_goes_into_a_range_that_covers_it() -> None:
+    first = compacted(rounds(20), text="Done: one.")
+    made = folded(first).standing()[0].made
+    undone = act(95, SummaryUndone(summary=first[-1].seq, by="bob", reason="wrong"))
+    blocks = compacted([*first, undone, *rounds(6, start=100)], 700)
+    told: set[int] = set()
+    for _ in range(20):
+        if not isinstance(found := fitted(window(blocks, 300)), Compaction):
+            break
+        told |= {block.seq for block in context.originals(blocks, found)}
+        blocks = compacted(blocks, 300)
+    standing = folded(blocks).standing()
+    assert len(standing) == 1
+    assert all(standing[0].covers(seq) for seq in range(made.first, made.last + 1))
+    assert {block.seq for block in rounds(20) if block.seq <= made.last} <= told, "nothing goes untold"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda seq: SummaryUndone(summary=seq, by="bob", reason="x"),
+        lambda seq: Pinned(path=f"su:{seq}", by="bob"),
+    ],
+)
+def test_a_compaction_is_no_longer_apt_where_the_summary_it_carries_on_was_changed(change: Any) -> None:
+    first = compacted(rounds(20), text="Done: one.")
+    grown = [*first, *rounds(20, start=50)]
+    found = fitted(window(grown))
+    assert isinstance(found, Compaction) and context.still_apt(window(grown), found)
+    assert not context.still_apt(window([*grown, act(95, change(first[-1].seq))]), found)
+
+
+def test_where_what_was_brought_back_fills_the_window_no_summary_is_made_for_little() -> None:
+    first = compacted(rounds(20), text="Done: one.")
+    back = [*first, act(95, SummaryUndone(summary=first[-1].seq, by="bob", reason="wrong"))]
+    limit = int(context.size(TOY, TERMS, window(back), CALL) / 0.92)
+    recent = [block.seq for block in back if not block.act and block.seq > first[-1].act.last]  # type: ignore[union-attr]
+    pinned = [*back, *(act(96, Pinned(path=f"st:{seq}", by="bob")) for seq in recent)]
+    small = [*pinned, *rounds(2, 5, start=100)]
+    call, facts = fitted(window(small, limit, keep_recent=0.01))
+    assert isinstance(call, ModelCall) and not facts
+    wish = [*small, act(120, CompactionWanted(by="bob"))]
+    assert isinstance(fitted(window(wish, limit, keep_recent=0.01)), Compaction)
+    over = int(context.size(TOY, TERMS, window(small), CALL)) - 1
+    assert isinstance(fitted(window(small, over, keep_recent=0.01)), Compaction)
+
+
 def test_a_wish_is_granted_before_the_window_is_full_and_once() -> None:
     blocks = [*rounds(6), act(20, CompactionWanted(by="alice"))]
     found = fitted(window(blocks, 340))
@@ -349,6 +415,13 @@ def test_a_wish_is_granted_before_the_window_is_full_and_once() -> None:
     assert found.wanted_by == "alice"
     after = compacted(blocks, 340)
     assert folded(after).wanted is None
+
+
+def test_a_wish_is_granted_in_a_window_that_is_nearly_empty() -> None:
+    blocks = [*rounds(6), act(20, CompactionWanted(by="alice"))]
+    found = fitted(window(blocks, 30_000))
+    assert isinstance(found, Compaction)
+    assert found.last < 11, "the most recent rounds stay"
 
 
 def test_a_wish_that_cant_be_granted_is_answered() -> None:
@@ -371,6 +444,15 @@ def test_where_nothing_can_be_cut_old_results_become_stubs() -> None:
     blocks = [act(1, Pinned(path=f"st:{seq}", by="bob")) for seq in range(2, 40)] + rounds(20, start=2)
     call, _ = fitted(window(blocks, 300))
     assert call.sanitize
+
+
+def test_an_artifact_can_be_shown_after_its_row_was_summarised() -> None:
+    found = said(2, "tool", "found", shows={"notes": "the whole text"})
+    blocks = needed(compacted([said(1, "agent", "look"), found, *rounds(20, start=3)]))
+    call = CALL.model_copy(update={"shows": ("notes",)})
+    parts = {piece.what: piece.text for piece in pieces(TOY, TERMS, blocks, call)}
+    assert "the whole text" in parts["shown"]
+    assert "the whole text" not in read(blocks)
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from runs.adapters.folder import RunFolder
 from runs.models import Decision, Interrupt, ModelProfile, Run, Step
+from runs.reading.panels import PANELS
 from runs.store import folder_of
 from tests.factories import (
     FINAL,
@@ -251,7 +252,7 @@ def test_newer_rows_come_as_the_socket_would_have_sent_them() -> None:
     assert found["head"] == run.head
     assert found["status"] == "waiting"
     assert [row["seq"] for row in found["rows"]] == list(range(3, run.head + 1))
-    assert set(found["panels"]) == {"header", "gauges", "needs", "strip", "answer", "files", "machine"}
+    assert set(found["panels"]) == set(PANELS) | {"machine"}
 
 
 def test_a_step_is_a_page_of_its_own_and_a_piece_for_scripts() -> None:

@@ -182,3 +182,37 @@ def test_colours_and_detail_are_kept_in_this_browser(
     assert page.evaluate(paper) != light
     expect(page.locator("[data-rows]")).to_have_attribute("data-detail", "all")
     context.close()
+
+
+def test_two_runs_are_compared_by_the_keyboard(site: Site, looking: Page) -> None:
+    replies = [SAVE, FINAL]
+    script = {"replies": {"decision": replies}}
+    other = {"replies": {"decision": [{"thought": "FINAL ANSWER: 41, not 42", "action": None}]}}
+    settings = {"tools": ["write_file"], "rules": [{"when": {"tool": "*"}, "do": "allow"}]}
+    batch = [
+        {"machine": "ruled", "goal": "Keep the answer", "settings": settings, "script": one}
+        for one in (script, other)
+    ]
+    listed = site.data_dir / "two.json"
+    listed.write_text(json.dumps(batch), encoding="utf-8")
+    lines = site.manage("launch", "--batch", str(listed)).splitlines()
+    left, right = (json.loads(line)["run"]["id"] for line in lines)
+    looking.goto(f"/runs/{right}/compare/")
+    check(looking)
+    looking.get_by_label("A run’s number").fill(left)
+    looking.get_by_role("button", name="Compare").click()
+    looking.wait_for_url(f"**/runs/{left}/compare/{right}/")
+    check(looking)
+    expect(looking.locator(".told__line--first")).to_contain_text("They differ from the first step on")
+    places = looking.locator("[data-difference]")
+    count = places.count()
+    assert count >= 2
+    looking.keyboard.press("n")
+    expect(places.nth(0)).to_be_focused()
+    looking.keyboard.press("j")
+    expect(places.nth(1)).to_be_focused()
+    looking.keyboard.press("p")
+    expect(places.nth(0)).to_be_focused()
+    looking.keyboard.press("k")
+    expect(places.nth(0)).to_be_focused()
+    assert looking.url.endswith(f"/compare/{right}/")

@@ -181,7 +181,7 @@ def _prompts(run: Run) -> list[Any]:
     return [reading.prompt_of(run, exchange.seq) for exchange in asked]
 
 
-class Reader:
+class ReadingModel:
     """A model that plays the script, and keeps what it was shown."""
 
     def __init__(self, model: ModelPort) -> None:
@@ -199,12 +199,12 @@ class Reader:
 class ReadJourney(Journey):
     """A slice whose model reads its prompts."""
 
-    reader: Reader
+    shown_to: ReadingModel
 
     def _prepare(self) -> None:
         super()._prepare()
-        self.reader = Reader(self.ports.model)
-        self.ports.model = self.reader
+        self.shown_to = ReadingModel(self.ports.model)
+        self.ports.model = self.shown_to
         self.ports.reads_prompt = True
 
 
@@ -218,7 +218,7 @@ def work_reading(run: Run) -> list[tuple[Message, ...]]:
         journey.travel(Slice())
         store.let_go(lease)
     run.refresh_from_db()
-    return journey.reader.shown
+    return journey.shown_to.shown
 
 
 def test_the_inspector_says_what_changed_in_the_state() -> None:
@@ -271,7 +271,7 @@ def test_outside_effects_are_those_that_happened_after() -> None:
 def test_panels_have_the_contracts_names_and_no_clock_in_them() -> None:
     run, reviewer = run_with_letter(None), bob()
     first = reading.panels(run, reviewer)
-    assert list(first) == ["header", "gauges", "needs", "strip", "answer", "files", "machine"]
+    assert list(first) == ["header", "gauges", "needs", "strip", "answer", "files", "context", "sources", "machine"]
     Interrupt.objects.update(deadline=timezone.now() + timedelta(hours=1))
     second, third = reading.panels(run, reviewer), reading.panels(run, reviewer)
     assert second == third

@@ -1,0 +1,373 @@
+"""Compactions as people see them: the summary as it stands, every version of it, what became of it, what it is for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from django.db.models import CharField, Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Cast, Coalesce, Concat
+
+from runs.engine.context import originals
+from runs.engine.facts import (
+    CompactionWanted,
+    Fact,
+    Pinned,
+    RangeSummarised,
+    SummaryEdited,
+    SummaryUndone,
+    Unpinned,
+)
+from runs.engine.machine import Block
+from runs.engine.timeline import SUMMARY, Context, common_block, folded
+from runs.models import Compaction, Exchange, Run, Step
+from runs.reading import words
+from runs.reading.aligning import differing_words
+from runs.reading.prompts import blocks_at
+from runs.store import context_blocks
+
+_FACTS: dict[str, type[Fact]] = {
+    "conv.range.summary": RangeSummarised,
+    "conv.summary.edited": SummaryEdited,
+    "conv.summary.undone": SummaryUndone,
+    "conv.pinned": Pinned,
+    "conv.unpinned": Unpinned,
+    "conv.compaction.wanted": CompactionWanted,
+}
+
+STATES: dict[str, str] = {
+    "stands": "in use",
+    "pinned": "in use, pinned",
+    "undone": "taken back",
+    "carried_on": "carried on by a later one",
+    "dead": "gone back over",
+}
+"""What may have become of a summary."""
+
+BLOCK_KINDS: dict[str, str] = {
+    SUMMARY: "earlier summary",
+    "user.answer": "answer by a person",
+    "react.decision": "decision",
+    "react.plan": "plan",
+    "react.plan.ack": "marks on the plan",
+    "react.tool.call": "call",
+    "react.tool.result": "result",
+    "react.tool.edited": "change by a person",
+    "react.infra.result": "record read",
+    "react.notice": "note",
+}
+"""What a block is, in words; any other kind reads as its own last part."""
+
+
+@dataclass(frozen=True)
+class VersionView:
+    """One text that the summary has had; version 1 is the summariser's own."""
+
+    number: int
+    text: str
+    by: str
+    reason: str
+    at: datetime
+    seq: int
+    """The row that brought it."""
+    live: bool = True
+    """Whether the run did not go back over it."""
+
+
+@dataclass(frozen=True)
+class UndoneView:
+    """Who took the summary back, and why."""
+
+    by: str
+    reason: str
+    at: datetime
+    seq: int
+
+
+@dataclass(frozen=True)
+class OriginalView:
+    """One block that the summary stands for. The text is as the model read it; show it with `visible`."""
+
+    path: str
+    seq: int
+    kind: str
+    author: str
+    text: str
+    pinned: bool
+    """Whether a person pinned its row: it is read itself, whatever is summarised."""
+
+
+@dataclass(frozen=True)
+class CompactionView:
+    """One compaction. `text` is the version that stands, as it is stored; show it with `visible`."""
+
+    id: int
+    """Of the row, by which the admin names it."""
+    run_id: int
+    seq: int
+    at: datetime
+    first: int
+    last: int
+    tokens_before: int
+    tokens_after: int
+    text: str
+    versions: tuple[VersionView, ...]
+    """All of them in order, those that the run went back over included."""
+    version: int
+    """The number of the one that stands."""
+    kept: tuple[int, ...]
+    """Rows in the range whose blocks stayed as they were."""
+    pinned: bool
+    undone: UndoneView | None
+    carried_on_by: int | None
+    """The row of the summary that stands in this one's place."""
+    carries_on: int | None
+    """The row of the earlier summary that this one carries on."""
+    wanted_by: str
+    """The person who asked for it; empty where the prompt was too long."""
+    dead: bool
+    """Whether the run went back over it."""
+    originals: tuple[OriginalView, ...] = ()
+    """What it stands for; only where one compaction is looked at."""
+
+    @property
+    def path(self) -> str:
+        """Where a later step finds it."""
+        return f"su:{self.seq}"
+
+    @property
+    def state(self) -> str:
+        """What became of it: a key of `STATES`."""
+        if self.dead:
+            return "dead"
+        if self.undone is not None:
+            return "undone"
+        if self.carried_on_by is not None:
+            return "carried_on"
+        return "pinned" if self.pinned else "stands"
+
+    @property
+    def state_words(self) -> str:
+        """The same in words."""
+        if self.state == "carried_on":
+            return f"carried on by row {self.carried_on_by}"
+        if self.undone is not None and not self.dead:
+            return f"taken back by {self.undone.by}"
+        return STATES[self.state]
+
+    @property
+    def stands(self) -> bool:
+        """Whether the model reads it."""
+        return self.state in ("stands", "pinned")
+
+
+def compactions(run: Run) -> list[CompactionView]:
+    """The run's compactions, oldest first, without their originals."""
+    return list(compactions_of({run.pk: run.model}).get(run.pk, {}).values())
+
+
+def compaction_view(run: Run, seq: int) -> CompactionView | None:
+    """The compaction in row `seq` with what it stands for; None where that row is none."""
+    view = compactions_of({run.pk: run.model}).get(run.pk, {}).get(seq)
+    return replace(view, originals=_originals(run, view)) if view is not None else None
+
+
+def compactions_of(models: Mapping[int, str]) -> dict[int, dict[int, CompactionView]]:
+    """The compactions of several runs, given the model of each: by run, then by row; in three queries, however many."""
+    logs: dict[int, _Log] = {run_id: _Log(run_id, model) for run_id, model in models.items()}
+    kinds = (Step.Kind.COMPACTION, Step.Kind.NOTE)
+    rows = Step.objects.filter(run__in=models, kind__in=kinds, facts_json__contains='"conv.')
+    for step in rows.order_by("seq").only("run_id", "seq", "live", "at", "facts_json").iterator():
+        logs[step.run_id].take(step)
+    asks = Exchange.objects.filter(run__in=models, kind="compaction").order_by("seq")
+    for run_id, seq, request in asks.values_list("run_id", "seq", "request_json"):
+        logs[run_id].wanted_by[seq] = json.loads(request)["wanted_by"]
+    return {run_id: log.views() for run_id, log in logs.items()}
+
+
+class _Log:
+    """What was done to the context of one run, rows that it went back over included."""
+
+    def __init__(self, run_id: int, model: str) -> None:
+        self.run_id = run_id
+        self.model = model
+        self.made: dict[int, tuple[Step, RangeSummarised]] = {}
+        self.edits: dict[int, list[tuple[Step, SummaryEdited]]] = {}
+        self.undone: dict[int, tuple[Step, SummaryUndone]] = {}
+        self.pins: dict[str, bool] = {}
+        self.blocks: list[Block] = []
+        """Of the rows that are live."""
+        self.wanted_by: dict[int, str] = {}
+        """By the row of the ask."""
+
+    def take(self, step: Step) -> None:
+        """One row."""
+        for fact in _facts(step):
+            block = common_block(fact)
+            if step.live and block is not None:
+                self.blocks.append(block.model_copy(update={"seq": step.seq, "path": f"st:{step.seq}"}))
+            match fact:
+                case RangeSummarised():
+                    self.made[step.seq] = (step, fact)
+                case SummaryEdited(summary=seq):
+                    self.edits.setdefault(seq, []).append((step, fact))
+                case SummaryUndone(summary=seq) if step.live or seq not in self.undone:
+                    self.undone[seq] = (step, fact)
+
+    def views(self) -> dict[int, CompactionView]:
+        """The compactions, by their rows."""
+        context = folded(self.blocks)
+        return {seq: self._view(seq, context) for seq in self.made}
+
+    def _view(self, seq: int, context: Context) -> CompactionView:
+        step, made = self.made[seq]
+        undone = self.undone.get(seq)
+        versions = self._versions(step, made)
+        counting = [one for one in versions if one.live] if step.live else list(versions)
+        return CompactionView(
+            id=step.pk,
+            run_id=self.run_id,
+            seq=seq,
+            at=step.at,
+            first=made.first,
+            last=made.last,
+            tokens_before=made.tokens_before,
+            tokens_after=made.tokens_after,
+            text=counting[-1].text,
+            versions=versions,
+            version=counting[-1].number,
+            kept=made.kept,
+            pinned=f"su:{seq}" in context.pins,
+            undone=_undone(*undone) if undone and undone[0].live == step.live else None,
+            carried_on_by=context.carried_on_by(seq),
+            carries_on=made.updates or None,
+            wanted_by=self._wanted_by(seq),
+            dead=not step.live,
+        )
+
+    def _wanted_by(self, seq: int) -> str:
+        """The ask that the row concludes says who wanted it."""
+        ask = max((ask for ask in self.wanted_by if ask < seq), default=None)
+        return self.wanted_by[ask] if ask is not None else ""
+
+    def _versions(self, step: Step, made: RangeSummarised) -> tuple[VersionView, ...]:
+        """The summariser's own text, then each that a person put in its place."""
+        by = f"the model {self.model}" if self.model else "the model"
+        first = VersionView(1, made.text, by, "", step.at, step.seq, step.live)
+        return (
+            first,
+            *(
+                VersionView(edit.version, edit.text, edit.by, edit.reason, row.at, row.seq, row.live)
+                for row, edit in self.edits.get(step.seq, ())
+            ),
+        )
+
+
+def _facts(step: Step) -> Iterable[Fact]:
+    found: list[dict[str, Any]] = json.loads(step.facts_json)
+    return [_FACTS[fact["kind"]].model_validate(fact) for fact in found if fact["kind"] in _FACTS]
+
+
+def _undone(step: Step, fact: SummaryUndone) -> UndoneView:
+    return UndoneView(fact.by, fact.reason, step.at, step.seq)
+
+
+def _originals(run: Run, view: CompactionView) -> tuple[OriginalView, ...]:
+    """The blocks as they stood when the summary was written, so that a dead one has its own too."""
+    blocks = blocks_at(run, view.seq)
+    pins = folded(context_blocks(run)).pins
+    made = next(
+        block.act for block in blocks if block.seq == view.seq and isinstance(block.act, RangeSummarised)
+    )
+    return tuple(
+        OriginalView(
+            block.path, block.seq, kind_words(block.kind), block.author, block.text, block.path in pins
+        )
+        for block in originals(blocks, made)
+    )
+
+
+def kind_words(kind: str) -> str:
+    """What a block of this kind is, in words."""
+    return BLOCK_KINDS.get(kind) or words.spoken(kind.rpartition(".")[2])
+
+
+# --- what is asked of the database --------------------------------------------------------------------------------
+
+
+def in_state(found: QuerySet[Compaction], state: str) -> QuerySet[Compaction]:
+    """Those of `found` that are in a state of `STATES`."""
+    # Facts are stored as the engine writes them, the kind first: a text that a person wrote can't look like one.
+    notes = Step.objects.filter(run=OuterRef("run"), live=True, kind=Step.Kind.NOTE)
+    number = Cast(OuterRef("seq"), CharField())
+    undone = Concat(Value('[{"kind":"conv.summary.undone","summary":'), number, Value(","))
+    later = Compaction.objects.filter(run=OuterRef("run"), live=True, seq__gt=OuterRef("seq"))
+    takes_later_back = Step.objects.filter(
+        run=OuterRef("run"),
+        live=True,
+        kind=Step.Kind.NOTE,
+        facts_json__startswith=Concat(
+            Value('[{"kind":"conv.summary.undone","summary":'), Cast(OuterRef("seq"), CharField()), Value(",")
+        ),
+    )
+    carried_on = later.filter(
+        ~Exists(takes_later_back), facts_json__contains=Concat(Value(',"updates":'), number, Value(","))
+    )
+    found = found.annotate(
+        was_undone=Exists(notes.filter(facts_json__startswith=undone)),
+        was_carried_on=Exists(carried_on),
+        pinned_in=_newest(notes, "pinned"),
+        unpinned_in=_newest(notes, "unpinned"),
+    )
+    pinned = Q(pinned_in__gt=F("unpinned_in"))
+    match state:
+        case "dead":
+            return found.filter(live=False)
+        case "undone":
+            return found.filter(live=True, was_undone=True)
+        case "carried_on":
+            return found.filter(live=True, was_undone=False, was_carried_on=True)
+        case "pinned":
+            return found.filter(pinned, live=True, was_undone=False, was_carried_on=False)
+    return found.filter(~pinned, live=True, was_undone=False, was_carried_on=False)
+
+
+def _newest(notes: QuerySet[Step], what: str) -> Coalesce:
+    """The newest row that pinned, or unpinned, the summary; 0 where there is none."""
+    begins = Concat(
+        Value(f'[{{"kind":"conv.{what}","path":"su:'), Cast(OuterRef("seq"), CharField()), Value('",')
+    )
+    rows = notes.filter(facts_json__startswith=begins).order_by("-seq").values("seq")[:1]
+    return Coalesce(Subquery(rows), Value(0))
+
+
+# --- what changed -------------------------------------------------------------------------------------------------
+
+
+class DiffPiece(NamedTuple):
+    """A piece of two texts laid over each other."""
+
+    text: str
+    where: Literal["both", "before", "after"]
+
+
+def word_diff(before: str, after: str) -> list[DiffPiece]:
+    """Both texts in one: what they share, what is gone, what is new."""
+    ours, theirs = differing_words(before, after)
+    if before != after and not any(piece.changed for piece in [*ours, *theirs]):  # little in common
+        return [DiffPiece(before, "before"), DiffPiece(after, "after")]
+    found: list[DiffPiece] = []
+    rest = iter(theirs)
+    for piece in ours:
+        if piece.changed:
+            found.append(DiffPiece(piece.text, "before"))
+            continue
+        for other in rest:
+            if not other.changed:
+                break
+            found.append(DiffPiece(other.text, "after"))
+        found.append(DiffPiece(piece.text, "both"))
+    return found + [DiffPiece(piece.text, "after") for piece in rest]

@@ -1,0 +1,334 @@
+"""What fills the window of a run's model now: each part of the prompt with its size, and how much room there is.
+
+Sizes are the kernel's own estimate, so that the bar is full where the kernel compacts. The page asks after every
+row, so what was counted is kept, and of a run that goes on only the new rows are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, NamedTuple
+
+from runs import store
+from runs.engine import context
+from runs.engine.effects import EFFECT, ModelCall
+from runs.engine.machine import Block, Machine, Terms
+from runs.engine.sources import Source, with_found
+from runs.engine.timeline import PLAN, SUMMARY, Piece, blocks_of, folded, pieces, sources_text
+from runs.machines import CATALOGUE
+from runs.models import Exchange, Run, Step
+from runs.reading import words
+from runs.reading.prompts import full_terms, limit_of
+
+LABELS: dict[str, tuple[str, str]] = {
+    "system": ("Instructions", "system"),
+    "examples": ("Worked examples", "system"),
+    "goal": ("Goal", "goal"),
+    PLAN: ("Plan", "goal"),
+    SUMMARY: ("Summaries", "summary"),
+    "react.decision": ("What the agent said", "think"),
+    "react.tool.result": ("Results of tools", "call"),
+    "react.infra.result": ("Read from the record", "call"),
+    "user.answer": ("What people said", "ask"),
+    "react.tool.edited": ("Changes by people", "ask"),
+    "react.plan.ack": ("Marks on the plan", "other"),
+    "react.notice": ("Notes", "other"),
+    "sources": ("Sources", "sources"),
+    "shown": ("Shown whole", "sources"),
+    "tail": ("State of this round", "tail"),
+    "originals": ("What is to be summarised", "call"),
+}
+"""What each part is, in words, and its colour; in the order of the bar. Other kinds come before the sources."""
+
+_LAST = ("sources", "shown", "tail", "originals")
+_ORDER = {what: place for place, what in enumerate(LABELS)}
+
+WIDTH = 1000.0
+"""Of the bar, in its own units."""
+
+
+# --- the picture --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the prompt. `share` is per cent of the prompt; `begins` and `width` are places on the bar."""
+
+    what: str
+    label: str
+    tone: str
+    count: int
+    """How many blocks."""
+    characters: int
+    tokens: int
+    share: float
+    begins: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the provider counted for the last prompt that it counted, beside the estimate at four characters a token."""
+
+    seq: int
+    tokens: int
+    characters: int
+
+    @property
+    def estimate(self) -> int:
+        """By characters alone."""
+        return context.tokens(self.characters, 1 / context.CHARACTERS_PER_TOKEN)
+
+    @property
+    def per_character(self) -> float:
+        """Tokens per character, as the kernel reckons with them."""
+        return context.ratio(self.tokens, self.characters)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How full the window is. Tokens are estimates; the parts add up to the whole."""
+
+    parts: tuple[Part, ...]
+    tokens: int
+    limit: int | None
+    """Tokens that a prompt may have; None where nothing bounds it."""
+    compacts_at: int | None
+    """Tokens above which older rounds are compacted."""
+    counted: Counted | None = None
+    """None where no provider has counted: a scripted model reads no prompt."""
+
+    @property
+    def filled(self) -> float | None:
+        """Per cent of the limit."""
+        return round(self.tokens / self.limit * 100, 1) if self.limit else None
+
+    @property
+    def mark(self) -> float:
+        """Where compaction begins, on the bar."""
+        return WIDTH * min(1.0, (self.compacts_at or 0) / self._scale)
+
+    @property
+    def end(self) -> float:
+        """Where the limit is, on the bar."""
+        return WIDTH * (self.limit or 0) / self._scale
+
+    @property
+    def over(self) -> bool:
+        """Whether the prompt is longer than it may be."""
+        return self.limit is not None and self.tokens > self.limit
+
+    @property
+    def tone(self) -> str:
+        """A colour that helps, beside the words."""
+        full = self.compacts_at is not None and self.tokens > self.compacts_at
+        return "bad" if self.over else "warn" if full else "busy"
+
+    @property
+    def _scale(self) -> int:
+        return max(1, self.tokens, self.limit or 0)
+
+
+class Sizes(NamedTuple):
+    """Characters and blocks of one part."""
+
+    characters: int
+    blocks: int
+
+
+def sizes(parts: Iterable[Piece]) -> dict[str, Sizes]:
+    """How much there is of each part."""
+    characters: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for part in parts:
+        characters[part.what] += len(part.text)
+        counts[part.what] += 1
+    return {what: Sizes(characters[what], counts[what]) for what in characters}
+
+
+def pictured(
+    found: Mapping[str, Sizes],
+    per_character: float,
+    limit: int | None = None,
+    compact_at: float = 1.0,
+    counted: Counted | None = None,
+) -> Filling:
+    """The parts in their order, with their places on the bar."""
+    whole = context.tokens(sum(part.characters for part in found.values()), per_character)
+    scale = max(1, whole, limit or 0)
+    parts = []
+    characters = before = 0
+    for what in sorted(found, key=_place):
+        label, tone = words_of(what)
+        characters += found[what].characters
+        upto = context.tokens(characters, per_character)
+        parts.append(
+            Part(
+                what=what,
+                label=label,
+                tone=tone,
+                count=found[what].blocks,
+                characters=found[what].characters,
+                tokens=upto - before,
+                share=round((upto - before) / max(1, whole) * 100, 1),
+                begins=round(WIDTH * before / scale, 1),
+                width=round(WIDTH * (upto - before) / scale, 1),
+            )
+        )
+        before = upto
+    at = int(limit * compact_at) if limit else None
+    return Filling(tuple(parts), whole, limit, at, counted)
+
+
+def _place(what: str) -> tuple[int, str]:
+    if what in _LAST:
+        return len(_ORDER) + _ORDER[what], what
+    return _ORDER.get(what, len(_ORDER)), what
+
+
+def words_of(what: str) -> tuple[str, str]:
+    """What a part is, in words, and its colour."""
+    if what in LABELS:
+        return LABELS[what]
+    return words.spoken(what.partition(".")[2].replace(".", " ")).capitalize(), "other"
+
+
+# --- of a run, now ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What was counted of a run when `head` was its newest row."""
+
+    head: int
+    terms: Terms
+    call: ModelCall
+    asked: int
+    """The row of that call."""
+    counted: Counted | None
+    sizes: dict[str, Sizes]
+    sources: tuple[Source, ...] = ()
+
+
+_kept: OrderedDict[tuple[int, Any], _Kept] = OrderedDict()
+_lock = Lock()
+_RUNS = 256
+
+
+def filling_of(run: Run) -> Filling | None:
+    """What fills the window of `run`; None before its first model call."""
+    kept = _now(run)
+    if kept is None:
+        return None
+    per_character = kept.counted.per_character if kept.counted else 1 / context.CHARACTERS_PER_TOKEN
+    own = kept.terms.settings.context
+    return pictured(kept.sizes, per_character, limit_of(run, kept.terms), own.compact_at, kept.counted)
+
+
+def sources_of(run: Run) -> tuple[Source, ...]:
+    """The sources that the run's searches found so far, in the order of their numbers."""
+    kept = _now(run)
+    return kept.sources if kept is not None else ()
+
+
+def _now(run: Run) -> _Kept | None:
+    """What is kept of the run, brought up to its head."""
+    key = (run.pk, run.created_at)
+    with _lock:
+        kept = _kept.get(key)
+    if kept is None or kept.head > run.head:
+        kept = _begun(run)
+    elif kept.head < run.head:
+        kept = _gone_on(run, kept)
+    if kept is None:
+        return None
+    with _lock:
+        _kept[key] = kept
+        _kept.move_to_end(key)
+        while len(_kept) > _RUNS:
+            _kept.popitem(last=False)
+    return kept
+
+
+def _begun(run: Run) -> _Kept | None:
+    """Counted from the first row on."""
+    calls = Exchange.objects.filter(run=run, kind="model_call", seq__lte=run.head).order_by("-seq")
+    newest = calls.values_list("seq", "request_json").first()
+    if newest is None:
+        return None
+    counts = calls.filter(prompt_chars__gt=0, input_tokens__gt=0)
+    found = counts.values_list("seq", "input_tokens", "prompt_chars").first()
+    call = _call(newest[1])
+    counted = Counted(*found) if found else None
+    return _counted_anew(run, _Kept(run.head, full_terms(run), call, newest[0], counted, {}))
+
+
+def _counted_anew(run: Run, kept: _Kept) -> _Kept:
+    machine = CATALOGUE[run.machine]
+    blocks = store.load_window(run, machine, run.head)
+    found = sizes(pieces(machine, kept.terms, blocks, kept.call))
+    return replace(kept, head=run.head, sizes=found, sources=folded(blocks).sources)
+
+
+def _asked_since(run: Run, kept: _Kept) -> _Kept:
+    """With the newest call, and what the provider has counted meanwhile."""
+    calls = Exchange.objects.filter(run=run, kind="model_call", seq__gte=kept.asked, seq__lte=run.head)
+    rows = calls.order_by("seq").values_list("seq", "request_json", "input_tokens", "prompt_chars")
+    found = list(rows)
+    counts = [(seq, tokens, characters) for seq, _, tokens, characters in found if tokens and characters]
+    counted = Counted(*counts[-1]) if counts else kept.counted
+    if found[-1][0] == kept.asked:
+        return replace(kept, counted=counted)
+    return replace(kept, counted=counted, asked=found[-1][0], call=_call(found[-1][1]))
+
+
+def _call(request: str) -> ModelCall:
+    call = EFFECT.validate_json(request)
+    assert isinstance(call, ModelCall)
+    return call
+
+
+def _gone_on(run: Run, before: _Kept) -> _Kept:
+    """With the new rows, where each of them only adds; else counted anew."""
+    kept = _asked_since(run, before)
+    machine = CATALOGUE[run.machine]
+    rows = list(Step.objects.filter(run=run, seq__gt=before.head, seq__lte=run.head).order_by("seq"))
+    changed = any(row.kind in (Step.Kind.REWIND, Step.Kind.COMPACTION) for row in rows)
+    if changed or not _alike(before.call, kept.call):
+        return _counted_anew(run, kept)
+    read = machine.facts.validate_json
+    told = [row for row in rows if row.facts_json != "[]"]
+    blocks = [block for row in told for block in blocks_of(machine, read(row.facts_json), row.seq)]
+    if any(block.act is not None or block.covers or block.kind == PLAN for block in blocks):
+        return _counted_anew(run, kept)
+    return _added(machine, kept, blocks, run.head)
+
+
+def _alike(before: ModelCall, now: ModelCall) -> bool:
+    """Whether a prompt for `now` differs from one for `before` by what comes last only."""
+    plain = not (before.shows or now.shows or before.sanitize or now.sanitize)
+    return plain and before.longest == now.longest
+
+
+def _added(machine: Machine, kept: _Kept, blocks: list[Block], head: int) -> _Kept:
+    bare = kept.call.model_copy(update={"tail": "", "shows": ()})
+    new = sizes(
+        part
+        for part in pieces(machine, kept.terms, blocks, bare)
+        if part.what not in ("system", "examples", "goal", "sources")
+    )
+    found = {what: size for what, size in kept.sizes.items() if what not in ("sources", "tail")}
+    for what, size in new.items():
+        old = found.get(what, Sizes(0, 0))
+        found[what] = Sizes(old.characters + size.characters, old.blocks + size.blocks)
+    pool = kept.sources
+    for block in blocks:
+        pool = with_found(pool, block.sources) if block.sources else pool
+    if pool:
+        found["sources"] = Sizes(len(sources_text(pool)), 1)
+    if kept.call.tail:
+        found["tail"] = Sizes(len(kept.call.tail), 1)
+    return replace(kept, head=head, sizes=found, sources=pool)
