@@ -6,6 +6,7 @@ Source: spec/runtime.md; who may do what: runs/DECISIONS.md.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,16 +14,21 @@ from django.conf import settings as site
 from django.db import transaction
 from pydantic import ValidationError
 
-from runs import live, store, tasks
+from runs import driver, live, store, tasks
 from runs.adapters.scripted import BadScript, Script, parse_script
 from runs.adapters.secrets import seal
 from runs.adapters.tools import TOOLS
-from runs.engine.machine import Machine
+from runs.engine.effects import question_of
+from runs.engine.facts import KeptAnswer
+from runs.engine.kernel import decide as decide_next
+from runs.engine.machine import Machine, State, Terms
 from runs.engine.settings import InterruptRule, Settings
+from runs.engine.snapshot import Snapshot
+from runs.engine.states import carried, control_values
 from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
-from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
-from runs.rights import Person, decides, may_decide, may_launch, may_steer
+from runs.models import Decision, Halt, Interrupt, ModelProfile, Run, RunStatus, SiteRule
+from runs.rights import Person, decides, may_decide, may_halt, may_launch, may_mend, may_steer
 from runs.store import BadDecision, Conflict, NotPossible
 
 __all__ = [
@@ -34,16 +40,29 @@ __all__ = [
     "Problem",
     "abort",
     "check_launch",
+    "compact_now",
     "decide",
+    "edit_summary",
+    "halt_site",
     "may_decide",
+    "may_halt",
     "may_launch",
+    "may_mend",
     "may_steer",
     "pause",
+    "pin",
     "register_model",
+    "replay",
+    "rerun",
     "resume",
     "rewind",
     "start_run",
+    "undo_summary",
+    "unhalt_site",
+    "unpin",
 ]
+
+log = logging.getLogger(__name__)
 
 MAX_GOAL = 20_000
 """Characters of a goal."""
@@ -336,12 +355,77 @@ def resume(run: Run, *, by: Person) -> Run:
     return after
 
 
-def rewind(run: Run, *, to: int, by: Person, message: str = "") -> Run:
-    """Go back to the state after the live transition row `to`."""
+def rewind(
+    run: Run, *, to: int, by: Person, message: str = "", answers: Literal["ask again", "keep"] = "ask again"
+) -> Run:
+    """Go back to the state after the live transition row `to`; answers given after it are asked for again, or kept."""
     _check_steering(by, run)
-    after = store.rewind(run.pk, to, _name(by), clean_text(message))
+    kept: tuple[KeptAnswer, ...] = ()
+    if answers == "keep":
+        if not may_decide(by, run):
+            raise NotAllowed(
+                "Keeping answers needs the right to decide, which you lack. They can be asked again."
+            )
+        kept = store.answers_after(run, to, (*store.PEOPLE, store.SETTINGS))
+    after = store.rewind(run.pk, to, _name(by), clean_text(message), kept)
     _tell(run.pk)
     return after
+
+
+def edit_summary(run: Run, *, seq: int, version: int, text: str, reason: str, by: Person) -> int:
+    """Correct the summary of the compaction in row `seq`, which the person saw at `version`; the new version."""
+    _check_mending(by, run)
+    reason = _reason(reason, "Say why you change it; the reason stays with the version.")
+    after = store.edit_summary(run.pk, seq, version, clean_text(text.strip()), _name(by), reason)
+    _tell(run.pk)
+    return after
+
+
+def undo_summary(run: Run, *, seq: int, reason: str, by: Person) -> None:
+    """Take back the summary of row `seq`: the model reads the rows themselves from the next prompt on."""
+    _check_mending(by, run)
+    store.undo_summary(run.pk, seq, _name(by), _reason(reason, "Say why you take it back."))
+    _tell(run.pk)
+
+
+def pin(run: Run, *, path: str, by: Person, reason: str = "") -> None:
+    """Let no compaction touch a row's blocks (`st:<seq>`) or a summary (`su:<seq>`)."""
+    _check_mending(by, run)
+    store.pin(run.pk, path, _name(by), _reason(reason))
+    _tell(run.pk)
+
+
+def unpin(run: Run, *, path: str, by: Person, reason: str = "") -> None:
+    """Take a pin away."""
+    _check_mending(by, run)
+    store.unpin(run.pk, path, _name(by), _reason(reason))
+    _tell(run.pk)
+
+
+def compact_now(run: Run, *, by: Person, reason: str = "") -> None:
+    """Have the context compacted before the run's next model call."""
+    _check_mending(by, run)
+    store.want_compaction(run.pk, _name(by), _reason(reason))
+    _tell(run.pk)
+
+
+def _check_mending(person: Person, run: Run) -> None:
+    if not may_mend(person, run):
+        raise NotAllowed(f"You may not change what the model of run {run.pk} reads. A reviewer can.")
+
+
+MAX_REASON = 1_000
+"""Characters of a reason."""
+
+
+def _reason(given: str, why: str = "") -> str:
+    """The reason as it is kept; `why` is said where none is given and one is needed."""
+    reason = clean_text(given.strip())
+    if not reason and why:
+        raise NotPossible(why)
+    if len(reason) > MAX_REASON:
+        raise NotPossible(f"A reason has at most {MAX_REASON} characters; this one has {len(reason)}.")
+    return reason
 
 
 def _check_steering(person: Person, run: Run) -> None:
@@ -360,7 +444,257 @@ def _tell(run_id: int) -> None:
     transaction.on_commit(tell)
 
 
+# --- going another way ------------------------------------------------------------------------------------------
+
+Answers = Literal["ask again", "keep"]
+"""What is to become of the answers that people gave after the row."""
+
+
+def fork(
+    run: Run,
+    *,
+    at: int,
+    by: Person,
+    settings: dict[str, Any] | None = None,
+    script: dict[str, Any] | str | None = None,
+    state: dict[str, Any] | None = None,
+    decision: dict[str, Any] | None = None,
+    answers: Answers = "ask again",
+    message: str = "",
+    driven_by: Literal["a worker", "the caller"] = "a worker",
+) -> Run:
+    """A new run that goes on from the live transition row `at` of `run` (0: from the beginning), which stays as it is.
+
+    `settings` and `state` name what is to be another value (null takes a setting away), `decision` (verdict, args,
+    message) answers the first question after the row. `BadLaunch` says what can't be accepted, and where.
+    """
+    return _forked(run, at, by, settings, script, state, decision, answers, message, driven_by, "fork")
+
+
+def rerun(
+    run: Run,
+    *,
+    at: int,
+    by: Person,
+    answers: Answers = "ask again",
+    message: str = "",
+    driven_by: Literal["a worker", "the caller"] = "a worker",
+) -> Run:
+    """A fork that changes nothing: the model is asked anew from row `at` on."""
+    return _forked(run, at, by, None, None, None, None, answers, message, driven_by, "rerun")
+
+
+def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.Difference | None]:
+    """A new run of the same rows, made again from the recorded answers; nothing is called, nothing is paid.
+
+    The first difference comes with it, where there is one. `to` is the last row that is made again.
+    """
+    _check_copying(by, run)
+    if to is not None and not 1 <= to <= run.head:
+        raise NotPossible(f"Run {run.pk} has no row {to}; its rows are 1 to {run.head}.")
+    try:
+        return driver.replay_run(run, by.pk if by is not None else None, to)
+    except (driver.NoMachine, BadScript, ValidationError) as fault:
+        raise NotPossible(f"Run {run.pk} can't be replayed. {fault}") from None
+
+
+def _check_copying(person: Person, run: Run) -> None:
+    if person is not None and not Run.objects.for_user(person).filter(pk=run.pk).exists():
+        raise NotAllowed(f"Run {run.pk} is not yours to see.")
+    if not may_launch(person):
+        raise NotAllowed("You may not launch runs. An administrator can add you to the group “operators”.")
+
+
+def _forked(
+    run: Run,
+    at: int,
+    by: Person,
+    settings: dict[str, Any] | None,
+    script: dict[str, Any] | str | None,
+    state: dict[str, Any] | None,
+    decision: dict[str, Any] | None,
+    answers: Answers,
+    message: str,
+    driven_by: Literal["a worker", "the caller"],
+    origin: Literal["fork", "rerun"],
+) -> Run:
+    _check_copying(by, run)
+    if run.machine not in CATALOGUE:
+        raise NotPossible(f"Run {run.pk} is of the machine {run.machine}, which is not here any more.")
+    store.check_fork(run, at)
+    if (decision or answers == "keep") and not may_decide(by, run):
+        raise NotAllowed("Answers that are given in a fork need the right to decide, which you lack.")
+    wanted = _settings_of_fork(run, at, settings)
+    played = script if script else _script_of_fork(run, settings)
+    checked = check_launch(machine=run.machine, goal=run.goal, settings=wanted, owner=by, script=played)
+    new = store.NewRun(
+        machine=run.machine,
+        goal=run.goal,
+        settings=wanted,
+        checked=checked.settings,
+        script=checked.script.as_json() if checked.script is not None else None,
+        model=checked.model,
+        owner_id=by.pk if by is not None else None,
+        site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
+    )
+    unsaved = store.unsaved(new)
+    terms = store.terms_of(unsaved, driver.tool_specs(unsaved))
+    kept = _first_answer(run, at, decision) if decision else ()
+    if answers == "keep":
+        kept += store.answers_after(run, at, store.PEOPLE)
+    change = store.Change(
+        by=_name(by),
+        message=clean_text(message),
+        settings=_changed(run.settings, wanted),
+        state=_state_of_fork(run, at, terms, clean(state or {})),
+        answers=kept,
+    )
+    made = store.fork_run(run, at, new, terms, change, origin)
+    if driven_by == "a worker":
+        transaction.on_commit(lambda: tasks.hint(made.pk))
+    return made
+
+
+def _settings_of_fork(run: Run, at: int, changes: dict[str, Any] | None) -> dict[str, Any]:
+    """The settings of the run with the limits as they stood at row `at`, and `changes` over them."""
+    if changes is not None and not isinstance(changes, dict):
+        raise BadLaunch((Problem("settings", "The settings must be a JSON object."),))
+    settings = run.settings
+    if limits := store.limits_at(run, at):
+        settings["limits"] = {**settings.get("limits", {}), **limits}
+    for name, value in clean(changes or {}).items():
+        settings[name] = value
+        if value is None:
+            del settings[name]
+    return settings
+
+
+def _script_of_fork(run: Run, changes: dict[str, Any] | None) -> str | None:
+    """The script goes along, unless another model is named."""
+    other = (changes or {}).get("model")
+    return None if other and other != run.model else run.script_json or None
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return {name: after.get(name) for name in names}
+
+
+def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnswer, ...]:
+    """What is to be answered to the first question that the run came to after row `at`."""
+    question = store.first_question(run, at)
+    if question is None:
+        raise BadLaunch((Problem("decision", f"Run {run.pk} asked nobody anything after row {at}."),))
+    if unknown := set(decision) - {"verdict", "args", "message"}:
+        names = ", ".join(sorted(unknown))
+        raise BadLaunch((Problem("decision", f"A decision has verdict, args and message, not {names}."),))
+    verdict, message = str(decision.get("verdict") or ""), clean_text(str(decision.get("message") or ""))
+    if verdict == "rollback":
+        raise BadLaunch((Problem("decision.verdict", "Fork from an earlier row instead of rolling back."),))
+    said = store.Said(
+        verdict=verdict, by_name="", channel=store.KEPT, args=decision.get("args"), message=message
+    )
+    interrupt, asked = question
+    try:
+        args = store.check_answer(interrupt, said)
+    except BadDecision as fault:
+        raise BadLaunch((Problem(f"decision.{fault.field}", fault.sentence),)) from None
+    return (
+        KeptAnswer(
+            about=asked.about, question=question_of(asked), verdict=verdict, args=args, message=message
+        ),
+    )
+
+
+def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> dict[str, Any]:
+    """The control values that are others at the beginning of the fork: those that follow from the new settings, and
+    those that were asked for."""
+    machine = CATALOGUE[run.machine]
+    before = terms.model_copy(update={"settings": machine.settings.model_validate(run.settings)})
+    now = store.state_at(run, machine, before, at).model_dump(mode="json")
+    values = carried(
+        machine.open(before).model_dump(mode="json"), machine.open(terms).model_dump(mode="json"), now
+    )
+    problems = [
+        Problem(f"state.{name}", _no_such_value(machine, name))
+        for name in changes
+        if name not in control_values(machine)
+    ]
+    if problems:
+        raise BadLaunch(tuple(problems))
+    values = {**values, **changes}
+    try:
+        state = machine.state.model_validate({**now, **values, "terms": terms})
+    except ValidationError as fault:
+        raise BadLaunch(
+            tuple(
+                Problem(".".join(["state", *_place(error)]), _sentence(error, machine.name))
+                for error in fault.errors()
+            )
+        ) from None
+    _check_goes_on(machine, store.check_fork(run, at), state)
+    told = state.model_dump(mode="json")
+    return {name: told[name] for name in values if told[name] != now[name]}
+
+
+def _no_such_value(machine: Machine, name: str) -> str:
+    if name in machine.state.model_fields:
+        return f"{name} is written by the run itself when it ends."
+    return f"The state of {machine.name} has no value of this name: {', '.join(control_values(machine))}."
+
+
+def _check_goes_on(machine: Machine, node: str, state: State) -> None:
+    """Values may fit one by one and make no sense together: the machine is asked what it would do next."""
+    try:
+        machine.budget(state), machine.budget_text(state), machine.turns(state)
+        decide_next(machine, Snapshot(node, state), None)
+    except Exception as fault:
+        what = f"The machine could not go on from these values ({type(fault).__name__}: {fault})."
+        raise BadLaunch((Problem("state", what),)) from None
+
+
 # --- the site ---------------------------------------------------------------------------------------------------
+
+MAX_HALT_REASON = 500
+"""Characters of the reason for a halt."""
+
+
+def halt_site(*, by: Person, reason: str) -> Halt:
+    """Stop everything: no run is claimed, no effect begins, nothing is lost."""
+    _check_halting(by)
+    halt = store.halt_site(_name(by), clean_text(reason.strip())[:MAX_HALT_REASON])
+    log.warning("halted by %s: %s", halt.by_name, halt.reason)
+    _tell_all(store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.PAUSED))
+    return halt
+
+
+def unhalt_site(*, by: Person) -> int:
+    """Let the site work again; how many runs want a worker now."""
+    _check_halting(by)
+    if store.unhalt_site(_name(by)) is None:
+        raise NotPossible("The site is not halted.")
+    log.warning("no longer halted, by %s", _name(by))
+    wanting = store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING)
+    _tell_all(store.unfinished_ids(RunStatus.WAITING, RunStatus.PAUSED))
+    for run_id in wanting:
+        _tell(run_id)
+    return len(wanting)
+
+
+def _check_halting(person: Person) -> None:
+    if not may_halt(person):
+        raise NotAllowed("You may not stop everything. An administrator can.")
+
+
+def _tell_all(run_ids: list[int]) -> None:
+    """Whoever looks at one of these sees that something about it has changed."""
+
+    def tell() -> None:
+        for run_id in run_ids:
+            live.ring(run_id, 0)
+        live.ring_inbox()
+
+    transaction.on_commit(tell)
 
 
 def register_model(

@@ -24,6 +24,11 @@ def may_steer(person: Person, run: Run) -> bool:
     return person is None or run.owner_id == person.pk or _has(person, "runs.change_run")
 
 
+def may_halt(person: Person) -> bool:
+    """Whether the person may stop everything on the site, and let it go on."""
+    return _has(person, "runs.halt_site")
+
+
 def decides(person: Person) -> bool:
     """Whether the person may answer the interrupts of the runs that they may see."""
     return _has(person, "runs.decide_interrupt")
@@ -33,3 +38,10 @@ def may_decide(person: Person, run: Run) -> bool:
     """Whether the person may answer this run's interrupts; looks up whether they may see it."""
     sees = person is None or Run.objects.for_user(person).filter(pk=run.pk).exists()
     return sees and decides(person)
+
+
+def may_mend(person: Person, run: Run) -> bool:
+    """Whether the person may change what the model of the run reads; looks up whether they may see the run."""
+    if person is None or run.owner_id == person.pk:
+        return True
+    return _has(person, "runs.change_compaction") and Run.objects.for_user(person).filter(pk=run.pk).exists()

@@ -5,25 +5,61 @@ write that continues a run carries the epoch it was claimed with, and one that f
 Source: spec/runtime.md, "One log".
 """
 
-from runs.store.appending import facts_text
+from runs.store.appending import facts_text, prompt_chain
+from runs.store.artifacts import artifact_bytes, artifact_text, artifacts_of, made_by, newest_artifact
 from runs.store.birth import NewRun, create_run, folder_of, unsaved
+from runs.store.clock import now
+from runs.store.copying import (
+    KEPT,
+    PEOPLE,
+    SETTINGS,
+    Change,
+    answers_after,
+    check_fork,
+    first_question,
+    fork_run,
+    limits_at,
+    prepared_answer,
+    totals_at,
+    write_replay,
+)
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, Fenced, NotPossible
-from runs.store.going_back import prompt_chain, rewind_batch
-from runs.store.leases import MOST_LOST, RENEW_S, Lease, claim, let_go, lost_in_a_row, postpone, renew
+from runs.store.going_back import rewind_batch
+from runs.store.halting import Halted, halt_now, halt_site, is_halted, unfinished_ids, unhalt_site
+from runs.store.leases import (
+    MOST_LOST,
+    RENEW_S,
+    Lease,
+    claim,
+    hand_back,
+    let_go,
+    lost_in_a_row,
+    postpone,
+    renew,
+    want_a_hint,
+)
 from runs.store.loading import (
     Loaded,
     attempts_of,
+    blocks_at,
+    compaction_wanted,
+    context_blocks,
     load,
     load_blocks,
+    load_window,
     reached_calls,
     state_at,
+    summary_text,
     terms_of,
+    window_at,
 )
 from runs.store.log import Asked, Batch, Row, chain, charge, commit, save_answer, start
+from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
 from runs.store.people import (
     Said,
     abort,
+    check_answer,
     decide,
     given_answer,
     note,
@@ -33,16 +69,22 @@ from runs.store.people import (
     stop_children,
     unanswered,
 )
+from runs.store.purse import Worst, reserve, shared_limits
 from runs.store.verifying import Misfit, verify
 
 __all__ = [
+    "KEPT",
     "MOST_LOST",
+    "PEOPLE",
     "RENEW_S",
+    "SETTINGS",
     "Asked",
     "BadDecision",
     "Batch",
+    "Change",
     "Conflict",
     "Fenced",
+    "Halted",
     "Lease",
     "Loaded",
     "Misfit",
@@ -50,38 +92,74 @@ __all__ = [
     "NotPossible",
     "Row",
     "Said",
+    "Worst",
     "abort",
+    "answers_after",
+    "artifact_bytes",
+    "artifact_text",
+    "artifacts_of",
     "attempts_of",
+    "blocks_at",
     "chain",
     "charge",
+    "check_answer",
+    "check_fork",
     "claim",
     "commit",
+    "compaction_wanted",
+    "context_blocks",
     "create_run",
     "decide",
+    "edit_summary",
     "ended",
     "facts_text",
+    "first_question",
     "folder_of",
     "for_parent",
+    "fork_run",
     "given_answer",
+    "halt_now",
+    "halt_site",
+    "hand_back",
+    "is_halted",
     "let_go",
+    "limits_at",
     "load",
     "load_blocks",
+    "load_window",
     "lost_in_a_row",
+    "made_by",
+    "newest_artifact",
     "note",
+    "now",
     "pause",
+    "pin",
     "postpone",
+    "prepared_answer",
     "prompt_chain",
     "reached_calls",
     "renew",
+    "reserve",
     "resume",
     "rewind",
     "rewind_batch",
     "save_answer",
+    "shared_limits",
     "start",
     "state_at",
     "stop_children",
+    "summary_text",
     "terms_of",
+    "totals_at",
     "unanswered",
+    "undo_summary",
+    "unfinished_ids",
+    "unhalt_site",
+    "unpin",
     "unsaved",
     "verify",
+    "want_a_hint",
+    "want_compaction",
+    "window_at",
+    "write_replay",
 ]

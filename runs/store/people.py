@@ -13,7 +13,17 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from runs.engine.effects import HumanSaid, Verdict
-from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Notice, Paused, Resumed
+from runs.engine.facts import (
+    AnswersKept,
+    Decided,
+    Exited,
+    Fact,
+    KeptAnswer,
+    LimitRaised,
+    Notice,
+    Paused,
+    Resumed,
+)
 from runs.engine.kernel import cost_of
 from runs.engine.kernel import rewind as rewind_move
 from runs.engine.machine import END
@@ -21,12 +31,14 @@ from runs.engine.settings import LIMIT_NAMES, GivenAnswer
 from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical, clean, clean_text
 from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
+from runs.store import clock
 from runs.store.appending import append, batch_on, facts_text
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
 from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import Row, commit, lock
+from runs.store.purse import raise_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +56,7 @@ class Said:
     fingerprint: str | None = None
 
 
-def _seated(run_id: int) -> Run:
+def seated(run_id: int) -> Run:
     """The unfinished run, its epoch raised: whoever drives it is fenced from here on."""
     run = Run.objects.select_for_update().get(pk=run_id)
     if run.finished:
@@ -62,7 +74,7 @@ def abort(run_id: int, by: str, message: str = "") -> Run:
     """End the run now, its unfinished children too. A call that is under way can't be undone; its answer is kept."""
     with transaction.atomic():
         _lock_parent(run_id)
-        run = _seated(run_id)
+        run = seated(run_id)
         for child in Run.objects.filter(parent_id=run_id, ended_at__isnull=True):
             abort(child.pk, by, f"The parent, run {run_id}, was stopped.")
         loaded = _loaded(run)
@@ -90,7 +102,7 @@ def _lock_parent(run_id: int) -> None:
 def pause(run_id: int, by: str, message: str = "") -> Run:
     """Let nobody drive the run until it is resumed."""
     with transaction.atomic():
-        run = _seated(run_id)
+        run = seated(run_id)
         if run.status == RunStatus.PAUSED:
             raise NotPossible(f"Run {run_id} is paused already.")
         append(run, "pause", (Paused(by=by, message=message),), status=RunStatus.PAUSED)
@@ -100,35 +112,39 @@ def pause(run_id: int, by: str, message: str = "") -> Run:
 def note(run_id: int, code: str, message: str) -> None:
     """Add a row that only says something."""
     with transaction.atomic():
-        append(_seated(run_id), "note", (Notice(code=code, message=message),))
+        append(seated(run_id), "note", (Notice(code=code, message=message),))
 
 
 def resume(run_id: int, by: str) -> Run:
     """Let a paused run go on; one that waits for a person or a child waits on."""
     with transaction.atomic():
-        run = _seated(run_id)
+        run = seated(run_id)
         if run.status != RunStatus.PAUSED:
             raise NotPossible(f"Run {run_id} is not paused ({run.status}).")
         exchange = _loaded(run).exchange
         parked = exchange is not None and exchange.kind in ("human_call", "child_run")
         waits = parked and exchange is not None and exchange.answer_json is None
         status = RunStatus.WAITING if waits else RunStatus.QUEUED
-        append(run, "pause", (Resumed(by=by),), status=status, due_at=timezone.now())
+        append(run, "pause", (Resumed(by=by),), status=status, due_at=clock.now())
     return run
 
 
-def rewind(run_id: int, to: int, by: str, message: str = "") -> Run:
-    """Go back to the state after the live transition row `to`; the rows after it stay visible."""
+def rewind(run_id: int, to: int, by: str, message: str = "", kept: tuple[KeptAnswer, ...] = ()) -> Run:
+    """Go back to the state after the live transition row `to`; the rows after it stay visible.
+
+    `kept` are answers that are given again where the same question comes again.
+    """
     with transaction.atomic():
-        run = _seated(run_id)
+        run = seated(run_id)
         check_target(run, to)
         stop_children(run_id, to)
         loaded = _loaded(run)
         move = rewind_move(loaded.machine, loaded.snapshot, to, by, message)
-        batch, _ = rewind_batch(loaded, replace(move, facts=(*move.facts, *cost_of(loaded.answer))))
+        told: tuple[Fact, ...] = (AnswersKept(answers=kept, by=by),) if kept else ()
+        batch, _ = rewind_batch(loaded, replace(move, facts=(*move.facts, *told, *cost_of(loaded.answer))))
         batch.totals = loaded.snapshot.totals.after(loaded.answer)
         status = RunStatus.PAUSED if run.status == RunStatus.PAUSED else RunStatus.QUEUED
-        batch.changes |= {"status": status, "due_at": timezone.now()}
+        batch.changes |= {"status": status, "due_at": clock.now()}
         commit(batch)
     run.refresh_from_db()
     return run
@@ -173,7 +189,7 @@ def decide(interrupt_id: Any, said: Said) -> Decision:
 def _apply_deadline(interrupt_id: Any, said: Said) -> None:
     """Somebody answers after the deadline, and no sweep has been there yet: the deadline has decided."""
     interrupt = Interrupt.objects.get(pk=interrupt_id)
-    late = interrupt.deadline is not None and interrupt.deadline <= timezone.now()
+    late = interrupt.deadline is not None and interrupt.deadline <= clock.now()
     if late and interrupt.status == Interrupt.Status.PENDING and said.channel != "deadline":
         try:
             decide(interrupt_id, unanswered(interrupt))
@@ -219,6 +235,12 @@ def _check_seen(interrupt: Interrupt, said: Said) -> None:
         raise Conflict(None, "The question has changed since you saw it. Look again before you decide.")
     if said.fingerprint is not None and said.fingerprint != interrupt.fingerprint:
         raise Conflict(None, "The call is not the one that you saw. Look again before you decide.")
+
+
+def check_answer(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
+    """The arguments of a decision that such a question can take; `BadDecision` where it can't."""
+    _check_verdict(interrupt, said)
+    return _check_args(interrupt, said)
 
 
 def _check_verdict(interrupt: Interrupt, said: Said) -> Verdict:
@@ -293,7 +315,7 @@ def _record(interrupt: Interrupt, said: Said, args: dict[str, Any] | None) -> De
 
 def _apply(interrupt: Interrupt, decision: Decision, verdict: Verdict, args: dict[str, Any] | None) -> None:
     """The decision's row, the answer to the ask, and the run queued; a paused one stays paused."""
-    run = _seated(interrupt.run_id)
+    run = seated(interrupt.run_id)
     status = run.status if run.status == RunStatus.PAUSED else RunStatus.QUEUED
     decided = Decided(
         interrupt=str(interrupt.pk),
@@ -305,7 +327,7 @@ def _apply(interrupt: Interrupt, decision: Decision, verdict: Verdict, args: dic
         args=args,
         to_step=decision.to_step,
     )
-    append(run, "decision", (decided,), status=status, due_at=timezone.now())
+    append(run, "decision", (decided,), status=status, due_at=clock.now())
     if verdict == "top_up":
         for name, amount in (args or {}).items():
             _raise_limit(run, name, amount, decision.by_name)
@@ -318,12 +340,16 @@ def _apply(interrupt: Interrupt, decision: Decision, verdict: Verdict, args: dic
 
 
 def _raise_limit(run: Run, name: str, amount: float, by: str) -> None:
+    """Add to the run's own limit, and to the one that it shares with the run that it came from."""
+    shared = raise_shared(run, name, amount)
     line = Budget.objects.filter(run=run, scope="limits", name=name).first()
-    if line is None:
+    if line is not None:
+        line.limit = round(line.limit + amount, 10)
+        line.save(update_fields=["limit"])
+    limit = line.limit if line is not None else shared
+    if limit is None:
         raise BadDecision(f"The run has no limit {name} to add to.", f"args.{name}")
-    line.limit = round(line.limit + amount, 10)
-    line.save(update_fields=["limit"])
-    append(run, "limit", (LimitRaised(name=name, added=amount, limit=line.limit, by=by),))
+    append(run, "limit", (LimitRaised(name=name, added=amount, limit=limit, by=by),))
 
 
 def given_answer(run_id: int, answers: tuple[GivenAnswer, ...]) -> GivenAnswer | None:

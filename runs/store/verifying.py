@@ -6,19 +6,23 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain as chained
 
-from runs.engine.effects import ANSWER, ChildFinished
-from runs.engine.facts import LimitRaised
-from runs.engine.machine import Machine, State, Terms
+from runs.engine.effects import ANSWER, Answer, ChildFinished, ToolReturned
+from runs.engine.facts import Fact, Forked, LimitRaised, ToolReported
+from runs.engine.machine import END, Machine, State, Terms
 from runs.engine.settings import LIMIT_NAMES
 from runs.engine.snapshot import Totals
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import Exchange, Interrupt, Run, Step
+from runs.models import Artifact, Exchange, Interrupt, Run, Step
+from runs.store import standing
 from runs.store.appending import totals_of
+from runs.store.artifacts import Made, made_by
 from runs.store.birth import terms_hash
 from runs.store.loading import load, terms_of
 from runs.store.log import budgets_of, chain
+from runs.store.summaries import flaws
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,9 @@ class _Walk:
     def __init__(self, run: Run, machine: Machine, terms: Terms) -> None:
         self.run = run
         self.machine = machine
-        self.state: State = machine.open(terms)
+        self.stages = [*_earlier_terms(run, machine, terms), terms]
+        """What the rows were made by: of a fork first the terms of the run that it comes from."""
+        self.state: State = machine.open(self.stages[0])
         self.terms = terms
         self.node = machine.start
         self.seq = 0
@@ -59,6 +65,10 @@ class _Walk:
         self.kinds: dict[int, str] = {}
         self.raised: Counter[str] = Counter()
         """What people added to each limit."""
+        self.asked: int | None = None
+        """The last row that asked."""
+        self.named: dict[int, tuple[int | None, tuple[Fact, ...]]] = {}
+        """By each row that names artifacts: the ask that it concludes, and its facts."""
 
     def misfit(self) -> Misfit | None:
         """The first row that does not fit, then the head, the budget, the exchanges."""
@@ -66,11 +76,22 @@ class _Walk:
             why = self._row(step)
             if why:
                 return Misfit(step.seq, why)
-        return self._head() or self._budget() or self._liveness() or self._exchanges() or self._interrupts()
+        return (
+            self._head()
+            or self._budget()
+            or self._liveness()
+            or self._exchanges()
+            or self._interrupts()
+            or self._standing()
+            or self._artifacts()
+            or self._summaries()
+        )
 
     def _row(self, step: Step) -> str:
         if step.seq != self.seq + 1:
-            return f"row {self.seq + 1} is missing"
+            return f"I3: row {self.seq + 1} is missing, or row {step.seq} is there twice"
+        if self.node == END and step.kind != Step.Kind.NOTE:
+            return f"I2: the run had ended, and goes on with a row of kind {step.kind}"
         self.seq = step.seq
         self.hash = chain(
             self.hash,
@@ -95,6 +116,14 @@ class _Walk:
     def _fold(self, step: Step) -> str:
         facts = self.machine.facts.validate_json(step.facts_json)
         self.raised.update({fact.name: fact.added for fact in facts if isinstance(fact, LimitRaised)})
+        if any(isinstance(fact, Forked) for fact in facts):
+            del self.stages[0]
+            self.state = self.state.model_copy(update={"terms": self.stages[0]})
+            self.raised.clear()  # the limits in force then are the fork's own
+        if step.kind == Step.Kind.ASK:
+            self.asked = step.seq
+        elif any(isinstance(fact, ToolReported) and (fact.files or fact.outputs) for fact in facts):
+            self.named[step.seq] = (self.asked, facts)
         before = self.state
         if step.kind == Step.Kind.REWIND:
             target = self.after.get(facts[0].to_seq)
@@ -160,6 +189,12 @@ class _Walk:
             wanted = None if given is None else round(given + self.raised[name], 9)
             if wanted != (None if limit is None else round(limit, 9)):
                 return Misfit(None, f"the limit {name} is {limit}; what was given and added is {wanted}")
+            _, added = stored.get(("shared", name), (0.0, 0.0))
+            if ("shared", name) in stored and round(added, 9) != round(self.raised[name], 9):
+                return Misfit(
+                    None,
+                    f"{added:g} was added to the shared limit {name}; its rows say {self.raised[name]:g}",
+                )
             if used > totals_of(self.run).used(name) + 1e-9:
                 return Misfit(None, f"the limit {name} counts {used:g}, more than the run has used")
         return None
@@ -216,6 +251,14 @@ class _Walk:
                 )
         return None
 
+    def _standing(self) -> Misfit | None:
+        """A way on, keys, decisions."""
+        waits = None if self.run.finished else load(self.run, self.terms).exchange
+        if why := standing.way_on(self.run, waits):
+            return Misfit(None, why)
+        flaws = chained(standing.effects_of(self.run), standing.decisions_of(self.run))
+        return next((Misfit(seq, why) for seq, why in flaws), None)
+
     def _interrupts(self) -> Misfit | None:
         """A question is open exactly where the run waits for its answer."""
         pending = Interrupt.objects.filter(run=self.run, status=Interrupt.Status.PENDING)
@@ -226,3 +269,64 @@ class _Walk:
             if waits is None or waits.seq != seq or waits.kind != "human_call":
                 return Misfit(seq, "its question is still open, and the run does not wait for it")
         return None
+
+    def _artifacts(self) -> Misfit | None:
+        """Every row has the artifacts that its facts and the call's answer name; versions count without a gap."""
+        kept: dict[int, list[Artifact]] = {}
+        versions: Counter[str] = Counter()
+        for artifact in Artifact.objects.filter(run=self.run).order_by("seq", "pk"):
+            versions[artifact.name] += 1
+            if artifact.version != versions[artifact.name]:
+                return Misfit(artifact.seq, f"its {artifact} should be version {versions[artifact.name]}")
+            kept.setdefault(artifact.seq, []).append(artifact)
+        first = min(kept, default=self.seq + 1)
+        for seq, (call_seq, facts) in self.named.items():
+            answer = self._answer(call_seq)
+            wanted = made_by(facts, answer, call_seq)
+            found = [_as_made(artifact) for artifact in kept.pop(seq, ())]
+            described = isinstance(answer, ToolReturned) and any(file.sha256 for file in answer.files)
+            old = not found and not described and seq < first  # from before there were rows of artifacts
+            if not old and sorted(found, key=_by_name) != sorted(wanted, key=_by_name):
+                return Misfit(
+                    seq, "its artifacts are not what its facts and the answer to its call make of them"
+                )
+        return Misfit(min(kept), "it has artifacts, and names none") if kept else None
+
+    def _summaries(self) -> Misfit | None:
+        """What stands in place of older blocks, and what people changed about it."""
+        return next((Misfit(seq, why) for seq, why in flaws(self.run, self.machine, self.kinds)), None)
+
+    def _answer(self, call_seq: int | None) -> Answer | None:
+        if call_seq is None:
+            return None
+        answers = Exchange.objects.filter(run=self.run, seq=call_seq, answer_json__isnull=False)
+        text = answers.values_list("answer_json", flat=True).first()
+        return None if text is None else ANSWER.validate_json(text)
+
+
+def _earlier_terms(run: Run, machine: Machine, terms: Terms) -> list[Terms]:
+    """The terms that each row of a fork took the place of, in order."""
+    rows = run.steps.filter(kind=Step.Kind.NOTE, facts_json__contains='"run.forked"').order_by("seq")
+    told = (fact for text in rows.values_list("facts_json", flat=True) for fact in json.loads(text))
+    return [
+        terms.model_copy(update={"settings": machine.settings.model_validate(fact["settings_before"])})
+        for fact in told
+        if fact["kind"] == "run.forked"
+    ]
+
+
+def _as_made(artifact: Artifact) -> Made:
+    return Made(
+        artifact.name,
+        artifact.kind,
+        artifact.media_type,
+        artifact.size,
+        artifact.sha256,
+        artifact.error,
+        artifact.call_seq,
+        artifact.tool,
+    )
+
+
+def _by_name(made: Made) -> str:
+    return made.name

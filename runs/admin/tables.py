@@ -12,43 +12,18 @@ from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
-from django.urls import path, reverse
-from django.utils.html import format_html
+from django.urls import path
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from runs import actions, reading
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.secrets import seal
+from runs.admin.compactions import compact_now, run_links
+from runs.admin.parts import ReadOnlyAdmin, page_link
 from runs.models import Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
 from runs.reading.lines import call_text
 from runs.reading.unseen import holds_unseen
-
-
-class ReadOnlyAdmin(admin.ModelAdmin):
-    """A table to look at: what stands in the log is changed by nobody."""
-
-    show_full_result_count = False
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody adds a row by hand."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody changes one."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody takes one away."""
-        return False
-
-
-def _page(run_id: int, seq: int | None = None) -> SafeString:
-    """A link to the run's own page."""
-    address = reverse("run", args=[run_id])
-    if seq is None:
-        return format_html('<a href="{}">Run {}</a>', address, run_id)
-    return format_html('<a href="{}?step={}">Run {}, row {}</a>', address, seq, run_id, seq)
 
 
 @admin.register(Run)
@@ -73,11 +48,37 @@ class RunAdmin(ReadOnlyAdmin):
     search_fields = ("goal",)
     date_hierarchy = "created_at"
     exclude = ("script",)
+    change_form_template = "admin/runs/run/change_form.html"
+
+    def get_urls(self) -> list[Any]:
+        """The admin's own addresses, and the page that asks for a compaction."""
+        compact = path(
+            "<int:run_id>/compact/", self.admin_site.admin_view(self.compact_view), name="runs_run_compact"
+        )
+        return [compact, *super().get_urls()]
+
+    def compact_view(self, request: HttpRequest, run_id: int) -> HttpResponse:
+        """Ask for a compaction: the form, and what is posted."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return compact_now(request, get_object_or_404(self.get_queryset(request), pk=run_id), self.admin_site)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The run, with links to its page and to what was done to its context."""
+        run = self.get_object(request, object_id)
+        links = run_links(request, run) if run is not None else {}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **links})
 
     @admin.display(description="page")
     def page(self, run: Run) -> SafeString:
         """The link."""
-        return _page(run.pk)
+        return page_link(run.pk)
 
     @admin.display(description="goal")
     def short_goal(self, run: Run) -> str:
@@ -98,7 +99,7 @@ class StepAdmin(ReadOnlyAdmin):
     @admin.display(description="row")
     def page(self, step: Step) -> SafeString:
         """The link."""
-        return _page(step.run_id, step.seq)
+        return page_link(step.run_id, step.seq)
 
 
 @admin.register(Exchange)
@@ -124,7 +125,7 @@ class ExchangeAdmin(ReadOnlyAdmin):
     @admin.display(description="row")
     def page(self, exchange: Exchange) -> SafeString:
         """The link."""
-        return _page(exchange.run_id, exchange.seq)
+        return page_link(exchange.run_id, exchange.seq)
 
 
 @admin.register(Decision)
@@ -149,7 +150,7 @@ class InterruptAdmin(ReadOnlyAdmin):
     @admin.display(description="run")
     def page(self, interrupt: Interrupt) -> SafeString:
         """The link."""
-        return _page(interrupt.run_id, interrupt.seq)
+        return page_link(interrupt.run_id, interrupt.seq)
 
     def get_urls(self) -> list[Any]:
         """The admin's own addresses, and the one that decides."""
@@ -391,8 +392,3 @@ class SkillAdmin(admin.ModelAdmin):
     def beginning(self, skill: Skill) -> str:
         """Its first words."""
         return skill.text if len(skill.text) <= 80 else f"{skill.text[:79]}…"
-
-
-admin.site.site_header = "agentsite"
-admin.site.site_title = "agentsite"
-admin.site.index_title = "What is kept"
