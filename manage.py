@@ -23,8 +23,8 @@ def main() -> None:
 
 
 def own_settings(argv: list[str]) -> list[str]:
-    """`launch --settings` are the run's, where Django would take them for its own settings module."""
-    if argv[1:2] != ["launch"]:
+    """`--settings` of launch and fork are the run's, where Django would take them for its own settings module."""
+    if argv[1:2] not in (["launch"], ["fork"]):
         return argv
     named = "--run-settings"
     return [

@@ -5,7 +5,7 @@ import warnings
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, worker_shutting_down
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
 # In a container root is the usual user, and only JSON is accepted.
@@ -19,3 +19,11 @@ app.autodiscover_tasks()
 @setup_logging.connect
 def keep_django_logging(**_: Any) -> None:
     """Celery would otherwise bring its own format."""
+
+
+@worker_shutting_down.connect
+def drain(**_: Any) -> None:
+    """Celery would wait for calls that may take minutes; their runs are let go instead."""
+    from agentsite.leaving import leave_in_a_thread
+
+    leave_in_a_thread()

@@ -45,6 +45,11 @@ class Environment(BaseSettings):
     broker_timeout: float = Field(
         2.0, alias="BROKER_TIMEOUT", gt=0
     )  # seconds; the longest that a hint may take
+    lease_seconds: float = Field(
+        20.0, alias="LEASE_SECONDS", ge=0.5, le=3600
+    )  # a worker that is silent for so long is taken for dead, and another one goes on
+    drain: float = Field(25.0, alias="DRAIN_SECONDS", ge=0, le=3600)
+    """How long a process that is told to end waits for a deed under way that must not be repeated."""
     log_level: str = Field("WARNING", alias="LOG_LEVEL")
 
     @field_validator("allowed_hosts", "csrf_trusted_origins", mode="before")

@@ -14,6 +14,8 @@ from django.utils.http import base36_to_int, int_to_base36
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from runs.store.backups import restored_id
+
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 USED_UP = format_html(
     "That sign-in link does not work any more: a link works once, within an hour. "
@@ -23,14 +25,14 @@ USED_UP = format_html(
 
 
 class SignInTokens(PasswordResetTokenGenerator):
-    """Signed with the site's key; void as soon as the person has signed in, by whatever way."""
+    """Signed with the site's key; void as soon as the person has signed in, by whatever way, and after a restore."""
 
     key_salt = "agentsite.sign_in_link"
 
     def _make_hash_value(self, user: User, timestamp: int) -> str:
         # Django's own value forgets the microseconds, so two sign-ins within one second would look like none.
         last = "" if user.last_login is None else user.last_login.isoformat()
-        return f"{super()._make_hash_value(user, timestamp)}{last}"
+        return f"{super()._make_hash_value(user, timestamp)}{last}{restored_id()}"
 
 
 TOKENS = SignInTokens()

@@ -83,6 +83,7 @@ class Supervisor:
         self.patience = patience
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.stopping = asyncio.Event()
+        self.hurrying = asyncio.Event()
 
     async def run(self, when_ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Until `stop` or a signal; GaveUp or NotReady when it can't go on. Leaves nothing running."""
@@ -108,7 +109,9 @@ class Supervisor:
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """Begin to stop everything; `run` returns when it is done."""
+        """Begin to stop everything; `run` returns when it is done. Said a second time: wait for nothing more."""
+        if self.stopping.is_set():
+            self.hurrying.set()
         self.stopping.set()
 
     async def _first(self, keepers: list[asyncio.Task[None]], wanted: Awaitable[object]) -> None:
@@ -182,7 +185,10 @@ class Supervisor:
     async def _pump(
         self, child: Child, process: asyncio.subprocess.Process, log: "BoundedLog", last: deque[str]
     ) -> None:
-        """Output into the log; alarms into the terminal too."""
+        """Output into the log; alarms into the terminal too.
+
+        Whatever is wrong with these, it reads on: a child whose output nobody reads stands still, and never ends.
+        """
         assert process.stdout is not None
         while True:
             try:
@@ -191,13 +197,15 @@ class Supervisor:
                 continue  # a line beyond LINE_LIMIT: the stream has dropped it
             if not raw:
                 return
-            log.write(raw)
+            with contextlib.suppress(OSError, ValueError):  # a full disk
+                log.write(raw)
             line = raw.decode("utf-8", "replace").rstrip()
             if not line:
                 continue
             last.append(line)
             if any(alarm in line[:80] for alarm in ALARMS) and not self.stopping.is_set():
-                self.say(f"{child.name}: {line[:300]}")
+                with contextlib.suppress(OSError):  # the terminal is gone
+                    self.say(f"{child.name}: {line[:300]}")
 
     async def _stop_all(self) -> None:
         """Ask all to stop; the first child, which the others need, only when they have."""
@@ -206,16 +214,17 @@ class Supervisor:
         await self._stop_one(first)
 
     async def _stop_one(self, child: Child) -> None:
-        """TERM, then after the child's grace KILL, for its whole group."""
+        """TERM, then after the child's grace, or at once where nobody wants to wait, KILL, for its whole group."""
         process = self.processes.get(child.name)
         if process is None or process.returncode is not None:
             return
         signal_group(process.pid, signal.SIGTERM)
-        try:
-            await asyncio.wait_for(process.wait(), child.grace)
-        except TimeoutError:
+        ended, hurried = asyncio.ensure_future(process.wait()), asyncio.ensure_future(self.hurrying.wait())
+        await asyncio.wait([ended, hurried], timeout=child.grace, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not ended.done():
             signal_group(process.pid, signal.SIGKILL)
-            await process.wait()
+        await ended
 
     def _write_record(self) -> None:
         """Note who runs, so that the next start can find what a killed supervisor left behind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from itertools import takewhile
 
 from celery import shared_task
 from django.conf import settings
@@ -11,6 +12,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from runs import driver, live, store
+from runs.failpoints import failpoint
 from runs.models import Interrupt, Run
 
 log = logging.getLogger(__name__)
@@ -29,19 +31,30 @@ def drive_run(run_id: int) -> None:
         hint(wanting)
 
 
-def hint(run_id: int) -> None:
-    """Say that a run wants a worker. Best effort: the sweep finds what a lost message leaves behind."""
+def hint(run_id: int) -> bool:
+    """Say that a run wants a worker. Best effort: the sweep finds what a lost message leaves behind.
+
+    False where the broker did not take it.
+    """
+    failpoint("before_hint")
     if not settings.HINTS:
-        return
+        return True
     try:
         drive_run.apply_async((run_id,), retry=False)
     except Exception as fault:
         log.warning("no hint for run %s (%s); the sweep will find it", run_id, fault)
+        return False
+    return True
 
 
 def sweep() -> int:
-    """Hint at every run that is due, left by a dead worker, or never picked up; apply deadlines. How many hints."""
+    """Hint at every run that is due, left by a dead worker, or never picked up; apply deadlines. How many hints.
+
+    While the site is halted nobody is hinted at: no run could be claimed.
+    """
     _apply_deadlines()
+    if store.halt_now() is not None:
+        return 0
     quiet = (
         Q(hinted_at__isnull=True)
         | Q(hinted_at__lt=Now() - timedelta(seconds=HINT_AGAIN_S))
@@ -52,13 +65,12 @@ def sweep() -> int:
     )
     if due:
         Run.objects.filter(pk__in=due).update(hinted_at=Now())
-    for run_id in due:
-        hint(run_id)
-    return len(due)
+    # A silent broker holds up each hint for a while: after the first one the scheduler's own hands are quicker.
+    return sum(1 for _ in takewhile(hint, due))
 
 
 def _apply_deadlines() -> None:
-    """What happens to a question that nobody answered in time."""
+    """What happens to a question that nobody answered in time; its run is due then, and is hinted at as such."""
     late = Interrupt.objects.filter(status=Interrupt.Status.PENDING, deadline__lte=Now())
     for interrupt in late[:SWEEP_AT_MOST]:
         try:
@@ -67,4 +79,3 @@ def _apply_deadlines() -> None:
             continue
         live.ring(interrupt.run_id, 0)
         live.ring_inbox()
-        hint(interrupt.run_id)

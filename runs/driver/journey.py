@@ -165,7 +165,8 @@ class Journey:
         ledger = self.ledger
         asked, pending = ledger.asked, ledger.snapshot.pending
         ledger.tick()
-        ledger.snapshot = replace(ledger.snapshot, window=self.reader.window())
+        if (window := self.reader.window()) is not ledger.snapshot.window:
+            ledger.snapshot = replace(ledger.snapshot, window=window)
         if self.shares:
             ledger.snapshot = replace(ledger.snapshot, shared=store.shared_limits(self.run))
         if self.weighs_cost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ class NewRun:
 def folder_of(run_id: int) -> Path:
     """The run's own directory for files; it need not exist."""
     return Path(settings.DATA_DIR) / "runs" / str(run_id) / "files"
+
+
+def clear_folder(run_id: int) -> None:
+    """Nothing is left in the directory of a run that is new: a number is given again where its first run never was."""
+    folder = folder_of(run_id).parent
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def terms_hash(run: Run) -> str:
@@ -73,6 +81,7 @@ def create_run(new: NewRun) -> Run:
     with transaction.atomic():
         run = unsaved(new)
         run.save(force_insert=True)
+        clear_folder(run.pk)
         open_budgets(run, new.checked)
         run.refresh_from_db()
     return run

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Now
@@ -13,15 +15,22 @@ from django.db.models.functions import Coalesce, Now
 from runs.engine.facts import Recovered
 from runs.models import Run, RunStatus, Step
 from runs.store.appending import append
+from runs.store.halting import is_halted
 
-LEASE_S = 20.0
+LEASE_S: float = settings.LEASE_SECONDS
 """Seconds that a claim lasts without being renewed."""
 
-RENEW_S = 5.0
+RENEW_S = LEASE_S / 4
 """Seconds between renewals."""
 
 MOST_LOST = 20
 """So many workers in a row may be lost on a run that does not move; then it is the run that is at fault."""
+
+SUSPECT = 3
+"""After so many workers in a row a run rests before the next one takes it."""
+
+LONGEST_REST = 4.0
+"""Leases that it rests at most."""
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +45,19 @@ class Lease:
 
 
 def claim(run_id: int, worker: str) -> Lease | None:
-    """Take the run, if it is due and nobody holds it. A run whose worker was lost gets a `recovered` row."""
+    """Take the run, if it is due, nobody holds it, and the site is not halted.
+
+    A run whose worker was lost gets a `recovered` row.
+    """
     due = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | Q(status=RunStatus.RUNNING)
-    free = Q(worker="") | Q(lease_until__lt=Now())
+    free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
     with transaction.atomic():
         run = Run.objects.filter(due, free, pk=run_id).first()
         if run is None:
             return None
         lost = run.status == RunStatus.RUNNING
+        if lost and _must_rest(run):
+            return None
         taken = Run.objects.filter(due, free, pk=run_id, epoch=run.epoch, status=run.status).update(
             epoch=F("epoch") + 1,
             worker=worker,
@@ -60,6 +74,21 @@ def claim(run_id: int, worker: str) -> Lease | None:
     return Lease(run_id, run.epoch, worker)
 
 
+def _must_rest(run: Run) -> bool:
+    """Whether the run is left alone for longer than its lease: it may be the one that kills its workers.
+
+    Whoever was in such a worker by chance is lost with it, and would be taken up at the same moment again. Rests of
+    different length part them, so that one of them ends and the other is found out.
+    """
+    times = lost_in_a_row(run)
+    if times < SUSPECT:
+        return False
+    longest = LEASE_S * min(2.0 ** (times - SUSPECT) / 8, LONGEST_REST)
+    chance = int(hashlib.sha256(f"{run.pk} {times}".encode()).hexdigest()[:8], 16) / 2**32
+    rested = Now() - timedelta(seconds=longest * chance)
+    return not Run.objects.filter(pk=run.pk, lease_until__lt=rested).exists()
+
+
 def renew(lease: Lease) -> bool:
     """Prolong the hold; False where it was lost."""
     held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
@@ -72,6 +101,20 @@ def let_go(lease: Lease) -> None:
     with transaction.atomic():
         mine.filter(epoch=lease.epoch, status=RunStatus.RUNNING).update(status=RunStatus.QUEUED, due_at=Now())
         mine.update(worker="")
+
+
+def hand_back(lease: Lease) -> bool:
+    """Give the run back while its worker is in a call that may be repeated: what comes of the call is fenced."""
+    mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
+    back = mine.filter(status=RunStatus.RUNNING).update(
+        status=RunStatus.QUEUED, due_at=Now(), worker="", epoch=F("epoch") + 1
+    )
+    return bool(back)
+
+
+def want_a_hint(run_id: int) -> None:
+    """The run's hint came to a worker that takes nothing more: the next sweep sends another one."""
+    Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(hinted_at=None)
 
 
 def postpone(lease: Lease, seconds: float, why: str) -> None:

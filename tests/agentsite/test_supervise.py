@@ -186,3 +186,35 @@ def test_a_log_never_outgrows_two_files(tmp_path: Path) -> None:
             log.write(line)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["web.log", "web.log.1"]
     assert all(path.stat().st_size <= LOG_BYTES for path in tmp_path.iterdir())
+
+
+async def test_who_says_stop_twice_waits_for_nobody(tmp_path: Path) -> None:
+    stubborn = (
+        f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); {WAITS}"
+    )
+    running, _ = supervisor(tmp_path, child("worker", stubborn, tmp_path, grace=60))
+    task = asyncio.create_task(running.run())
+    await until(lambda: b"here" in (tmp_path / "worker.log").read_bytes() if running.processes else False)
+    running.stop()
+    await asyncio.sleep(0)
+    assert not task.done()
+    running.stop()
+    async with asyncio.timeout(10):
+        await task
+
+
+async def test_a_terminal_that_is_gone_keeps_no_child_from_ending(tmp_path: Path) -> None:
+    talks = "for _ in range(30): print('ERROR ' + 'x' * 200_000, flush=True)"
+    running, _ = supervisor(
+        tmp_path, child("worker", f"{talks}; print('said', flush=True); {WAITS}", tmp_path)
+    )
+
+    def gone(sentence: str) -> None:
+        raise BrokenPipeError(sentence)
+
+    running.say = gone
+    task = asyncio.create_task(running.run())
+    await until(lambda: b"said" in (tmp_path / "worker.log").read_bytes() if running.processes else False)
+    running.stop()
+    async with asyncio.timeout(10):
+        await task

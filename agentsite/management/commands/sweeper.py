@@ -10,13 +10,14 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import connections
-from django.utils import timezone
+from django.db.models.functions import Now
 
-from runs import driver
+from agentsite.leaving import leave
+from runs import driver, store
 from runs.models import Run
 from runs.tasks import sweep
 
-LATE_S = 12.0
+LATE_S = 6.0
 """How long a run may be due before the scheduler lends a hand: its hints were lost, or nobody took them."""
 
 HANDS = 16
@@ -50,6 +51,7 @@ class Command(BaseCommand):
                 connections.close_all()
             stopping.wait(every)
         hands.let_go()
+        leave()
 
 
 class Hands:
@@ -67,7 +69,7 @@ class Hands:
                 self.threads.submit(self._drive, run_id)
 
     def let_go(self) -> None:
-        """Begin nothing new; what is under way is taken over by others when its lease ends."""
+        """Begin nothing new."""
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     def _drive(self, run_id: int) -> None:
@@ -83,7 +85,9 @@ class Hands:
 
 def late_runs() -> list[int]:
     """Runs that hints did not bring to a worker; all that are due where there are no hints."""
-    late = timezone.now() - timedelta(seconds=LATE_S if settings.HINTS else 0)
+    if store.halt_now() is not None:
+        return []
+    late = Now() - timedelta(seconds=LATE_S if settings.HINTS else 0)
     return list(
         Run.objects.due().filter(due_at__lte=late).order_by("due_at").values_list("pk", flat=True)[:HANDS]
     )

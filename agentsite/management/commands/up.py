@@ -5,6 +5,7 @@ import hashlib
 import os
 import sys
 import webbrowser
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from agentsite import broker
 from agentsite.environment import private_dir
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.ports import HOST, listens, port_number, refuse_taken
+from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
 
@@ -26,6 +28,10 @@ WORKER_THREADS = 64
 WORKER_CONNECTIONS = (
     WORKER_THREADS + 8
 )  # a run holds one while its model answers; a renewing thread needs more
+
+LONGEST_DRAIN_S = 3600.0
+TO_END_S = 10.0
+"""Seconds that a drained process has to end, before it is killed."""
 
 
 class AlreadyRunning(CommandError):
@@ -54,9 +60,16 @@ class Command(BaseCommand):
         parser.add_argument(
             "--data", metavar="DIR", help="the data directory (default: var, beside manage.py)"
         )
+        parser.add_argument(
+            "--drain",
+            type=seconds_of,
+            default=settings.DRAIN_SECONDS,
+            metavar="SECONDS",
+            help="how long Ctrl-C waits for calls that change something (default: 25); again stops at once",
+        )
         parser.add_argument("--no-browser", action="store_true", help="don't open the page in a browser")
 
-    def handle(self, *args: Any, port: int, no_browser: bool, **options: Any) -> None:
+    def handle(self, *args: Any, port: int, drain: float, no_browser: bool, **options: Any) -> None:
         """Everything in its order; exit code 0 after Ctrl-C."""
         os.umask(0o077)
         data_dir: Path = settings.DATA_DIR
@@ -68,17 +81,21 @@ class Command(BaseCommand):
             refuse_taken(port, f"up --data {options['data']}" if options["data"] else "up")
             try:
                 prepare_database()
+                for sentence in filter(None, (finish_interrupted(), notice_an_old_database())):
+                    self.say(sentence)
                 collect_static_files(data_dir)
-                asyncio.run(self.serve(port, record, opens_browser=not no_browser and has_display()))
+                opens_browser = not no_browser and has_display()
+                asyncio.run(self.serve(port, drain, record, opens_browser=opens_browser))
             except OperationalError as why:
                 raise DatabaseAway(why) from None
             except (GaveUp, NotReady, broker.NoBrokerProgram, broker.NotPrivate) as why:
                 raise CommandError(str(why)) from None
             except KeyboardInterrupt:
                 pass
+            renew_id()
         self.say("Stopped.")
 
-    async def serve(self, port: int, record: Path, *, opens_browser: bool) -> None:
+    async def serve(self, port: int, drain: float, record: Path, *, opens_browser: bool) -> None:
         """The processes, from the first to the last."""
         address = f"http://{HOST}:{port}"
         link = await asyncio.to_thread(administrator_link, address)
@@ -91,7 +108,7 @@ class Command(BaseCommand):
             if opens_browser:
                 await asyncio.to_thread(webbrowser.open, link)
 
-        children = children_of(settings.DATA_DIR, port)
+        children = children_of(settings.DATA_DIR, port, drain)
         await Supervisor(children, self.say, record, {"address": address}).run(welcome)
 
     def say(self, sentence: str) -> None:
@@ -132,7 +149,18 @@ def administrator_link(address: str) -> str:
         connections.close_all()
 
 
-def children_of(data_dir: Path, port: int) -> list[Child]:
+def seconds_of(text: str) -> float:
+    """A length of time on the command line."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_DRAIN_S:
+        raise ArgumentTypeError(f"give seconds from 0 to {LONGEST_DRAIN_S:g}, not {text!r}")
+    return seconds
+
+
+def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
     """What is kept running: the broker (unless REDIS_URL names one) first, because the others need it."""
     logs = private_dir(data_dir / "logs")
     own = {
@@ -154,11 +182,13 @@ def children_of(data_dir: Path, port: int) -> list[Child]:
         )
     manage = str(settings.BASE_DIR / "manage.py")
     # A worker listens to the broker all day and may wait longer than a page that only leaves a hint there.
+    own |= {"DRAIN_SECONDS": str(drain)}
     workers = own | {"DATABASE_POOL": str(WORKER_CONNECTIONS), "BROKER_TIMEOUT": "10"}
+    grace = drain + TO_END_S
     return [
         *children,
-        Child("worker", worker_command(), logs / "worker.log", workers),
-        Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own),
+        Child("worker", worker_command(), logs / "worker.log", workers, grace=grace),
+        Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own, grace=grace),
         Child("web", web_command(port), logs / "web.log", own, ready=lambda: listens(port)),
     ]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from django.core.management.base import BaseCommand
 
-from runs import actions, driver
+from runs import actions, driver, store
 from runs.management.asking import EXIT_CODES, bad_input, json_of
 from runs.models import Run, RunStatus
 from runs.reading import export, row_views
@@ -81,6 +81,8 @@ class Command(BaseCommand):
     def _inline(self, run: Run) -> Run:
         try:
             return driver.drive_inline(run.pk)
+        except store.Halted as halted:
+            raise bad_input(f"Run {run.pk} stays queued. {halted}") from None
         except driver.BadAnswer as fault:
             raise bad_input(f"settings.answers: {fault.sentence}") from None
 
@@ -130,7 +132,7 @@ class Command(BaseCommand):
                 driven_by="the caller",
             )
             return export(driver.drive_inline(run.pk))
-        except actions.BadLaunch as fault:
+        except (actions.BadLaunch, store.Halted) as fault:
             return {"error": str(fault)}
         except driver.BadAnswer as fault:
             return {"error": f"settings.answers: {fault.sentence}"}

@@ -1,0 +1,84 @@
+"""`manage.py restore FILE`: a site as a backup has it, on either database."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError
+
+from agentsite import archive, restoring
+from agentsite.environment import private_dir
+from agentsite.migrating import DatabaseAway, prepare_database
+from agentsite.supervise import held
+from runs.store import backups
+
+
+class Command(BaseCommand):
+    """Checks the file in full, then replaces everything at once; unfinished runs are paused with a note."""
+
+    help = "Restore a backup, into an empty site or (--force) in place of this one. The site must be stopped."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """From where, and whether it may take the place of what is there."""
+        parser.add_argument("file", type=Path, metavar="FILE")
+        parser.add_argument(
+            "--data", metavar="DIR", help="the data directory (default: var, beside manage.py)"
+        )
+        parser.add_argument("--force", action="store_true", help="replace a site that is not empty")
+
+    def handle(self, *args: Any, file: Path, force: bool, **options: Any) -> None:
+        """Check, restore, and say what must be looked at."""
+        os.umask(0o077)
+        lock = private_dir(Path(settings.DATA_DIR) / "run") / "up.lock"
+        began = time.monotonic()
+        with held(lock) as mine:
+            if not mine:
+                raise CommandError("The site runs. Stop it first (Ctrl-C in its terminal).", returncode=2)
+            try:
+                with archive.checked(file.absolute()) as backup:
+                    refuse_another_schema(backup)
+                    prepare_database()
+                    restoring.finish_interrupted()
+                    if not force:
+                        restoring.refuse_where_in_use()
+                    done = restoring.restore(backup)
+            except OperationalError as why:
+                raise DatabaseAway(why) from None
+            except (archive.BadBackup, restoring.NotEmpty) as why:
+                raise CommandError(str(why), returncode=2) from None
+        self.say(backup, done, time.monotonic() - began)
+
+    def say(self, backup: archive.Backup, done: restoring.Restored, seconds: float) -> None:
+        """What is there now, and what to do."""
+        made_at = backup.manifest.made_at
+        self.stdout.write(
+            f"Restored the site of {made_at:%Y-%m-%d %H:%M:%S} UTC: {done.runs} runs, in {seconds:.1f} s."
+        )
+        self.stdout.write("Everybody has to sign in again; sign-in links of before are void.")
+        if done.paused:
+            self.stdout.write(
+                f"Paused, each with a note: {done.paused} unfinished run(s). What they did after the backup is not "
+                "known here. Look outside before you resume them."
+            )
+        if done.lost_keys:
+            self.stdout.write(
+                f"This site has another secret key than the one of the backup: {done.lost_keys} stored key(s) of "
+                "models can't be opened. Bring the old SECRET_KEY (or the file secret_key) back, or enter them again."
+            )
+
+
+def refuse_another_schema(backup: archive.Backup) -> None:
+    """The tables must be those of the backup's version: that version restores it, and this one migrates it then."""
+    mine, its = set(backups.migrations()), set(backup.manifest.migrations)
+    if mine != its:
+        first = min(mine ^ its)
+        older = "an older" if first in mine else "a newer"
+        raise archive.BadBackup(
+            backup.path,
+            f"it was made by {older} version ({first} makes the difference). Restore it with that version, "
+            "then start this one, which migrates it.",
+        )

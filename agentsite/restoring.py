@@ -1,0 +1,175 @@
+"""A site as a backup has it: the database in one transaction, the directories by a rename, and both or neither.
+
+Also the id that the database and a file beside it share: where they differ, somebody has put an old database in the
+place of the site's, and what runs did since is not in their logs. Source: reliability.md, D30.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connection
+
+from agentsite.archive import Backup, key_id, runs_dir
+from agentsite.environment import private_dir
+from agentsite.supervise import write_atomically
+from runs.failpoints import failpoint
+from runs.models import ModelProfile, Run
+from runs.store import backups
+
+UNKNOWN = (
+    "What this run did after that is not in its log: calls that change something may have happened, and how many"
+    " can't be known. Look outside, then resume it, go back, or stop it."
+)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What came of a restore."""
+
+    runs: int
+    paused: int
+    lost_keys: int
+    """Keys of models that this site's secret key does not open."""
+
+
+class NotEmpty(Exception):
+    """A restore would take the place of a site that is in use."""
+
+    def __init__(self, runs: int, people: int) -> None:
+        self.runs = runs
+        self.people = people
+        super().__init__(
+            f"This site is not empty: {runs} run(s), {people} account(s). Name an empty data directory (--data DIR), "
+            "or say --force to replace all of it by the backup."
+        )
+
+
+def refuse_where_in_use() -> None:
+    """`NotEmpty` where anything would be lost."""
+    runs, people = Run.objects.count(), User.objects.count()
+    if runs or people or any(runs_dir().glob("*")):
+        raise NotEmpty(runs, people)
+
+
+def restore(backup: Backup) -> Restored:
+    """Make the site what the backup says. Killed anywhere it is the old site or the new one, at the next start."""
+    finish_interrupted()
+    new = backups.new_epoch_id()
+    fresh = Path(settings.DATA_DIR) / "runs.restoring"
+    write_atomically(_journal(), json.dumps({"epoch": new, "folder": fresh.name}))
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(mode=0o700)
+    backup.extract_files(fresh)
+    failpoint("restore_before_load")
+    made_at = backup.manifest.made_at
+    why = f"Restored from a backup of {made_at:%Y-%m-%d %H:%M:%S} UTC. {UNKNOWN}"
+    paused = _load(backup, why, new)
+    failpoint("restore_after_load")
+    finish_interrupted()
+    other_key = backup.manifest.secret_key != key_id()
+    sealed = ModelProfile.objects.exclude(sealed_key="").count()
+    return Restored(Run.objects.count(), paused, sealed if other_key else 0)
+
+
+def _load(backup: Backup, why: str, epoch: str) -> int:
+    """The one transaction: tables, paused runs, the new id."""
+    with backups.transaction.atomic():
+        paused = backups.load(backup.lines, why)
+        backups.mark_restored(epoch)
+        failpoint("restore_before_commit")
+    return paused
+
+
+# --- directories --------------------------------------------------------------------------------------------------
+
+
+def _journal() -> Path:
+    return private_dir(Path(settings.DATA_DIR) / "run") / "restoring.json"
+
+
+def finish_interrupted() -> str:
+    """Bring a restore to its end that was interrupted: forward where its data is in the database, else back.
+
+    A sentence about it; empty where there was none.
+    """
+    journal = _journal()
+    if not journal.exists():
+        return ""
+    noted = json.loads(journal.read_text(encoding="utf-8"))
+    fresh = Path(settings.DATA_DIR) / str(noted["folder"])
+    if backups.epoch_id() != noted["epoch"]:
+        shutil.rmtree(fresh, ignore_errors=True)
+        journal.unlink()
+        return "A restore was interrupted before it changed anything. Start it again if you still want it."
+    old = Path(settings.DATA_DIR) / "runs.before"
+    if fresh.exists():
+        if runs_dir().exists():
+            shutil.rmtree(old, ignore_errors=True)
+            runs_dir().rename(old)
+            failpoint("restore_between_renames")
+        fresh.rename(runs_dir())
+    _write_ids([str(noted["epoch"])])
+    shutil.rmtree(old, ignore_errors=True)
+    journal.unlink()
+    return "A restore was interrupted after its data was in; it has been brought to its end."
+
+
+# --- the id in the database and beside it -------------------------------------------------------------------------
+
+
+def _ids_file() -> Path:
+    return Path(settings.DATA_DIR) / "restore_epoch"
+
+
+def _ids_beside() -> list[str]:
+    try:
+        found = json.loads(_ids_file().read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return []
+    return [str(one) for one in found] if isinstance(found, list) else []
+
+
+def _write_ids(ids: list[str]) -> None:
+    write_atomically(_ids_file(), json.dumps(ids))
+
+
+def notice_an_old_database() -> str:
+    """Where the database is not the one that this data directory had last: pause what is unfinished, and say so.
+
+    A database server may have several data directories, so a directory that knows no id takes the server's.
+    """
+    inside, beside = backups.epoch_id(), _ids_beside()
+    if not beside and (not inside or connection.vendor == "postgresql"):
+        renew_id()
+        return ""
+    if inside in beside:
+        renew_id()
+        return ""
+    why = f"The database was put in place of another one, and may be an old copy. {UNKNOWN}"
+    paused = backups.pause_unfinished(why)
+    renew_id()
+    return (
+        "This database is not the one that was here last: it may be an old copy. "
+        f"Unfinished runs that were paused for it: {paused}. Each says why on its page."
+    )
+
+
+def renew_id() -> None:
+    """Another id, so that a copy of the file that is made before can be told from it. Interrupted, both are known.
+
+    A server's id stays: other data directories know it too.
+    """
+    inside = backups.epoch_id()
+    if connection.vendor == "postgresql" and inside:
+        _write_ids([inside])
+        return
+    new = backups.new_epoch_id()
+    _write_ids([inside, new] if inside else [new])
+    backups.set_epoch_id(new)
+    _write_ids([new])

@@ -1,0 +1,27 @@
+"""Stops everything on the site."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runs import actions
+
+
+class Command(BaseCommand):
+    """The kill switch, on."""
+
+    help = "Stop everything: no run is worked on and nothing is begun until unhalt. Nothing is lost."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Why, for those who see the banner."""
+        parser.add_argument("--reason", default="", metavar="TEXT")
+
+    def handle(self, *args: Any, reason: str, **options: Any) -> None:
+        """Switch it on, and say since when it is."""
+        halt = actions.halt_site(by=None, reason=reason)
+        why = f" Why: {halt.reason}" if halt.reason else ""
+        self.stdout.write(f"Halted by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC.{why}")
+        self.stdout.write("A call under way is cut, or finished where it can't be. unhalt lets runs go on.")

@@ -1,0 +1,230 @@
+"""The database's content as lines of JSON, the same for both databases, and back; and what a restore means for runs.
+
+A dump is read in one snapshot while the site works on. A load replaces everything in one transaction. What can be
+made again (the search index) and what must not come back (sessions) is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from django.apps import apps
+from django.core.management.color import no_style
+from django.db import connection, models, transaction
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models.functions import Now
+
+from runs.engine.facts import Paused
+from runs.models import UNFINISHED, RestoreEpoch, Run, RunStatus
+from runs.store.appending import append
+
+LEFT_OUT = frozenset({"sessions.session", "runs.remembered", "runs.restoreepoch"})
+LEFT_OUT_APPS = frozenset({"axes"})
+AT_ONCE = 500
+"""Rows of one statement."""
+
+Table = type[models.Model]
+
+
+def tables() -> list[Table]:
+    """Every table that a backup holds."""
+    found = apps.get_models(include_auto_created=True)
+    return [
+        model for model in found if not model._meta.proxy and model._meta.managed and not _left_out(model)
+    ]
+
+
+def emptied() -> list[Table]:
+    """Tables that a restore leaves empty: sign-ins end, and what can be made again is made again."""
+    found = apps.get_models(include_auto_created=True)
+    return [model for model in found if not model._meta.proxy and _left_out(model)]
+
+
+def _left_out(model: Table) -> bool:
+    return model._meta.label_lower in LEFT_OUT or model._meta.app_label in LEFT_OUT_APPS
+
+
+def migrations() -> list[str]:
+    """The schema of this version: all of its migrations."""
+    return sorted(f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations)
+
+
+def is_migrated() -> bool:
+    """Whether the database has the schema of this version."""
+    applied = MigrationRecorder(connection).applied_migrations()
+    return {f"{app}.{name}" for app, name in applied} >= set(migrations())
+
+
+# --- out ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """Everything read in here is of one moment; nobody who writes waits for it."""
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:  # Django's own transactions would take the writer's lock
+            cursor.execute("BEGIN DEFERRED")
+            try:
+                yield
+            finally:
+                cursor.execute("ROLLBACK")
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        _without_time_limits(cursor)
+        yield
+
+
+def _without_time_limits(cursor: Any) -> None:
+    """For this transaction: a site of some years takes longer than a page may."""
+    cursor.execute("SET LOCAL statement_timeout = 0")
+    cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
+def lines_of(table: Table) -> Iterator[str]:
+    """The names of the columns, then each row, as JSON."""
+    names = [field.attname for field in _fields(table)]
+    yield json.dumps(names)
+    rows = table._base_manager.order_by("pk").values_list(*names)
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_as_text).encode
+    for row in rows.iterator(chunk_size=2000):
+        yield encode(row)
+
+
+def _fields(table: Table) -> list[models.Field[Any, Any]]:
+    return [field for field in table._meta.concrete_fields if not getattr(field, "generated", False)]
+
+
+def _as_text(value: Any) -> str:
+    match value:
+        case datetime() | date():
+            return value.isoformat()
+        case UUID():
+            return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in a backup")
+
+
+# --- in -----------------------------------------------------------------------------------------------------------
+
+
+class ForeignTable(Exception):
+    """A table of the backup is not one of this version."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"The backup's {name} has not the columns that this version has.")
+
+
+def load(lines: Callable[[Table], Iterable[str]], why: str) -> int:
+    """Replace everything by the lines of each table, and pause what is unfinished. One transaction; runs paused."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            if connection.vendor == "postgresql":
+                _without_time_limits(cursor)
+            _empty(cursor)
+            for table in tables():
+                _fill(cursor, table, lines(table))
+            if connection.vendor == "postgresql":
+                for statement in connection.ops.sequence_reset_sql(no_style(), tables()):
+                    cursor.execute(statement)
+        return pause_unfinished(why)
+
+
+def _empty(cursor: Any) -> None:
+    names = [connection.ops.quote_name(table._meta.db_table) for table in (*tables(), *emptied())]
+    if connection.vendor == "postgresql":
+        cursor.execute(f"TRUNCATE {', '.join(names)}")
+        return
+    for name in names:  # keys are checked at the end of the transaction
+        cursor.execute(f"DELETE FROM {name}")
+
+
+def _fill(cursor: Any, table: Table, lines: Iterable[str]) -> None:
+    rows = iter(lines)
+    fields = _fields(table)
+    if json.loads(next(rows, "null")) != [field.attname for field in fields]:
+        raise ForeignTable(table._meta.label_lower)
+    quote = connection.ops.quote_name
+    name, columns = quote(table._meta.db_table), ", ".join(quote(str(field.column)) for field in fields)
+    readers = [(at, read) for at, field in enumerate(fields) if (read := _reader(field)) is not None]
+    values = (_read(json.loads(row), readers) for row in rows)
+    if connection.vendor == "postgresql":
+        with cursor.copy(f"COPY {name} ({columns}) FROM STDIN") as copy:
+            for row in values:
+                copy.write_row(row)
+        return
+    places = ", ".join(["%s"] * len(fields))
+    while some := list(islice(values, AT_ONCE)):
+        cursor.executemany(f"INSERT INTO {name} ({columns}) VALUES ({places})", some)
+
+
+Reader = Callable[[Any], Any]
+
+
+def _read(row: list[Any], readers: list[tuple[int, Reader]]) -> list[Any]:
+    for at, read in readers:
+        row[at] = read(row[at])
+    return row
+
+
+def _reader(field: Any) -> Reader | None:
+    """How a column's value in a line becomes the database's; None where it is that already."""
+    if isinstance(field, models.ForeignKey):
+        return _reader(field.target_field)
+    if isinstance(field, models.CharField | models.TextField | models.IntegerField | models.FloatField):
+        return None
+    return lambda value: field.get_db_prep_save(field.to_python(value), connection)
+
+
+# --- what it means for runs ---------------------------------------------------------------------------------------
+
+
+def pause_unfinished(why: str) -> int:
+    """Pause every unfinished run, with a row that says why: what it did since can't be known. How many.
+
+    Leases are gone, and workers of before are fenced.
+    """
+    with transaction.atomic():
+        unfinished = Run.objects.select_for_update().filter(status__in=UNFINISHED).order_by("pk")
+        count = 0
+        for run in unfinished.iterator(chunk_size=500):
+            run.epoch += 1
+            Run.objects.filter(pk=run.pk).update(
+                epoch=run.epoch, worker="", lease_until=Now(), hinted_at=None
+            )
+            append(run, "pause", (Paused(by="the restore", message=why),), status=RunStatus.PAUSED)
+            count += 1
+    return count
+
+
+def epoch_id() -> str:
+    """The id that the database and a file beside it have in common; empty where there is none yet."""
+    return RestoreEpoch.objects.values_list("value", flat=True).first() or ""
+
+
+def new_epoch_id() -> str:
+    """Another one, not written yet."""
+    return secrets.token_hex(16)
+
+
+def set_epoch_id(value: str) -> None:
+    """Write it."""
+    RestoreEpoch.objects.update_or_create(pk=1, defaults={"value": value})
+
+
+def mark_restored(value: str) -> None:
+    """Write the id of a site that was restored just now."""
+    RestoreEpoch.objects.update_or_create(pk=1, defaults={"value": value, "restored": value})
+
+
+def restored_id() -> str:
+    """Another one after each restore; empty before the first."""
+    return RestoreEpoch.objects.values_list("restored", flat=True).first() or ""

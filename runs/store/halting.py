@@ -1,0 +1,83 @@
+"""The kill switch of the site: one row that every claim and every intent reads.
+
+An intent (the transaction that writes an effect as begun) and the switch exclude one another, so each intent is
+committed before the switch or sees it; nothing begins after the switch is committed. Source: reliability.md, D16b.
+"""
+
+from __future__ import annotations
+
+from django.db import connection, transaction
+from django.db.models import Exists
+from django.utils import timezone
+
+from runs.models import Halt, Run, RunStatus
+
+_ROW = 1
+_LOCK = 0x61676E74
+"""The number that PostgreSQL's advisory lock of the switch has; any number that nothing else takes."""
+
+
+class Halted(Exception):
+    """The site is halted: nothing may begin."""
+
+    def __init__(self, halt: Halt) -> None:
+        self.halt = halt
+        super().__init__(f"{sentence_of(halt)} Runs stay as they are and go on when that is over.")
+
+
+def sentence_of(halt: Halt) -> str:
+    """Who halted the site, when, and why."""
+    why = f": {halt.reason}" if halt.reason else "."
+    return f"The site is halted by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M} UTC{why}"
+
+
+def is_halted() -> Exists:
+    """As a condition of a query."""
+    return Exists(Halt.objects.filter(on=True))
+
+
+def halt_now() -> Halt | None:
+    """The switch where it is on; None where the site works."""
+    return Halt.objects.filter(on=True).first()
+
+
+def halt_site(by: str, reason: str) -> Halt:
+    """From the commit on nothing begins. Where the site is halted already, the first one's words stay."""
+    with transaction.atomic():
+        _exclude_intents()
+        before = halt_now()
+        if before is not None:
+            return before
+        return _switch(on=True, by_name=by, reason=reason)
+
+
+def unhalt_site(by: str) -> Halt | None:
+    """Let the site work again. None where it did already."""
+    with transaction.atomic():
+        _exclude_intents()
+        return None if halt_now() is None else _switch(on=False, by_name=by, reason="")
+
+
+def _switch(**values: object) -> Halt:
+    switch, _ = Halt.objects.update_or_create(pk=_ROW, defaults={**values, "at": timezone.now()})
+    return switch
+
+
+def _exclude_intents() -> None:
+    """Wait for the intents under way; those to come wait for this transaction. On SQLite there is one writer."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+
+
+def halted_for_intent() -> Halt | None:
+    """The switch as an intent must read it, within its transaction: it stays so until that is committed."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
+    return halt_now()
+
+
+def unfinished_ids(*statuses: RunStatus) -> list[int]:
+    """The runs in these states, oldest first."""
+    return list(Run.objects.filter(status__in=statuses).order_by("pk").values_list("pk", flat=True))

@@ -1,0 +1,49 @@
+"""The kill switch: a page that says what it does, and two POSTs."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from runs import actions, reading
+from runs.views.seeing import refused
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def halt(request: HttpRequest) -> HttpResponse:
+    """What stopping everything does, with the reason for it; or, where that was done, the way back."""
+    if not actions.may_halt(request.user):
+        return refused(request, "You may not stop everything. An administrator can.")
+    if request.method == "GET":
+        return _page(request)
+    reason = request.POST.get("reason", "").strip()
+    match request.POST.get("deed"):
+        case "halt" if not reason:
+            return _page(request, fault="Say why: everybody who sees the banner wants to know.", status=400)
+        case "halt":
+            actions.halt_site(by=request.user, reason=reason)
+        case "unhalt":
+            _let_go_on(request)
+        case _:
+            return _page(
+                request, fault="The form does not say what to do. Press one of its buttons.", status=400
+            )
+    return redirect("runs")
+
+
+def _let_go_on(request: HttpRequest) -> None:
+    try:
+        wanting = actions.unhalt_site(by=request.user)
+    except actions.NotPossible as impossible:
+        messages.info(request, impossible.sentence)
+    else:
+        messages.success(request, f"The site works again. Runs that go on now: {wanting}.")
+
+
+def _page(request: HttpRequest, fault: str = "", status: int = 200) -> HttpResponse:
+    context = {"standing": reading.standing(), "fault": fault, "longest": actions.MAX_HALT_REASON}
+    return render(request, "halt.html", context, status=status)

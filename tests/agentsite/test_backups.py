@@ -1,0 +1,435 @@
+"""Backup and restore: one neutral file, whole or not there; after it nothing goes on unseen."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.utils import timezone
+
+from agentsite import archive, restoring
+from agentsite.environment import ROOT
+from agentsite.sign_in_link import make_link, user_of
+from runs import actions, driver
+from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
+from runs.store import backups, folder_of
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    _every_run_verifies,
+    decide,
+    die_in,
+    kill,
+    launch,
+    pending,
+    script,
+    slice_of,
+    think,
+    work,
+)
+from tests.runs.test_crashes import database_url
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+Content = dict[str, list[str]]
+
+
+@pytest.fixture(autouse=True)
+def own_data_dir(tmp_path: Path, settings: Any) -> Iterator[Path]:
+    """A data directory of the test's own."""
+    settings.DATA_DIR = tmp_path / "data"
+    settings.DATA_DIR.mkdir(mode=0o700)
+    yield settings.DATA_DIR
+
+
+def told(*words: str) -> str:
+    out = io.StringIO()
+    call_command(*words, stdout=out)
+    return out.getvalue()
+
+
+def refused(*words: str) -> str:
+    with pytest.raises(CommandError) as caught:
+        told(*words)
+    assert caught.value.returncode == 2
+    return str(caught.value)
+
+
+def everything() -> Content:
+    """All that a backup must bring back, but for what a restore changes on unfinished runs."""
+    with backups.snapshot():
+        return {table._meta.label_lower: list(backups.lines_of(table)) for table in backups.tables()}
+
+
+def changed(before: Content, after: Content) -> set[str]:
+    return {name for name in before if before[name] != after[name]}
+
+
+def populate() -> dict[str, Run]:
+    """A site with something of everything: runs that ended, wait, are queued, are in the middle of a deed."""
+    alice = User.objects.create_superuser("alice", password="pw")
+    alice.groups.add(Group.objects.create(name="friends"))
+    actions.register_model(name="hosted", base_url="http://127.0.0.1:1/v1", model_id="m", api_key="sesame")
+    Skill.objects.create(name="tides", text="High and low.\n\n\u2603")
+    SiteRule.objects.create(rule_json='{"when": {"tool": "nobody"}, "do": "ask"}')
+    ended = work(launch(think("search", q="tides"), FINAL, owner=alice))
+    waiting = work(launch(think("send", to="bob"), FINAL))
+    queued = launch(FINAL)
+    deed = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(deed, before=kill, only="send")
+    folder = folder_of(ended.pk)
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "süß.txt").write_bytes(b"sweet \x00 bytes")
+    return {"ended": ended, "waiting": waiting, "queued": queued, "deed": deed}
+
+
+def wipe() -> None:
+    """An empty database and an empty data directory."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        backups._empty(cursor)
+    RestoreEpoch.objects.all().delete()
+    for path in Path(settings.DATA_DIR).iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+# --- there and back -----------------------------------------------------------------------------------------------
+
+
+def test_everything_comes_back_and_what_is_unfinished_is_paused(tmp_path: Path) -> None:
+    runs = populate()
+    before = everything()
+    said = told("backup", str(tmp_path / "site.zip"))
+    assert "4 runs (3 unfinished)" in said and "no key of a model" in said
+    wipe()
+    assert not Run.objects.exists()
+    said = told("restore", str(tmp_path / "site.zip"))
+    assert "4 runs" in said and "Paused, each with a note: 3" in said
+    assert changed(before, everything()) == {"runs.run", "runs.step"}
+    assert (folder_of(runs["ended"].pk) / "deep" / "süß.txt").read_bytes() == b"sweet \x00 bytes"
+    ended = Run.objects.get(pk=runs["ended"].pk)
+    assert (ended.status, ended.answer, ended.head) == ("succeeded", "42", runs["ended"].head)
+    for name in ("waiting", "queued", "deed"):
+        run = Run.objects.get(pk=runs[name].pk)
+        assert (run.status, run.worker) == ("paused", "")
+        assert run.epoch > runs[name].epoch
+        row = run.steps.latest("seq")
+        assert row.kind == "pause" and "Restored from a backup of" in row.facts_json
+        assert "can't be known" in row.facts_json
+
+
+def test_after_a_restore_no_deed_is_repeated_until_a_person_says_so(tmp_path: Path) -> None:
+    runs = populate()
+    told("backup", str(tmp_path / "site.zip"))
+    decide(runs["waiting"], "approve")
+    assert work(runs["waiting"]).status == "succeeded"
+    told("restore", str(tmp_path / "site.zip"), "--force")
+    for name in ("waiting", "queued", "deed"):
+        assert driver.drive(runs[name].pk) == []
+    deed = actions.resume(Run.objects.get(pk=runs["deed"].pk), by=None)
+    work(deed)
+    assert pending(deed).kind == "may_have_happened"
+    waiting = actions.resume(Run.objects.get(pk=runs["waiting"].pk), by=None)
+    assert waiting.status == "waiting"
+    decide(waiting, "reject", message="it was sent before the restore")
+    assert (work(waiting).status, waiting.tool_calls) == ("succeeded", 0)
+
+
+def test_new_rows_get_numbers_that_nobody_has(tmp_path: Path) -> None:
+    runs = populate()
+    told("backup", str(tmp_path / "site.zip"))
+    wipe()
+    told("restore", str(tmp_path / "site.zip"))
+    run = launch(FINAL)
+    assert run.pk > max(one.pk for one in runs.values())
+    assert work(run).status == "succeeded"
+
+
+def test_sign_ins_and_links_of_before_are_void(tmp_path: Path) -> None:
+    populate()
+    alice = User.objects.get(username="alice")
+    link = make_link(alice, "http://here").rstrip("/").rpartition("/")[2]
+    Session.objects.create(session_key="a" * 32, session_data="", expire_date=timezone.now())
+    assert user_of(link) == alice
+    told("backup", str(tmp_path / "site.zip"))
+    told("restore", str(tmp_path / "site.zip"), "--force")
+    assert user_of(link) is None
+    assert not Session.objects.exists()
+    assert User.objects.get(username="alice").check_password("pw")
+
+
+def test_another_secret_key_is_said(tmp_path: Path, settings: Any) -> None:
+    populate()
+    told("backup", str(tmp_path / "site.zip"))
+    assert "secret key" not in told("restore", str(tmp_path / "site.zip"), "--force")
+    settings.SECRET_KEY = "quite another key, long enough to be one"
+    said = told("restore", str(tmp_path / "site.zip"), "--force")
+    assert "another secret key" in said and "1 stored key(s)" in said
+    assert ModelProfile.objects.get().sealed_key
+
+
+def test_a_backup_is_of_one_moment_while_the_site_works(tmp_path: Path) -> None:
+    """Workers write all the time; the backup's runs verify all the same."""
+    runs = [launch(*[think("search", q=str(number)) for number in range(12)], FINAL) for _ in range(4)]
+    began, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        for run in runs:
+            began.set()
+            slice_of(run)
+        connection.close()
+
+    worker = threading.Thread(target=write)
+    worker.start()
+    began.wait(10)
+    told("backup", str(tmp_path / "site.zip"))
+    worker.join()
+    done.set()
+    told("restore", str(tmp_path / "site.zip"), "--force")  # that all runs verify is checked after each test
+    assert Run.objects.count() == 4
+
+
+def test_the_file_is_for_its_owner_alone_and_replaces_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "site.zip"
+    told("backup", str(file))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "is there already" in refused("backup", str(file))
+    told("backup", str(file), "--force")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "site.zip"]
+    assert "can't be written" in refused("backup", str(tmp_path / "nowhere" / "site.zip"))
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------
+
+
+def test_a_site_in_use_is_not_replaced_without_force(tmp_path: Path) -> None:
+    populate()
+    told("backup", str(tmp_path / "site.zip"))
+    before = everything()
+    assert "This site is not empty: 4 run(s), 1 account(s)" in refused("restore", str(tmp_path / "site.zip"))
+    assert everything() == before
+
+
+def spoiled(source: Path, target: Path, part: str, change: Any) -> None:
+    """A copy with one part changed."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == part:
+                data = change(data)
+            if data is not None:
+                new.writestr(name, data)
+
+
+def other(**fields: Any) -> Any:
+    return lambda data: json.dumps({**json.loads(data), **fields}).encode()
+
+
+def later(manifest: Any) -> bytes:
+    """As a version writes it that has one more migration."""
+    return json.dumps(manifest | {"migrations": [*manifest["migrations"], "runs.9999_later"]}).encode()
+
+
+DAMAGES: tuple[tuple[str, Any, str], ...] = (
+    (
+        "tables/runs.step.jsonl",
+        lambda data: data.replace(b"tides", b"lunch"),
+        "is not what its manifest says",
+    ),
+    ("tables/runs.step.jsonl", lambda data: None, "other parts than its manifest names"),
+    ("manifest.json", lambda data: None, "has no manifest"),
+    ("manifest.json", lambda data: b"{", "has no manifest"),
+    ("manifest.json", other(format=99), "format is another one"),
+    ("manifest.json", other(parts=7), "manifest is damaged"),
+    ("manifest.json", other(migrations=["runs.0001_first"]), "made by an older version"),
+    ("manifest.json", lambda data: later(json.loads(data)), "by a newer version"),
+)
+
+
+def test_a_damaged_backup_changes_nothing(tmp_path: Path) -> None:
+    populate()
+    good, bad = tmp_path / "good.zip", tmp_path / "bad.zip"
+    told("backup", str(good))
+    before = everything()
+    for part, change, why in DAMAGES:
+        spoiled(good, bad, part, change)
+        said = refused("restore", str(bad), "--force")
+        assert why in said and "Nothing was changed" in said, said
+        assert everything() == before
+
+
+def test_what_is_no_backup_is_said(tmp_path: Path) -> None:
+    half = tmp_path / "half.zip"
+    populate()
+    told("backup", str(tmp_path / "site.zip"))
+    half.write_bytes((tmp_path / "site.zip").read_bytes()[:-2000])
+    assert "only a part of one" in refused("restore", str(half), "--force")
+    assert "no such file" in refused("restore", str(tmp_path / "none.zip"))
+    assert "it is a folder" in refused("restore", str(tmp_path))
+
+
+def test_no_part_leaves_the_runs_directory(tmp_path: Path) -> None:
+    told("backup", str(tmp_path / "site.zip"))
+    for name in ("runs/../../escape", "/etc/escape", "elsewhere/file", "runs/a/../b"):
+        with_another_part(tmp_path / "site.zip", tmp_path / "bad.zip", name)
+        assert "has no place here" in refused("restore", str(tmp_path / "bad.zip"), "--force")
+
+
+def with_another_part(source: Path, target: Path, name: str) -> None:
+    """A copy with one more part, which its manifest names."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for part in old.namelist():
+            if part != "manifest.json":
+                new.writestr(part, old.read(part))
+        new.writestr(name, b"x")
+        manifest = json.loads(old.read("manifest.json"))
+        manifest["parts"][name] = {"sha256": hashlib.sha256(b"x").hexdigest(), "size": 1}
+        new.writestr("manifest.json", json.dumps(manifest))
+
+
+# --- killed in the middle -----------------------------------------------------------------------------------------
+
+
+def killed(place: str, *words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", *words],
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "DATABASE_URL": database_url(),
+            "REDIS_URL": "",
+            "AGENTSITE_DATA_DIR": str(settings.DATA_DIR),
+            "SECRET_KEY": settings.SECRET_KEY,
+            "DJANGO_SETTINGS_MODULE": "agentsite.settings",
+            "FAILPOINTS": f"{place}:kill9",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("place", ["backup_after_table", "backup_before_rename"])
+def test_a_backup_that_is_killed_leaves_no_file_and_the_next_one_works(tmp_path: Path, place: str) -> None:
+    populate()
+    killed(place, "backup", str(tmp_path / "site.zip"))
+    assert not (tmp_path / "site.zip").exists()
+    told("backup", str(tmp_path / "site.zip"))
+    told("restore", str(tmp_path / "site.zip"), "--force")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "site.zip"]
+
+
+@pytest.mark.parametrize("place", ["restore_before_load", "restore_before_commit"])
+def test_a_restore_that_is_killed_early_leaves_the_old_site(tmp_path: Path, place: str) -> None:
+    runs = populate()
+    told("backup", str(tmp_path / "site.zip"))
+    work(runs["queued"])
+    (folder_of(runs["queued"].pk)).mkdir(parents=True)
+    (folder_of(runs["queued"].pk) / "later.txt").write_text("made after the backup")
+    before = everything()
+    killed(place, "restore", str(tmp_path / "site.zip"), "--force")
+    assert everything() == before
+    assert "interrupted before it changed anything" in restoring.finish_interrupted()
+    assert (folder_of(runs["queued"].pk) / "later.txt").exists()
+    assert not (Path(settings.DATA_DIR) / "runs.restoring").exists()
+    assert restoring.finish_interrupted() == ""
+
+
+@pytest.mark.parametrize("place", ["restore_after_load", "restore_between_renames"])
+def test_a_restore_that_is_killed_late_is_brought_to_its_end(tmp_path: Path, place: str) -> None:
+    runs = populate()
+    told("backup", str(tmp_path / "site.zip"))
+    later = folder_of(runs["queued"].pk) / "later.txt"
+    later.parent.mkdir(parents=True)
+    later.write_text("made after the backup")
+    killed(place, "restore", str(tmp_path / "site.zip"), "--force")
+    assert Run.objects.get(pk=runs["queued"].pk).status == "paused"
+    assert "brought to its end" in restoring.finish_interrupted()
+    assert not later.exists()
+    assert (folder_of(runs["ended"].pk) / "deep" / "süß.txt").exists()
+    names = {path.name for path in Path(settings.DATA_DIR).iterdir()}
+    assert not {"runs.restoring", "runs.before"} & names
+    assert restoring.notice_an_old_database() == ""
+
+
+# --- an old copy put back by hand ---------------------------------------------------------------------------------
+
+
+def test_each_start_can_tell_the_database_from_an_older_copy() -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("a server's database has the id of its last restore")
+    runs = populate()
+    assert restoring.notice_an_old_database() == ""
+    copied = backups.epoch_id()
+    assert restoring.notice_an_old_database() == ""
+    assert Run.objects.filter(status="paused").count() == 0
+    backups.set_epoch_id(copied)
+    said = restoring.notice_an_old_database()
+    assert "may be an old copy" in said and "3" in said
+    assert Run.objects.filter(status="paused").count() == 3
+    assert "put in place of another one" in runs["queued"].steps.latest("seq").facts_json
+    assert restoring.notice_an_old_database() == ""
+
+
+def test_a_renewal_that_is_interrupted_alarms_nobody() -> None:
+    restoring.notice_an_old_database()
+    inside = backups.epoch_id()
+    restoring._write_ids([inside, "the next"])
+    assert restoring.notice_an_old_database() == ""
+
+
+def test_on_a_server_another_data_directory_takes_its_id() -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("an SQLite file has one data directory")
+    populate()
+    restoring.notice_an_old_database()
+    inside = backups.epoch_id()
+    restoring._ids_file().unlink()
+    assert restoring.notice_an_old_database() == ""
+    assert restoring._ids_beside() == [inside]
+    backups.set_epoch_id("of a dump")
+    assert "may be an old copy" in restoring.notice_an_old_database()
+
+
+def test_a_row_of_the_log_survives_to_the_microsecond(tmp_path: Path) -> None:
+    run = work(launch(think("search", q="tides"), FINAL))
+    before = list(Step.objects.filter(run=run).order_by("seq").values_list())
+    told("backup", str(tmp_path / "site.zip"))
+    told("restore", str(tmp_path / "site.zip"), "--force")
+    assert list(Step.objects.filter(run=run).order_by("seq").values_list()) == before
+
+
+def test_a_script_and_its_text_come_back(tmp_path: Path) -> None:
+    run = launch(played=script(FINAL, tools={}))
+    told("backup", str(tmp_path / "site.zip"))
+    wipe()
+    told("restore", str(tmp_path / "site.zip"))
+    assert Run.objects.get(pk=run.pk).script_json == run.script_json
+
+
+def test_the_key_of_the_site_is_recognised_and_not_told() -> None:
+    assert archive.key_id() == archive.key_id()
+    assert len(archive.key_id()) == 16

@@ -1,0 +1,146 @@
+"""A process that is told to end: what it lets go, what it finishes, and that it takes nothing more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from django.db.models.functions import Now
+
+from runs import driver, store, tasks
+from runs.models import Run
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    Meddled,
+    _every_run_verifies,
+    in_threads,
+    launch,
+    make_due,
+    script,
+    slice_of,
+    think,
+    work,
+)
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+
+@pytest.fixture(autouse=True)
+def _open_again() -> Iterator[None]:
+    """The tests' own process goes on."""
+    yield
+    driver.reopen()
+
+
+def drained(handed_on: list[int] | None = None, seconds: float = 0.0) -> bool:
+    given: list[int] = [] if handed_on is None else handed_on
+    return driver.drain(seconds, given.append)
+
+
+def drain_now() -> None:
+    drained()
+
+
+def slice_while(deed: Callable[[], None], run: Run, only: str) -> Meddled | BaseException:
+    """A slice in whose call `deed` happens; what was called, or why it ended."""
+    try:
+        return slice_of(run, before=deed, only=only)
+    except store.Fenced as fenced:
+        return fenced
+
+
+def test_nothing_new_is_taken_and_the_hint_goes_to_another_worker() -> None:
+    run = launch(FINAL)
+    tasks.sweep()
+    assert drained()
+    assert driver.drive(run.pk) == []
+    run.refresh_from_db()
+    assert (run.status, run.epoch) == ("queued", 0)
+    assert tasks.sweep() == 1, "its hint came here, so the next sweep sends another one at once"
+
+
+def test_a_run_between_two_moves_is_let_go_at_once() -> None:
+    """The worker had just taken it."""
+    run = launch(think("search", q="tides"), FINAL)
+    drained()
+    assert slice_of(run).calls == []
+    assert (run.status, run.worker) == ("queued", "")
+    driver.reopen()
+    work(run)
+    assert (run.status, run.model_calls, run.tool_calls, run.cost_usd) == ("succeeded", 2, 1, 0.002)
+
+
+@pytest.mark.parametrize("only", ["decision", "search"])
+def test_a_call_that_may_be_repeated_is_given_back_while_it_lasts(only: str) -> None:
+    """Another worker has the run before the call has come to an end."""
+    run = launch(think("search", q="tides"), FINAL)
+    handed_on: list[int] = []
+    taken: list[object] = []
+
+    def told() -> None:
+        assert drained(handed_on), "nothing is left to wait for"
+        driver.reopen()
+        taken.append(store.claim(run.pk, "another"))
+
+    slice_while(told, run, only)
+    assert handed_on == [run.pk]
+    assert taken != [None], "the run need not wait for the lease"
+    run.refresh_from_db()
+    assert run.worker == "another"
+    Run.objects.filter(pk=run.pk).update(lease_until=Now() - timedelta(seconds=1))
+    work(run)
+    assert (run.status, run.model_calls, run.tool_calls) == ("succeeded", 2, 2 if only == "search" else 1)
+
+
+def test_a_streamed_reply_is_cut_and_counts_as_not_made() -> None:
+    run = launch(played=script(FINAL, pace={"model_s": 0.3}))
+    slice_while(drain_now, run, "decision")
+    run.refresh_from_db()
+    assert (run.status, run.head, run.model_calls, run.cost_usd) == ("queued", 0, 0, 0.0)
+    driver.reopen()
+    work(run)
+    assert (run.status, run.model_calls, run.cost_usd) == ("succeeded", 1, 0.001)
+
+
+def test_a_deed_is_waited_for_and_its_answer_kept() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    lost: list[int] = []
+    world = slice_while(lambda: lost.append(drained()), run, "send")
+    assert isinstance(world, Meddled) and world.calls == ["decision", "send"]
+    assert lost == [False], "the deed was under way: with no seconds to wait it was not let go"
+    assert run.exchanges.get(name="send").status == "answered"
+    assert (run.status, run.worker) == ("queued", "")
+    driver.reopen()
+    world = slice_of(run)
+    assert world.calls == ["decision"]
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_the_drain_ends_when_the_deed_does() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    make_due(run.pk)
+
+    def both(number: int) -> object:
+        if number == 0:
+            return slice_of(run, before=began.wait, only="send").calls
+        began.wait()
+        return drained(seconds=30)
+
+    began = threading.Barrier(2)
+    calls, in_time = in_threads(2, both)
+    assert (calls, in_time) == (["decision", "send"], True)
+    run.refresh_from_db()
+    assert run.status == "queued"
+
+
+def test_without_the_drain_the_run_waits_for_the_lease() -> None:
+    """The negative control: a worker in a silent call keeps the run from all others."""
+    run = launch(FINAL)
+    taken: list[object] = []
+    slice_of(run, before=lambda: taken.append(store.claim(run.pk, "another")), only="decision")
+    assert taken == [None]

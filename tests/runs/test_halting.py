@@ -1,0 +1,406 @@
+"""The kill switch: from its commit on nothing is claimed and nothing begins; nothing is lost; all goes on after it."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from agentsite.management.commands.sweeper import late_runs
+from runs import actions, driver, reading, store, tasks
+from runs.driver import holds
+from runs.models import Exchange, Halt, Run
+from runs.store.halting import halted_for_intent
+from tests.factories import alice, bob, cast_member, charlie, signed_in
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    SEND,
+    _every_run_verifies,
+    decide,
+    die_in,
+    in_threads,
+    kill,
+    launch,
+    make_due,
+    pending,
+    person,
+    script,
+    slice_of,
+    think,
+    work,
+)
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+
+def halt(reason: str = "a wrong price list") -> Halt:
+    return actions.halt_site(by=None, reason=reason)
+
+
+def unhalt() -> int:
+    return actions.unhalt_site(by=None)
+
+
+def glance() -> None:
+    """The time between two looks at the switch is over."""
+    for hold in list(holds._renewer._holds.values()):
+        hold.looked_at = 0.0
+
+
+def root() -> User:
+    """The administrator."""
+    return cast_member("root", is_superuser=True, is_staff=True)
+
+
+def told(*words: str) -> str:
+    out = io.StringIO()
+    call_command(*words, stdout=out)
+    return out.getvalue()
+
+
+# --- nothing is claimed, nothing begins ---------------------------------------------------------------------------
+
+
+def test_no_run_is_claimed_while_the_site_is_halted() -> None:
+    run = launch(FINAL)
+    halt()
+    assert store.claim(run.pk, "alpha") is None
+    assert driver.drive(run.pk) == []
+    assert (tasks.sweep(), late_runs()) == (0, [])
+    run.refresh_from_db()
+    assert (run.status, run.epoch, run.head) == ("queued", 0, 0)
+    unhalt()
+    assert work(run).status == "succeeded"
+
+
+def test_a_run_whose_worker_was_lost_is_not_taken_over_either() -> None:
+    run = launch(FINAL)
+    die_in(run, before=kill)
+    halt()
+    assert store.claim(run.pk, "beta") is None
+    unhalt()
+    assert work(run).status == "succeeded"
+
+
+def test_a_deed_that_comes_next_is_written_and_does_not_begin() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    world = slice_of(run, after=halt, only="decision")
+    assert world.calls == ["decision"]
+    assert run.exchanges.get(name="send").status == "asked"
+    assert run.status == "queued"
+    unhalt()
+    world = slice_of(run)
+    assert world.calls == ["send", "decision"]
+    assert (run.status, run.model_calls, run.tool_calls, run.cost_usd) == ("succeeded", 2, 1, 0.002)
+
+
+def test_a_deed_under_way_is_finished_and_its_answer_kept() -> None:
+    run = launch(think("send", to="bob"), think("send", to="eve"), FINAL, rules=ALLOW)
+
+    def stop() -> None:
+        halt()
+        glance()
+
+    world = slice_of(run, before=stop, only="send")
+    assert world.calls == ["decision", "send"]
+    assert run.exchanges.get(name="send").status == "answered"
+    assert run.status == "queued"
+    unhalt()
+    work(run)
+    assert (run.status, run.tool_calls, run.model_calls) == ("succeeded", 2, 3)
+
+
+def test_a_keyed_call_of_a_lost_worker_is_not_repeated_while_halted() -> None:
+    keyed = SEND | {"idempotent": True}
+    run = launch(played=script(think("send", to="bob"), FINAL, tools={"send": keyed}), rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    make_due(run.pk)
+    lease = store.claim(run.pk, "beta")
+    assert lease is not None
+    halt()
+    with pytest.raises(store.Halted, match="a wrong price list"):
+        store.start(run.pk, lease.epoch, run.exchanges.get(name="send").seq)
+    store.let_go(lease)
+    unhalt()
+    assert slice_of(run).calls == ["send", "decision"]
+
+
+@pytest.mark.parametrize("name", ["decision", "search"])
+def test_the_next_call_that_may_be_repeated_is_not_made(name: str) -> None:
+    """Within half a second: the worker looks at the switch between its calls."""
+    run = launch(think("search", q="tides"), think("search", q="tides again"), FINAL)
+
+    def stop() -> None:
+        halt()
+        glance()
+
+    world = slice_of(run, after=stop, only=name)
+    assert len(world.calls) == (1 if name == "decision" else 2)
+    assert run.status == "queued"
+    unhalt()
+    work(run)
+    assert (run.status, run.model_calls, run.tool_calls, run.cost_usd) == ("succeeded", 3, 2, 0.003)
+
+
+def test_a_streamed_reply_is_cut_and_asked_for_again() -> None:
+    played = script(think("search", q="tides"), FINAL, pace={"model_s": 0.2})
+    run = launch(played=played)
+
+    def stop() -> None:
+        halt()
+        glance()
+
+    world = slice_of(run, before=stop, only="decision")
+    assert world.calls == ["decision"]
+    assert (run.status, run.head, run.model_calls) == ("queued", 0, 0)
+    unhalt()
+    work(run)
+    assert (run.status, run.model_calls, run.cost_usd) == ("succeeded", 2, 0.002)
+
+
+def test_a_silent_call_is_given_back_by_the_thread_beside_it() -> None:
+    """The call does not end, and another worker may have the run as soon as the halt is over."""
+    run = launch(FINAL)
+
+    def wait_silently() -> None:
+        halt()
+        holds._renewer._wake.set()
+        for _ in range(500):
+            if Run.objects.filter(pk=run.pk, worker="").exists():
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError("the run was not given back")
+
+    slice_of(run, before=wait_silently)
+    run.refresh_from_db()
+    assert (run.status, run.head) == ("queued", 0)
+    unhalt()
+    assert work(run).status == "succeeded"
+
+
+# --- nothing is lost ----------------------------------------------------------------------------------------------
+
+
+def test_who_waits_goes_on_waiting_and_what_is_decided_is_done_afterwards() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    halt()
+    assert pending(run).status == "pending"
+    decide(run, "approve")
+    assert driver.drive(run.pk) == []
+    run.refresh_from_db()
+    assert (run.status, run.tool_calls) == ("queued", 0)
+    assert unhalt() == 1
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_the_first_halt_keeps_its_words_and_only_a_halted_site_can_go_on() -> None:
+    halt("first")
+    assert halt("second").reason == "first"
+    unhalt()
+    with pytest.raises(actions.NotPossible, match="not halted"):
+        unhalt()
+    assert halt("third").reason == "third"
+    assert Halt.objects.count() == 1
+
+
+def test_after_the_halt_runs_go_on_without_anybody_asking() -> None:
+    run = launch(FINAL)
+    tasks.sweep()
+    halt()
+    unhalt()
+    Run.objects.update(hinted_at=Now() - timedelta(seconds=6))
+    assert tasks.sweep() == 1
+    assert late_runs() == [run.pk]
+
+
+# --- no effect begins after it ------------------------------------------------------------------------------------
+
+
+def begun() -> set[int]:
+    """The deeds whose intent stands in the database."""
+    return set(Exchange.objects.filter(name="send").exclude(status="asked").values_list("pk", flat=True))
+
+
+def race(intent: Callable[[Run], None]) -> int:
+    """Six workers begin deeds one after another while somebody halts; how many began after the halt's commit."""
+    runs = [waiting_deeds() for _ in range(6)]
+    halted = threading.Event()
+    before: list[set[int]] = []
+
+    def one(number: int) -> None:
+        if number == 6:
+            halt()
+            before.append(begun())
+            halted.set()
+            return
+        for run in runs[number]:
+            try:
+                intent(run)
+            except store.Halted:
+                return
+
+    in_threads(7, one)
+    return len(begun() - before[0])
+
+
+def waiting_deeds() -> list[Run]:
+    """Runs whose next step is a deed that is asked for and not begun."""
+    found = []
+    for _ in range(3):
+        run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+        slice_of(run, after=lambda: halt() and None, only="decision")
+        unhalt()
+        run.refresh_from_db()
+        found.append(run)
+    return found
+
+
+def test_no_effect_begins_after_the_halt_is_committed() -> None:
+    def intent(run: Run) -> None:
+        store.start(run.pk, run.epoch, run.exchanges.get(name="send").seq)
+
+    for _ in range(2):
+        assert race(intent) == 0
+        unhalt()
+
+
+def test_without_the_switch_in_the_intents_transaction_one_would() -> None:
+    """The negative control: a worker that looks first and writes then."""
+    looked, halted = threading.Event(), threading.Event()
+    run = waiting_deeds()[0]
+
+    def late(number: int) -> None:
+        if number == 0:
+            assert store.halt_now() is None
+            looked.set()
+            halted.wait(5)
+            run.exchanges.filter(name="send").update(status="started")
+        else:
+            looked.wait(5)
+            halt()
+            halted.set()
+
+    in_threads(2, late)
+    assert len(begun()) == 1 and store.halt_now() is not None
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer: they can't overlap")
+def test_the_halt_waits_for_an_intent_that_is_not_committed_yet() -> None:
+    inside, committed = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def both(number: int) -> None:
+        if number == 0:
+            with transaction.atomic():
+                assert halted_for_intent() is None
+                inside.set()
+                committed.wait(0.3)
+                order.append("intent")
+        else:
+            inside.wait(5)
+            halt()
+            order.append("halt")
+            committed.set()
+
+    in_threads(2, both)
+    assert order == ["intent", "halt"]
+
+
+# --- who, and what is seen ----------------------------------------------------------------------------------------
+
+
+def test_only_who_may_halt_can() -> None:
+    for somebody in (alice(), bob(), charlie()):
+        client = signed_in(somebody)
+        assert client.get(reverse("halt")).status_code == 403
+        assert client.post(reverse("halt"), {"deed": "halt", "reason": "mine"}).status_code == 403
+        assert b"Stop everything" not in client.get(reverse("runs")).content
+        with pytest.raises(actions.NotAllowed):
+            actions.halt_site(by=somebody, reason="mine")
+    assert store.halt_now() is None
+
+
+def test_the_page_says_what_it_does_asks_why_and_halts_by_post_alone() -> None:
+    launch(FINAL)
+    client = signed_in(root())
+    page = client.get(reverse("halt")).content.decode()
+    assert "Stop everything?" in page and "1 run of everybody is at work or queued now" in page
+    assert store.halt_now() is None
+    refused = client.post(reverse("halt"), {"deed": "halt", "reason": "  "})
+    assert refused.status_code == 400 and "Say why" in refused.content.decode()
+    client.post(reverse("halt"), {"deed": "halt", "reason": "<b>bad</b> prices"})
+    switch = store.halt_now()
+    assert switch is not None and (switch.by_name, switch.reason) == ("root", "<b>bad</b> prices")
+    assert "Let the site go on?" in client.get(reverse("halt")).content.decode()
+    assert (
+        "Runs that go on now: 1"
+        in client.post(reverse("halt"), {"deed": "unhalt"}, follow=True).content.decode()
+    )
+    assert store.halt_now() is None
+
+
+def test_everybody_sees_the_banner_and_honest_words() -> None:
+    owner = person("alice", "add_run")
+    run = launch(FINAL, owner=owner)
+    client = signed_in(owner)
+    assert "Everything is halted" not in client.get(reverse("runs")).content.decode()
+    halt("<i>prices</i>")
+    for address in (reverse("runs"), reverse("run", args=[run.pk]), reverse("needs-you")):
+        page = client.get(address).content.decode()
+        assert (
+            "Everything is halted" in page and "&lt;i&gt;prices&lt;/i&gt;" in page and "the operator" in page
+        )
+        assert reverse("halt") not in page
+    assert "Halted: no worker takes it." in reading.panels(run, owner)["needs"]
+    assert "Halted" in reading.panels(run, owner)["header"]
+    assert "Queued" not in client.get(reverse("runs")).content.decode()
+    unhalt()
+    assert "Queued" in client.get(reverse("runs")).content.decode()
+    assert "Halted" not in reading.panels(run, owner)["needs"]
+
+
+def test_the_commands_halt_and_let_go_on() -> None:
+    launch(FINAL)
+    assert "Halted by the operator" in told("halt", "--reason", "maintenance")
+    switch = store.halt_now()
+    assert switch is not None and switch.reason == "maintenance"
+    played = json.dumps(script(FINAL))
+    with pytest.raises(CommandError, match="stays queued\\. The site is halted by the operator"):
+        call_command(
+            "launch",
+            "--machine",
+            "ruled",
+            "--goal",
+            "x",
+            "--script",
+            played,
+            "--inline",
+            stdout=io.StringIO(),
+        )
+    assert "Runs that go on now: 2" in told("unhalt")
+    with pytest.raises(CommandError, match="not halted"):
+        told("unhalt")
+
+
+def test_the_switch_is_not_asked_for_once_for_each_run() -> None:
+    for _ in range(5):
+        launch(FINAL)
+    halt()
+    client = signed_in(root())
+    with CaptureQueriesContext(connection) as queries:
+        client.get(reverse("runs"))
+    asked = [query for query in queries.captured_queries if 'FROM "runs_halt"' in query["sql"]]
+    assert len(asked) <= 3  # two lists of runs and the banner, however many runs there are
