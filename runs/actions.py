@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from django.conf import settings as site
@@ -116,8 +116,24 @@ def start_run(
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
     """Launch a run: its row and budget in one transaction, the hint for a worker on commit."""
+    new = _new_run(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
+    run = store.create_run(new)
+    if driven_by == "a worker":
+        transaction.on_commit(lambda: tasks.hint(run.pk))
+    return run
+
+
+def _new_run(
+    *,
+    machine: str,
+    goal: str,
+    settings: dict[str, Any],
+    owner: Person,
+    script: dict[str, Any] | str | None,
+) -> store.NewRun:
+    """What a run begins with, checked, and with the site's rules of today."""
     checked = check_launch(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
-    new = store.NewRun(
+    return store.NewRun(
         machine=machine,
         goal=clean_text(goal.strip()),
         settings=settings,
@@ -127,10 +143,6 @@ def start_run(
         owner_id=owner.pk if owner is not None else None,
         site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
     )
-    run = store.create_run(new)
-    if driven_by == "a worker":
-        transaction.on_commit(lambda: tasks.hint(run.pk))
-    return run
 
 
 def check_launch(
@@ -468,7 +480,7 @@ def fork(
     `settings` and `state` name what is to be another value (null takes a setting away), `decision` (verdict, args,
     message) answers the first question after the row. `BadLaunch` says what can't be accepted, and where.
     """
-    return _forked(run, at, by, settings, script, state, decision, answers, message, driven_by, "fork")
+    return _forked(_Fork(run, at, by, "fork", settings, script, state, decision, answers, message, driven_by))
 
 
 def rerun(
@@ -481,7 +493,7 @@ def rerun(
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
     """A fork that changes nothing: the model is asked anew from row `at` on."""
-    return _forked(run, at, by, None, None, None, None, answers, message, driven_by, "rerun")
+    return _forked(_Fork(run, at, by, "rerun", answers=answers, message=message, driven_by=driven_by))
 
 
 def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.Difference | None]:
@@ -505,52 +517,49 @@ def _check_copying(person: Person, run: Run) -> None:
         raise NotAllowed("You may not launch runs. An administrator can add you to the group “operators”.")
 
 
-def _forked(
-    run: Run,
-    at: int,
-    by: Person,
-    settings: dict[str, Any] | None,
-    script: dict[str, Any] | str | None,
-    state: dict[str, Any] | None,
-    decision: dict[str, Any] | None,
-    answers: Answers,
-    message: str,
-    driven_by: Literal["a worker", "the caller"],
-    origin: Literal["fork", "rerun"],
-) -> Run:
+@dataclass(frozen=True, slots=True)
+class _Fork:
+    """A fork as it was asked for."""
+
+    run: Run
+    at: int
+    by: Person
+    origin: Literal["fork", "rerun"]
+    settings: dict[str, Any] | None = None
+    script: dict[str, Any] | str | None = None
+    state: dict[str, Any] | None = None
+    decision: dict[str, Any] | None = None
+    answers: Answers = "ask again"
+    message: str = ""
+    driven_by: Literal["a worker", "the caller"] = "a worker"
+
+
+def _forked(wanted: _Fork) -> Run:
+    run, at, by = wanted.run, wanted.at, wanted.by
     _check_copying(by, run)
     if run.machine not in CATALOGUE:
         raise NotPossible(f"Run {run.pk} is of the machine {run.machine}, which is not here any more.")
     store.check_fork(run, at)
-    if (decision or answers == "keep") and not may_decide(by, run):
+    if (wanted.decision or wanted.answers == "keep") and not may_decide(by, run):
         raise NotAllowed("Answers that are given in a fork need the right to decide, which you lack.")
-    wanted = _settings_of_fork(run, at, settings)
-    played = script if script else _script_of_fork(run, settings)
-    checked = check_launch(machine=run.machine, goal=run.goal, settings=wanted, owner=by, script=played)
-    new = store.NewRun(
-        machine=run.machine,
-        goal=run.goal,
-        settings=wanted,
-        checked=checked.settings,
-        script=checked.script.as_json() if checked.script is not None else None,
-        model=checked.model,
-        owner_id=by.pk if by is not None else None,
-        site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
-    )
+    settings = _settings_of_fork(run, at, wanted.settings)
+    script = wanted.script or _script_of_fork(run, wanted.settings)
+    new = _new_run(machine=run.machine, goal=run.goal, settings=settings, owner=by, script=script)
+    new = replace(new, goal=run.goal)  # to the letter: the rows that are copied were made by it
     unsaved = store.unsaved(new)
     terms = store.terms_of(unsaved, driver.tool_specs(unsaved))
-    kept = _first_answer(run, at, decision) if decision else ()
-    if answers == "keep":
+    kept = _first_answer(run, at, wanted.decision) if wanted.decision else ()
+    if wanted.answers == "keep":
         kept += store.answers_after(run, at, store.PEOPLE)
     change = store.Change(
         by=_name(by),
-        message=clean_text(message),
-        settings=_changed(run.settings, wanted),
-        state=_state_of_fork(run, at, terms, clean(state or {})),
+        message=clean_text(wanted.message),
+        settings=_changed(run.settings, settings),
+        state=_state_of_fork(run, at, terms, clean(wanted.state or {})),
         answers=kept,
     )
-    made = store.fork_run(run, at, new, terms, change, origin)
-    if driven_by == "a worker":
+    made = store.fork_run(run, at, new, terms, change, wanted.origin)
+    if wanted.driven_by == "a worker":
         transaction.on_commit(lambda: tasks.hint(made.pk))
     return made
 

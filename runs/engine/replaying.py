@@ -22,7 +22,6 @@ from runs.engine.effects import (
     Effect,
     HumanCall,
     HumanSaid,
-    ModelCall,
     ToolCall,
 )
 from runs.engine.facts import Decided, Exited, Fact, LimitRaised, Notice, Rewound
@@ -43,8 +42,9 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 MADE_ANEW = "not_happened"
 """The notice on a call that is made anew, since the far side says that it did not happen."""
 
-_ANY = ModelCall(role="decision", reply="text")
-_NO_LIMIT = 10**12
+NO_LIMIT = 10**12
+"""Tokens of a window that nothing fills: where a person wants a compaction, and no limit is set."""
+
 _USED = re.compile(r"active_seconds ([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?) of ")
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _LIMIT = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
@@ -300,22 +300,16 @@ class Replay:
         """What prompts had to fit, as the driver reckons it."""
         own = self.terms.settings.context
         limit = own.limit_tokens or self.record.context_tokens
-        if limit is not None:
-            return Window(
-                self.blocks,
-                limit,
-                own.compact_at,
-                own.keep_recent,
-                self.tokens_per_character,
-                self.record.price,
-            )
-        if folded(self.blocks).wanted is None:
+        if limit is None and folded(self.blocks).wanted is None:
             return None
-        window = Window(
-            self.blocks, _NO_LIMIT, 1.0, own.keep_recent, self.tokens_per_character, self.record.price
+        return Window(
+            blocks=self.blocks,
+            limit=limit or NO_LIMIT,
+            compact_at=own.compact_at,
+            keep_recent=own.keep_recent,
+            tokens_per_character=self.tokens_per_character,
+            price=self.record.price,
         )
-        full = context.size(self.machine, self.terms, window, _ANY)
-        return replace(window, limit=full)
 
     def _clock(self, row: RecordedRow) -> float:
         """Seconds of work so far: where a question or a stop says that they are used up, that is so."""

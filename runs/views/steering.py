@@ -10,8 +10,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from runs import actions, reading
+from runs import actions
 from runs.models import Run
+from runs.reading.again import again
 from runs.reading.inspector import dead_rows_after
 from runs.reading.rows import row_view
 from runs.views.seeing import refused, visible_run
@@ -67,14 +68,19 @@ def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
         raise Http404("no such step")
     if request.method == "POST":
         note = request.POST.get("note", "")
+        answers: actions.Answers = "keep" if request.POST.get("answers") == "keep" else "ask again"
         said = f"Went back to row {row.seq}."
         return _steered(
-            request, run, lambda: actions.rewind(run, to=row.seq, by=request.user, message=note), said
+            request,
+            run,
+            lambda: actions.rewind(run, to=row.seq, by=request.user, message=note, answers=answers),
+            said,
         )
     context = {
         "run": run,
         "row": row,
-        "effects": reading.outside_effects_after(run, row.seq),
+        "again": again(run, row.seq),
+        "may_decide": actions.may_decide(request.user, run),
         "dead": dead_rows_after(run, row.seq),
         "possible": row.live and row.kind == "transition" and not run.finished,
     }

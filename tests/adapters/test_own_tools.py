@@ -82,7 +82,9 @@ def test_what_has_surely_not_begun_or_may_be_repeated_is_tried_again(tmp_path: P
 
 def test_a_tool_is_asked_whether_a_call_happened(tmp_path: Path) -> None:
     def happened(arguments: Letter, place: Place) -> Result | NotHappened | None:
-        return {"yes": Result("posted"), "no": NotHappened.FOR_SURE}.get(place.key)
+        if place.key == "yes":
+            return Result("posted")
+        return NotHappened.FOR_SURE if place.key == "no" else None
 
     asked = box(tmp_path, happened=happened)
     assert asked.happened(CALL, "yes") == ToolReturned(value="posted")

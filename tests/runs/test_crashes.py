@@ -10,12 +10,14 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.db.models.functions import Now
 
 from agentsite.environment import ROOT
 from runs import store
@@ -266,6 +268,18 @@ def test_a_run_that_moves_now_and_then_may_lose_any_number_of_workers() -> None:
             assert store.claim(run.pk, "doomed") is not None
         lose_worker(run)
         slice_of(run, Slice(moves=2))
+    assert work(run).status == "succeeded"
+
+
+def test_a_run_that_may_kill_its_workers_rests_before_it_is_taken_again() -> None:
+    """Others that were in the same worker by chance must not be taken up at the same moment as it."""
+    run = launch(FINAL)
+    for _ in range(8):
+        lose_worker(run)
+        assert store.claim(run.pk, "doomed") is not None
+    Run.objects.filter(pk=run.pk).update(lease_until=Now() - timedelta(microseconds=1))
+    assert store.claim(run.pk, "too early") is None
+    lose_worker(run)
     assert work(run).status == "succeeded"
 
 

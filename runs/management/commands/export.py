@@ -1,4 +1,4 @@
-"""Prints a run as JSON."""
+"""Prints a run: as JSON, as a script, or as a test."""
 
 from __future__ import annotations
 
@@ -8,22 +8,51 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from runs import driver
 from runs.management.asking import bad_input, run_of
+from runs.models import Run
 from runs.reading import export
+from runs.reading.as_test import NothingToTest, pytest_file
+from runs.reading.scripting import launch_of, script_of
+
+FORMATS = {
+    "json": "the whole run",
+    "script": "its replies and tool results, as `launch --script` plays them",
+    "launch": "the same with goal, settings and answers: one item of `launch --batch`",
+    "pytest": "a test that makes its rows again",
+}
 
 
 class Command(BaseCommand):
-    """The whole run: its rows, budget, interrupts, files and exchanges."""
+    """The whole run: its rows, budget, interrupts, files and exchanges; or what plays or tests it."""
 
-    help = "Print a run as JSON (spec/interfaces.md, “Export”)."
+    help = "Print a run. Formats: " + "; ".join(f"{name}: {what}" for name, what in FORMATS.items()) + "."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Which run, in which form."""
         parser.add_argument("run", metavar="RUN")
-        parser.add_argument("--format", default="json", metavar="json")
+        parser.add_argument("--format", default="json", metavar="|".join(FORMATS))
+        parser.add_argument("--to", type=int, metavar="SEQ", help="pytest: the last row that is tested")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print it."""
-        if options["format"] != "json":
-            raise bad_input(f"A run can't be exported as {options['format']}. Possible: json.")
-        self.stdout.write(json.dumps(export(run_of(options["run"])), ensure_ascii=False, indent=2))
+        if options["format"] not in FORMATS:
+            possible = ", ".join(FORMATS)
+            raise bad_input(f"A run can't be exported as {options['format']}. Possible: {possible}.")
+        if options["to"] is not None and options["format"] != "pytest":
+            raise bad_input("--to says up to which row a test goes: it needs --format pytest.")
+        self.stdout.write(_text(run_of(options["run"]), options["format"], options["to"]))
+
+
+def _text(run: Run, form: str, upto: int | None) -> str:
+    match form:
+        case "json":
+            return json.dumps(export(run), ensure_ascii=False, indent=2)
+        case "script":
+            return json.dumps(script_of(run), ensure_ascii=False, indent=2)
+        case "launch":
+            return json.dumps(launch_of(run), ensure_ascii=False, indent=2)
+    try:
+        return pytest_file(run, upto)
+    except (driver.NoMachine, NothingToTest) as fault:
+        raise bad_input(fault.sentence) from None

@@ -1,0 +1,252 @@
+"""A fork as a form: what goes on otherwise from a row. What was typed is kept, what is wrong stands at its field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from runs import store
+from runs.actions import Problem
+from runs.engine.settings import LIMIT_NAMES
+from runs.engine.states import control_values
+from runs.forms.machines import pretty
+from runs.machines import CATALOGUE
+from runs.models import Interrupt, ModelProfile, Run
+
+OWN_FIELDS = ("model", "limits")
+"""Settings that have a field of their own in this form."""
+
+NO_VERDICT = ("rollback",)
+"""What can't be answered beforehand: an earlier row is forked instead."""
+
+
+@dataclass(frozen=True)
+class StateValue:
+    """One control value, as it stands at the row."""
+
+    name: str
+    kind: str
+    """integer, boolean, choice, text or json."""
+    value: Any
+    options: tuple[str, ...] = ()
+    may_be_none: bool = False
+
+    @property
+    def field(self) -> str:
+        """The name of its field."""
+        return f"state-{self.name}"
+
+    def as_typed(self) -> str:
+        """The value as it would be typed."""
+        if self.kind == "json":
+            return pretty(self.value)
+        if self.value is None:
+            return ""
+        return str(self.value).lower() if self.kind == "boolean" else str(self.value)
+
+    def read(self, text: str) -> Any:
+        """What was typed as a value; ValueError with a sentence."""
+        text = text.replace("\r\n", "\n")
+        if self.may_be_none and not text.strip():
+            return None
+        match self.kind:
+            case "integer":
+                return _whole(text)
+            case "boolean":
+                return text == "true"
+            case "json":
+                return _json(text)
+        return text
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text.strip())
+    except ValueError:
+        raise ValueError(f"This must be a whole number, not {text.strip()[:80]!r}.") from None
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as fault:
+        where = f"line {fault.lineno}, column {fault.colno}"
+        raise ValueError(f"This is no JSON: {fault.msg} at {where}.") from None
+    except RecursionError:
+        raise ValueError("This JSON is nested too deeply.") from None
+
+
+def state_values(run: Run, at: int) -> tuple[StateValue, ...]:
+    """The control values of the run after row `at`, typed as the machine's state declares them."""
+    machine = CATALOGUE[run.machine]
+    terms = store.terms_of(run, {})
+    now = store.state_at(run, machine, terms, at).model_dump(mode="json")
+    schema = machine.state.model_json_schema()
+    return tuple(
+        _typed(name, schema["properties"][name], schema.get("$defs", {}), now[name])
+        for name in control_values(machine)
+    )
+
+
+def _typed(name: str, schema: dict[str, Any], known: dict[str, Any], value: Any) -> StateValue:
+    options = schema.get("anyOf", [schema])
+    kinds = [known.get(one["$ref"].rpartition("/")[2], one) if "$ref" in one else one for one in options]
+    may_be_none = any(kind.get("type") == "null" for kind in kinds)
+    (first, *others) = [kind for kind in kinds if kind.get("type") != "null"] or [{}]
+    if others:
+        return StateValue(name, "json", value)
+    if "enum" in first and all(isinstance(one, str) for one in first["enum"]):
+        return StateValue(name, "choice", value, tuple(first["enum"]), may_be_none)
+    match first.get("type"):
+        case "integer" | "boolean" as kind:
+            return StateValue(name, kind, value, may_be_none=may_be_none)
+        case "string":
+            return StateValue(name, "text", value, may_be_none=may_be_none)
+    return StateValue(name, "json", value)
+
+
+class ForkForm(forms.Form):
+    """What is to be otherwise in a fork of `run` at row `at`."""
+
+    message = forms.CharField(required=False, max_length=500)
+    model = forms.CharField(required=False)
+    cost_usd = forms.FloatField(required=False, min_value=0)
+    tokens = forms.IntegerField(required=False, min_value=0)
+    active_seconds = forms.FloatField(required=False, min_value=0)
+    settings = forms.CharField(required=False, strip=False)
+    verdict = forms.CharField(required=False)
+    args = forms.CharField(required=False, strip=False)
+    said = forms.CharField(required=False, strip=False)
+    answers = forms.ChoiceField(
+        choices=[("ask again", "Ask again"), ("keep", "Keep the answers")], required=False
+    )
+
+    def __init__(self, run: Run, at: int, data: QueryDict | None = None) -> None:
+        super().__init__(data)
+        self.run, self.at = run, at
+        self.values = state_values(run, at)
+        for value in self.values:
+            self.fields[value.field] = forms.CharField(required=False, strip=False)
+        self.limits = store.limits_at(run, at)
+        self.others = {name: value for name, value in run.settings.items() if name not in OWN_FIELDS}
+        question = store.first_question(run, at)
+        self.question: Interrupt | None = question[0] if question else None
+        self.models = list(ModelProfile.objects.filter(enabled=True))
+        self.initial = self._initial()
+
+    def _initial(self) -> dict[str, Any]:
+        found: dict[str, Any] = {name: _number(limit) for name, limit in self.limits.items()}
+        found |= {"settings": pretty(self.others), "answers": "ask again"}
+        found |= {value.field: value.as_typed() for value in self.values}
+        if self.question is not None:
+            found["args"] = pretty(self.question.args) if self.question.tool else ""
+        return found
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What the first question after the row can be answered."""
+        found = self.question.verdicts if self.question else []
+        return [verdict for verdict in found if verdict not in NO_VERDICT]
+
+    def state_rows(self) -> list[tuple[StateValue, Any, bool]]:
+        """The control values with their fields, and whether each is another one than at the row."""
+        return [
+            (value, self[value.field], self.is_bound and self._typed(value) != value.as_typed())
+            for value in self.values
+        ]
+
+    def _typed(self, value: StateValue) -> str:
+        """What stands in the field; browsers send line ends of their own."""
+        return str(self[value.field].value() or "").replace("\r\n", "\n")
+
+    @property
+    def changed_state(self) -> bool:
+        """Whether a control value is another one than at the row, or wrong."""
+        return any(changed or field.errors for _, field, changed in self.state_rows())
+
+    def clean_settings(self) -> dict[str, Any]:
+        """The other settings as JSON; what is not in the form at all stays as it is."""
+        if "settings" not in self.data:
+            return self.others
+        text = self.cleaned_data["settings"].strip()
+        try:
+            found = _json(text) if text else {}
+        except ValueError as fault:
+            raise forms.ValidationError(str(fault)) from None
+        if not isinstance(found, dict):
+            raise forms.ValidationError("The settings are one JSON object.")
+        if doubled := sorted(set(OWN_FIELDS) & set(found)):
+            raise forms.ValidationError(f"{', '.join(doubled)}: this has a field of its own above.")
+        return found
+
+    def clean(self) -> dict[str, Any]:
+        """The control values and the decision, as far as they can be read."""
+        data = super().clean() or self.cleaned_data
+        self.state: dict[str, Any] = {}
+        for value in (value for value in self.values if value.field in self.data):
+            text = str(data.get(value.field) or "").replace("\r\n", "\n")
+            if text == value.as_typed():
+                continue
+            try:
+                self.state[value.name] = value.read(text)
+            except ValueError as fault:
+                self.add_error(value.field, str(fault))
+        self.decision = self._decision(data)
+        return data
+
+    def _decision(self, data: dict[str, Any]) -> dict[str, Any] | None:
+        if not data.get("verdict") or self.question is None:
+            return None
+        decision: dict[str, Any] = {"verdict": data["verdict"], "message": data.get("said") or ""}
+        if data["verdict"] in ("edit", "top_up"):
+            try:
+                decision["args"] = _json(data.get("args") or "null")
+            except ValueError as fault:
+                self.add_error("args", str(fault))
+        return decision
+
+    def changes(self) -> dict[str, Any]:
+        """The settings that are others now, by name; None takes one away."""
+        data = self.cleaned_data
+        new = data["settings"]
+        names = [name for name in {**self.others, **new} if self.others.get(name) != new.get(name)]
+        changes: dict[str, Any] = {name: new.get(name) for name in names}
+        limits = {name: data[name] for name in LIMIT_NAMES if data[name] is not None}
+        if limits != self.limits and any(name in self.data for name in LIMIT_NAMES):
+            changes["limits"] = limits or None
+        if data["model"]:
+            changes["model"] = data["model"]
+        return changes
+
+    def take(self, problems: Iterable[Problem]) -> None:
+        """Put what was refused beside the fields; what has none goes to the top."""
+        for problem in problems:
+            place, rest = self._place_of(problem.path)
+            self.add_error(place, f"{rest}: {problem.message}" if rest else problem.message)
+
+    def _place_of(self, path: str) -> tuple[str | None, str]:
+        head, _, rest = path.partition(".")
+        name, _, deeper = rest.partition(".")
+        match head:
+            case "state" if f"state-{name}" in self.fields:
+                return f"state-{name}", deeper
+            case "settings" if name == "model":
+                return "model", ""
+            case "settings" if name == "limits" and deeper in LIMIT_NAMES:
+                return deeper, ""
+            case "settings":
+                return "settings", rest
+            case "script":
+                return "model", "The script"
+            case "decision":
+                return {"args": "args", "message": "said"}.get(name, "verdict"), deeper
+        return None, ""

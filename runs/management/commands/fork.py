@@ -1,0 +1,57 @@
+"""Begins a new run at a row of another one, which stays as it is."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from runs import actions
+from runs.management.asking import json_of
+from runs.management.copying import CopyingCommand
+from runs.models import Run
+
+
+class Command(CopyingCommand):
+    """Begins a new run at a row of another one, with whatever is changed."""
+
+    help = (
+        "Fork a run at a live transition (0: from the beginning). The old run stays as it is; what it did outside "
+        "stays done, and what the copied rows used counts."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """What is to be otherwise."""
+        super().add_arguments(parser)
+        parser.add_argument("--model", metavar="NAME", help="another model of the site")
+        parser.add_argument(
+            "--run-settings",
+            metavar="FILE|JSON",
+            help="the settings that are to be others, by name; null takes one away; also --settings",
+        )
+        parser.add_argument("--script", metavar="FILE|JSON", help="another script, played from there on")
+        parser.add_argument(
+            "--state", metavar="FILE|JSON", help="control values that are to be others, by name"
+        )
+        parser.add_argument(
+            "--decision",
+            metavar="JSON",
+            help="the answer to the first question after the row: {verdict, args, message}",
+        )
+
+    def copied(self, run: Run, options: dict[str, Any]) -> Run:
+        """The fork."""
+        settings = json_of(options["run_settings"], "--settings")
+        if options["model"]:
+            settings = {**(settings or {}), "model": options["model"]}
+        return actions.fork(
+            run,
+            at=options["at"],
+            by=None,
+            settings=settings,
+            script=json_of(options["script"], "--script"),
+            state=json_of(options["state"], "--state"),
+            decision=json_of(options["decision"], "--decision"),
+            answers=self.answers(options),
+            message=options["message"],
+            driven_by=self.driven_by(options),
+        )

@@ -1,0 +1,72 @@
+"""What fork and rerun have in common."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any, Literal
+
+from django.core.management.base import BaseCommand
+
+from runs import actions, driver
+from runs.management.asking import EXIT_CODES, bad_input, run_of
+from runs.models import Run
+from runs.reading import export
+
+
+class CopyingCommand(BaseCommand):
+    """A new run from a row of another one, as the installation's operator."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which run, from which row."""
+        parser.add_argument("run", metavar="RUN")
+        parser.add_argument(
+            "--at", type=int, required=True, metavar="SEQ", help="the seq of a live transition, or 0"
+        )
+        parser.add_argument(
+            "--keep-answers",
+            action="store_true",
+            help="give people's answers after the row again to the same questions",
+        )
+        parser.add_argument("--message", default="", metavar="T", help="why; it stands in the log")
+        parser.add_argument(
+            "--inline", action="store_true", help="execute in this process, without broker or server"
+        )
+        parser.add_argument("--json", action="store_true", help="print the export of the new run")
+
+    def copied(self, run: Run, options: dict[str, Any]) -> Run:
+        """The new run that a command is for."""
+        raise NotImplementedError(f"{type(self).__module__} makes no run")
+
+    def run_of(self, options: dict[str, Any]) -> Run:
+        """The run that is named, where it has the row that is named."""
+        return run_of(options["run"])
+
+    def answers(self, options: dict[str, Any]) -> actions.Answers:
+        """What becomes of the answers after the row."""
+        return "keep" if options["keep_answers"] else "ask again"
+
+    def driven_by(self, options: dict[str, Any]) -> Literal["a worker", "the caller"]:
+        """Who drives the new run."""
+        return "the caller" if options["inline"] else "a worker"
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Make the run, and print its number."""
+        run = self.run_of(options)
+        try:
+            made = self.copied(run, options)
+        except actions.BadLaunch as fault:
+            raise bad_input(
+                "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
+            ) from None
+        except actions.NotPossible as fault:
+            raise bad_input(fault.sentence) from None
+        if options["inline"]:
+            made = driver.drive_inline(made.pk)
+        if options["json"]:
+            self.stdout.write(json.dumps(export(made), ensure_ascii=False))
+        else:
+            self.stdout.write(str(made.pk))
+        if options["inline"]:
+            sys.exit(EXIT_CODES.get(made.status, 0))

@@ -1,0 +1,60 @@
+"""What going on from an earlier row is likely to do and cost again: told from what the run did after that row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runs.models import Decision, Run, Step
+from runs.reading import words
+from runs.reading.inspector import OutsideEffect, outside_effects_after
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """A question that somebody answered after the row."""
+
+    seq: int
+    title: str
+    verdict: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Again:
+    """What the live rows after a row did: what comes again, if the run goes the same way."""
+
+    model_calls: int
+    tokens: int
+    cost_usd: float
+    tool_calls: int
+    outside: tuple[OutsideEffect, ...]
+    answered: tuple[AnsweredQuestion, ...]
+
+    @property
+    def sentence(self) -> str:
+        """In one line."""
+        calls = f"{self.model_calls} model call{'' if self.model_calls == 1 else 's'}"
+        tools = f"{self.tool_calls} tool call{'' if self.tool_calls == 1 else 's'}"
+        outside = f", {len(self.outside)} of them with effects outside" if self.outside else ""
+        return f"{calls} ({self.tokens} tokens, {words.money(self.cost_usd)}), {tools}{outside}."
+
+
+def again(run: Run, at: int) -> Again:
+    """What the run did after row `at`, by its own record."""
+    live = run.steps.filter(seq__gt=at, live=True, kind=Step.Kind.ASK).values("seq")
+    done = list(run.exchanges.filter(seq__in=live).exclude(status="asked"))
+    models = [one for one in done if one.kind in ("model_call", "compaction") and one.nth]
+    calls = [one for one in done if one.kind in ("tool_call", "child_run")]
+    children = run.children.filter(parent_seq__in=live).values_list("cost_usd", flat=True)
+    decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=live).select_related("interrupt")
+    return Again(
+        model_calls=len(models),
+        tokens=sum(one.input_tokens + one.output_tokens for one in models),
+        cost_usd=sum(one.cost_usd for one in models) + sum(children),
+        tool_calls=len(calls),
+        outside=tuple(outside_effects_after(run, at)),
+        answered=tuple(
+            AnsweredQuestion(one.interrupt.seq, one.interrupt.title, one.verdict, one.by_name)
+            for one in decided.order_by("interrupt__seq")
+        ),
+    )

@@ -1,0 +1,86 @@
+"""A run as a pytest file that makes it again from its record: no database, no model, no tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from runs import driver
+from runs.engine.replaying import Record
+from runs.models import Run
+
+_FILE = '''"""{title}: made again from the recorded answers, every row must come out the same.
+
+Written by `{command}`. It needs this project, and neither database, model nor tool.
+"""
+
+import json
+
+import pytest
+
+from runs.engine.replaying import Record, Replay
+from runs.machines import CATALOGUE
+
+RECORDS = json.loads(
+    r"""
+{records}
+"""
+)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: f"run-{{record['run']}}")
+def test_every_row_comes_out_as_it_was_recorded(record):
+    made = Replay(CATALOGUE[record["machine"]], Record.model_validate(record)).upto()
+    assert made.difference is None, str(made.difference)
+    assert [row.seq for row in made.rows] == [row["seq"] for row in record["rows"]]
+
+
+def test_the_run_stands_where_it_stood():
+    record = RECORDS[0]
+    made = Replay(CATALOGUE[record["machine"]], Record.model_validate(record)).upto()
+    last = made.rows[-1]
+    assert (last.seq, last.kind, last.node, last.edge) == {last}
+    assert made.snapshot.node == {node!r}
+    assert made.snapshot.state.exit_reason == {exit_reason!r}
+'''
+
+
+class NothingToTest(Exception):
+    """The run has no row that could be made again."""
+
+    def __init__(self, run: Run) -> None:
+        self.sentence = f"Run {run.pk} has no rows up to there that could be made again."
+        super().__init__(self.sentence)
+
+
+def pytest_file(run: Run, upto: int | None = None) -> str:
+    """The file's text, for the rows up to `upto` or all, and for the children that the run had started by then."""
+    record = driver.record_of(run)
+    rows = tuple(row for row in record.rows if upto is None or row.seq <= upto)
+    if not rows:
+        raise NothingToTest(run)
+    record = record.model_copy(update={"rows": rows})
+    records = [record, *_children(run, rows[-1].seq)]
+    made = driver.made_again(record)
+    last = rows[-1]
+    command = f"manage.py export {run.pk} --format pytest" + (f" --to {upto}" if upto is not None else "")
+    return _FILE.format(
+        title=f"Run {run.pk} ({run.machine}), rows {rows[0].seq} to {last.seq}",
+        command=command,
+        records=json.dumps([_as_data(one) for one in records], indent=1, sort_keys=True),
+        last=repr((last.seq, last.kind, last.node, last.edge)),
+        node=made.snapshot.node,
+        exit_reason=made.snapshot.state.exit_reason,
+    )
+
+
+def _children(run: Run, upto: int) -> Iterator[Record]:
+    for child in Run.objects.filter(parent=run, parent_seq__lte=upto).order_by("pk"):
+        record = driver.record_of(child)
+        if record.rows:
+            yield record
+        yield from _children(child, child.head)
+
+
+def _as_data(record: Record) -> dict[str, object]:
+    return record.model_dump(mode="json", exclude_defaults=True, by_alias=True)

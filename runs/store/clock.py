@@ -1,0 +1,20 @@
+"""What time it is: the database's clock says, for a worker's own may be wrong, or jump (reliability.md, D4)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.db import connection
+
+_NOW = {
+    "sqlite": "SELECT STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')",
+    "postgresql": "SELECT CLOCK_TIMESTAMP()",
+}
+
+
+def now() -> datetime:
+    """The present moment: what is due, and when, is reckoned from it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NOW[connection.vendor], ())
+        moment = cursor.fetchone()[0]
+    return datetime.fromisoformat(moment).replace(tzinfo=UTC) if isinstance(moment, str) else moment

@@ -1,0 +1,442 @@
+"""A run that begins as a copy of another one's rows: a fork, a run that is asked anew, a replay.
+
+A copy is the log from its first row to row k, those that were gone back over included: every row keeps its `seq`, so
+that whatever names a row (a path the model read, a rollback, a summary) still names the same one. It is written in one
+transaction, its files in it; the run that is copied from is only read. Source: spec/runtime.md, "Going back".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from django.db import transaction
+
+from runs.adapters.folder import RunFolder
+from runs.adapters.tool import ToolError
+from runs.engine.effects import ANSWER, EFFECT, ChildRun, Failed, HumanCall, HumanSaid, ToolCall, question_of
+from runs.engine.facts import AnswersKept, Exited, Fact, Forked, KeptAnswer, LimitRaised
+from runs.engine.kernel import ATTEMPTS
+from runs.engine.machine import END, State, Terms
+from runs.engine.replaying import Replay
+from runs.engine.settings import LIMIT_NAMES, GivenAnswer
+from runs.engine.snapshot import Totals
+from runs.engine.timeline import blocks_of
+from runs.failpoints import failpoint
+from runs.machines import CATALOGUE
+from runs.models import Artifact, Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
+from runs.store.appending import facts_text
+from runs.store.birth import NewRun, clear_folder, folder_of, unsaved
+from runs.store.endings import ended
+from runs.store.errors import NotPossible
+from runs.store.going_back import prompt_chain
+from runs.store.loading import state_at
+from runs.store.log import Row, lock
+from runs.store.people import Said, given_answer
+
+Origin = Literal["fork", "replay", "rerun"]
+
+AT_ONCE = 500
+"""Rows that one statement inserts."""
+
+Copied = TypeVar("Copied", Exchange, Artifact)
+
+NOT_ANSWERS = ("abort", "rollback")
+"""Verdicts that end a run or take it back: a person gives them anew, or not."""
+
+DEADLINE = "deadline"
+SETTINGS = "settings"
+KEPT = "kept"
+"""Channels of decisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a fork does otherwise than the run that it comes from."""
+
+    by: str
+    message: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The settings that are others now, by name; None where one was taken away."""
+    state: dict[str, Any] = field(default_factory=dict)
+    answers: tuple[KeptAnswer, ...] = ()
+
+
+# --- where from -----------------------------------------------------------------------------------------------------
+
+
+def check_fork(run: Run, at: int) -> str:
+    """The node where a fork at row `at` goes on; `NotPossible` where it can't begin there. 0 is the beginning."""
+    if at == 0:
+        return CATALOGUE[run.machine].start
+    step = run.steps.filter(seq=at).first()
+    if step is None:
+        raise NotPossible(f"Run {run.pk} has no row {at}; its rows are 1 to {run.head}.")
+    if step.kind != Step.Kind.TRANSITION or not step.live:
+        why = "was gone back over" if not step.live else f"is a row of kind {step.kind}"
+        raise NotPossible(f"Row {at} of run {run.pk} {why}: name a live transition, or 0 for the beginning.")
+    if step.to == END:
+        raise NotPossible(f"Row {at} ends run {run.pk}: nothing would go on from there. Name an earlier one.")
+    return str(step.to)
+
+
+def limits_at(run: Run, at: int) -> dict[str, float]:
+    """The limits in force at row `at`: what was given, and what people had added by then."""
+    machine = CATALOGUE[run.machine]
+    checked = machine.settings.model_validate_json(run.settings_json)
+    limits: dict[str, float] = {}
+    for name in LIMIT_NAMES:
+        if (limit := checked.limits.of(name)) is not None:
+            limits[name] = limit
+    raises = run.steps.filter(kind=Step.Kind.LIMIT, seq__lte=at).order_by("seq")
+    for text in raises.values_list("facts_json", flat=True):
+        for fact in machine.facts.validate_json(text):
+            if isinstance(fact, LimitRaised) and fact.name in limits:
+                limits[fact.name] = fact.limit
+    return limits
+
+
+def totals_at(run: Run, at: int) -> Totals:
+    """What the rows up to `at` used, those that were gone back over included: spent is spent."""
+    totals = Totals()
+    answered = run.exchanges.filter(seq__lte=at, answer_json__isnull=False).order_by("seq")
+    for exchange in answered.iterator():
+        totals = _charged(totals, exchange)
+    took = run.steps.filter(seq__lte=at).values_list("ms", flat=True)
+    return replace(totals, active_seconds=round(sum(took) / 1000, 6))
+
+
+def _charged(totals: Totals, exchange: Exchange) -> Totals:
+    """The totals with one exchange, as the kernel counts it."""
+    effect, answer = (
+        EFFECT.validate_json(exchange.request_json),
+        ANSWER.validate_json(exchange.answer_json or ""),
+    )
+    match effect, answer:
+        case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
+            return replace(totals, tool_calls=totals.tool_calls + 1)
+        case ToolCall() | ChildRun(), Failed() as failed:
+            again = failed.blame == "transient" and exchange.attempt < ATTEMPTS
+            return totals if again else totals.after_call_failed(failed)
+    return totals.after(answer)
+
+
+def answers_after(run: Run, at: int, channels: Iterable[str]) -> tuple[KeptAnswer, ...]:
+    """What was answered after row `at` on the live path, in order; decisions from other channels are left out."""
+    live = run.steps.filter(live=True, kind=Step.Kind.ASK, seq__gt=at).values("seq")
+    decided = Decision.objects.filter(
+        interrupt__run=run, interrupt__seq__in=live, channel__in=tuple(channels)
+    ).exclude(verdict__in=NOT_ANSWERS)
+    found = []
+    for decision in decided.select_related("interrupt").order_by("interrupt__seq"):
+        request = run.exchanges.get(seq=decision.interrupt.seq).request_json
+        found.append(kept_as(EFFECT.validate_json(request), decision))
+    return tuple(found)
+
+
+def first_question(run: Run, at: int) -> tuple[Interrupt, HumanCall] | None:
+    """The first question that the run came to after row `at` on the live path."""
+    live = run.steps.filter(live=True, kind=Step.Kind.ASK, seq__gt=at).values("seq")
+    interrupt = Interrupt.objects.filter(run=run, seq__in=live).order_by("seq").first()
+    if interrupt is None:
+        return None
+    asked = EFFECT.validate_json(run.exchanges.get(seq=interrupt.seq).request_json)
+    return (interrupt, asked) if isinstance(asked, HumanCall) else None
+
+
+def kept_as(asked: Any, decision: Decision) -> KeptAnswer:
+    """A decision as it is kept for the same question."""
+    assert isinstance(asked, HumanCall)
+    return KeptAnswer(
+        about=asked.about,
+        question=question_of(asked),
+        verdict=decision.verdict,
+        args=None if decision.args_json is None else json.loads(decision.args_json),
+        message=decision.message,
+    )
+
+
+PEOPLE = ("web", "admin", "api", "command", KEPT)
+"""Channels through which people answer."""
+
+
+# --- answers at hand ------------------------------------------------------------------------------------------------
+
+
+def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...]) -> Said | None:
+    """What is to be answered to a question that opens: what was kept for it, else the next of the launch's answers."""
+    kept = _kept_answer(run, call)
+    if kept is not None:
+        return kept
+    given = given_answer(run.pk, answers)
+    if given is None:
+        return None
+    return Said(channel=SETTINGS, by_name="the launch settings", **given.model_dump())
+
+
+def _kept_answer(run: Run, call: HumanCall) -> Said | None:
+    """The next answer that was kept for this very question, where one is left."""
+    rows = run.steps.filter(live=True, kind__in=(Step.Kind.NOTE, Step.Kind.REWIND))
+    row = rows.filter(facts_json__contains='"run.answers.kept"').order_by("-seq").first()
+    if row is None:
+        return None
+    facts = CATALOGUE[run.machine].facts.validate_json(row.facts_json)
+    kept = next(fact for fact in facts if isinstance(fact, AnswersKept))
+    question = question_of(call)
+    fitting = [one for one in kept.answers if (one.about, one.question) == (call.about, question)]
+    used = _times_answered(run, row.seq, call.about, question) if fitting else 0
+    if used >= len(fitting):
+        return None
+    answer = fitting[used]
+    return Said(
+        verdict=answer.verdict, by_name=kept.by, channel=KEPT, args=answer.args, message=answer.message
+    )
+
+
+def _times_answered(run: Run, after: int, about: str, question: str) -> int:
+    decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__gt=after, channel=KEPT)
+    seqs = decided.filter(interrupt__kind=about).values("interrupt__seq")
+    requests = run.exchanges.filter(seq__in=seqs).values_list("request_json", flat=True)
+    return sum(_asks(EFFECT.validate_json(text), question) for text in requests)
+
+
+def _asks(effect: Any, question: str) -> bool:
+    return isinstance(effect, HumanCall) and question_of(effect) == question
+
+
+# --- the copy -------------------------------------------------------------------------------------------------------
+
+
+def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, origin: Origin) -> Run:
+    """A new run that goes on from row `at` of `source`. `terms` are those of the new one."""
+    machine = CATALOGUE[source.machine]
+    with transaction.atomic():
+        lock(source.pk)
+        node = check_fork(source, at)
+        before = terms.model_copy(
+            update={"settings": machine.settings.model_validate_json(source.settings_json)}
+        )
+        forked = Forked(
+            run=source.pk,
+            seq=at,
+            by=change.by,
+            message=change.message,
+            settings_before=source.settings,
+            model_before=source.model,
+            changed=change.settings,
+            state=change.state,
+        )
+        facts: tuple[Fact, ...] = (forked,)
+        if change.answers:
+            facts += (AnswersKept(answers=change.answers, by=change.by),)
+        state = state_at(source, machine, before, at).model_copy(update={"terms": terms})
+        after = machine.fold(state, facts)
+        row = Row(at + 1, "note", node, facts=facts_text(facts))
+        row.state = after.model_dump_json() if after != state else None
+        run = unsaved(new)
+        run.node, run.status = node, RunStatus.QUEUED
+        copy = _Copy(source, run, at, origin, totals_at(source, at))
+        copy.write([*copy.rows(), (row, True)], after)
+    run.refresh_from_db()
+    return run
+
+
+def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, int, str] | None = None) -> Run:
+    """A new run of the rows that were made again. It has ended, whatever the record's state: nobody goes on with it."""
+    with transaction.atomic():
+        run = unsaved(new)
+        if parent is not None:
+            run.parent, run.parent_seq, run.child_name = parent
+        last = replay.rows[-1].seq if replay.rows else replay.record.opening.seq
+        copy = _Copy(source, run, last, "replay", totals_at(source, last))
+        rows = copy.rows()
+        state = replay.snapshot.state
+        if not replay.ended:
+            exit_ = _why_it_ends(source, replay, last)
+            state = replay.machine.fold(state, (exit_,))
+            row = Row(last + 1, "stop", replay.snapshot.node, facts=facts_text((exit_,)))
+            row.state = state.model_dump_json()
+            rows.append((row, True))
+        run.node = END
+        for name, value in ended(replay.machine, state).items():
+            setattr(run, name, value)
+        copy.write(rows, state)
+    run.refresh_from_db()
+    return run
+
+
+def _why_it_ends(source: Run, replay: Replay, last: int) -> Exited:
+    if replay.difference is not None:
+        return Exited(reason="fatal_error", message=f"The replay came out otherwise. {replay.difference}")
+    return Exited(
+        reason="aborted", message=f"Replayed up to row {last} of run {source.pk}; it was to go no further."
+    )
+
+
+class _Copy:
+    """One run's rows and what belongs to them, written as another one's."""
+
+    def __init__(self, source: Run, run: Run, upto: int, origin: Origin, totals: Totals) -> None:
+        self.source = source
+        self.run = run
+        self.upto = upto
+        self.totals = totals
+        run.origin, run.copied_from, run.copied_upto = origin, source, upto
+        if origin != "replay":
+            run.root_id = source.root_id or source.pk
+
+    def rows(self) -> list[tuple[Row, bool]]:
+        """The rows that are copied, each with whether it is live."""
+        steps = list(self.source.steps.filter(seq__lte=self.upto).order_by("seq"))
+        alive = _alive(steps)
+        return [(_row(step), alive[step.seq]) for step in steps]
+
+    def write(self, rows: Sequence[tuple[Row, bool]], state: State) -> None:
+        """Everything, within the caller's transaction."""
+        run, machine = self.run, CATALOGUE[self.run.machine]
+        interrupts = self._interrupts()
+        ids = {str(old): str(copy.pk) for old, copy in interrupts.items()}
+        steps = []
+        for row, live in rows:
+            if row.kind == Step.Kind.DECISION:
+                row.facts = _renamed(row.facts, ids)
+            run.head_hash = row.hashed(run.head_hash)
+            steps.append(_step(run, row, run.head_hash, live))
+            if live:
+                blocks = blocks_of(machine, machine.facts.validate_json(row.facts), row.seq)
+                run.prompt_hash = prompt_chain(run.prompt_hash, blocks)
+        run.head = rows[-1][0].seq if rows else 0
+        for name in Totals.__dataclass_fields__:
+            setattr(run, name, getattr(self.totals, name))
+        run.copied_usd = self.totals.cost_usd
+        run.copied_tokens = self.totals.input_tokens + self.totals.output_tokens
+        run.save(force_insert=True)
+        Step.objects.bulk_create(steps, batch_size=AT_ONCE)
+        failpoint("inside_fork")
+        self._copy_rest(interrupts)
+        self._open_budgets(machine.budget(state))
+        self._copy_files()
+        failpoint("after_fork_files")
+
+    def _copy_rest(self, interrupts: Mapping[Any, Interrupt]) -> None:
+        run = self.run
+        exchanges = [_as_new(found, run) for found in self.source.exchanges.filter(seq__lte=self.upto)]
+        Exchange.objects.bulk_create(exchanges, batch_size=AT_ONCE)
+        Interrupt.objects.bulk_create(interrupts.values(), batch_size=AT_ONCE)
+        decisions = Decision.objects.filter(interrupt__run=self.source, interrupt__seq__lte=self.upto)
+        copies = []
+        for decision in decisions:
+            decision.interrupt = interrupts[decision.interrupt_id]
+            decision.pk, decision._state.adding = None, True
+            copies.append(decision)
+        Decision.objects.bulk_create(copies, batch_size=AT_ONCE)
+        made = [_as_new(found, run) for found in self.source.artifacts.filter(seq__lte=self.upto)]
+        Artifact.objects.bulk_create(made, batch_size=AT_ONCE)
+
+    def _interrupts(self) -> dict[Any, Interrupt]:
+        """The questions of the rows, as history: none of them can be decided."""
+        copies = {}
+        for found in Interrupt.objects.filter(run=self.source, seq__lte=self.upto).order_by("seq"):
+            old = found.pk
+            found.pk = Interrupt._meta.pk.get_default()
+            found.run, found._state.adding = self.run, True
+            if found.status == Interrupt.Status.PENDING:
+                found.status = Interrupt.Status.SUPERSEDED
+            copies[old] = found
+        return copies
+
+    def _open_budgets(self, lines: Iterable[Any]) -> None:
+        machine = CATALOGUE[self.run.machine]
+        checked = machine.settings.model_validate_json(self.run.settings_json)
+        limits = {name: limit for name in LIMIT_NAMES if (limit := checked.limits.of(name)) is not None}
+        if self.run.origin == "replay":
+            limits = limits_at(self.source, self.upto)  # type: ignore[assignment]
+        budgets = [Budget(run=self.run, **line.model_dump()) for line in lines]
+        for name in LIMIT_NAMES:
+            if name in limits:
+                used = round(self.totals.used(name), 10)
+                budgets.append(Budget(run=self.run, scope="limits", name=name, used=used, limit=limits[name]))
+        Budget.objects.bulk_create(budgets)
+
+    def _copy_files(self) -> None:
+        """The run's own directory, with the files as they stood at the last row that is copied."""
+        clear_folder(self.run.pk)
+        mine, theirs = RunFolder(folder_of(self.run.pk)), RunFolder(folder_of(self.source.pk))
+        try:
+            for name, digest in self._files():
+                try:
+                    content = theirs.kept(digest) if digest else theirs.read(name)
+                    mine.write(name, content)
+                except ToolError:
+                    continue  # it is not there any more: the copy has not got it either
+        except BaseException:
+            clear_folder(self.run.pk)
+            raise
+
+    def _files(self) -> list[tuple[str, str]]:
+        """Name and SHA-256 of every version that is copied, in order; of older runs the names only."""
+        files = self.source.artifacts.filter(seq__lte=self.upto, kind__in=("file", "display")).order_by("seq")
+        told = self.source.steps.filter(seq__lte=self.upto, facts_json__contains='"files"')
+        names: dict[str, None] = {}
+        for text in told.order_by("seq").values_list("facts_json", flat=True):
+            for fact in json.loads(text):
+                names |= dict.fromkeys(fact.get("files") or ())
+        # What a contract declares may have a name that no file has; its bytes are those of a file that is copied.
+        versions = [(name, digest) for name, digest in files.values_list("name", "sha256") if name in names]
+        known = {name for name, _ in versions}
+        return [(name, "") for name in names if name not in known] + versions
+
+
+def _alive(steps: Sequence[Step]) -> dict[int, bool]:
+    """Which of the rows are live where the log ends with the last of them."""
+    alive = {step.seq: True for step in steps}
+    for step in steps:
+        if step.kind == Step.Kind.REWIND:
+            to = json.loads(step.facts_json)[0]["to_seq"]
+            alive |= {seq: False for seq in alive if to < seq < step.seq}
+    return alive
+
+
+def _row(step: Step) -> Row:
+    return Row(
+        seq=step.seq,
+        kind=step.kind,
+        node=step.node,
+        edge=step.edge,
+        to=step.to,
+        facts=step.facts_json,
+        state=step.state_json,
+        at=step.at,
+        ms=step.ms,
+    )
+
+
+def _step(run: Run, row: Row, hash_: str, live: bool) -> Step:  # noqa: FBT001 (a column's own value)
+    return Step(
+        run=run,
+        seq=row.seq,
+        kind=row.kind,
+        live=live,
+        node=row.node,
+        edge=row.edge,
+        to=row.to,
+        facts_json=row.facts,
+        state_json=row.state,
+        at=row.at,
+        ms=row.ms,
+        hash=hash_,
+    )
+
+
+def _as_new(found: Copied, run: Run) -> Copied:
+    found.pk, found.run, found._state.adding = None, run, True
+    return found
+
+
+def _renamed(text: str, ids: Mapping[str, str]) -> str:
+    """The facts of a decision, which name its question."""
+    for old, new in ids.items():
+        text = text.replace(old, new)
+    return text

@@ -1,0 +1,154 @@
+"""Going another way from a row: fork, run again, replay; and a run as a script or a test to keep."""
+
+from __future__ import annotations
+
+import json
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from pydantic import ValidationError
+
+from runs import actions, driver, store
+from runs.forms.copying import ForkForm
+from runs.machines import CATALOGUE
+from runs.models import Run
+from runs.reading.again import again
+from runs.reading.as_test import NothingToTest, pytest_file
+from runs.reading.rows import row_view
+from runs.reading.scripting import launch_of, script_of
+from runs.views.seeing import refused, visible_run
+
+
+def _row_in(request: HttpRequest) -> int:
+    """The row that the address or the form names; 0 is the beginning."""
+    text = (request.POST if request.method == "POST" else request.GET).get("at", "")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Http404("no such row")
+    return int(text)
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def fork(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The page says first what stays done and what it is likely to cost; the deed is a POST."""
+    run = visible_run(request, run_id)
+    if not actions.may_launch(request.user):
+        return refused(request, "You may not launch runs, and a fork is one. An administrator can let you.")
+    if run.machine not in CATALOGUE:
+        return refused(request, f"The machine {run.machine} is not here any more.", status=409)
+    at = _row_in(request)
+    try:
+        store.check_fork(run, at)
+    except store.NotPossible as impossible:
+        return refused(request, impossible.sentence, status=409)
+    how = "rerun" if request.POST.get("how", request.GET.get("how")) == "rerun" else "fork"
+    try:
+        form = ForkForm(run, at, request.POST if request.method == "POST" else None)
+    except ValidationError:
+        return refused(
+            request, "This run was launched with settings that can’t be read any more.", status=409
+        )
+    if request.method == "POST":
+        made = _made(request, run, at, form, how)
+        if isinstance(made, HttpResponse):
+            return made
+        if made is not None:
+            kind = "A fork" if how == "fork" else "Run again"
+            messages.success(request, f"{kind}, from row {at} of #{run.pk}. That run stays as it is.")
+            return redirect("run", made.pk)
+    context = {
+        "run": run,
+        "at": at,
+        "how": how,
+        "row": row_view(run, at) if at else None,
+        "form": form,
+        "again": again(run, at),
+        "may_decide": actions.may_decide(request.user, run),
+        "copied_cost": store.totals_at(run, at).cost_usd,
+    }
+    return render(request, "runs/fork.html", context, status=422 if form.errors else 200)
+
+
+def _made(request: HttpRequest, run: Run, at: int, form: ForkForm, how: str) -> Run | HttpResponse | None:
+    """The new run; a page that says why not; or None with what is wrong noted in the form."""
+    if not form.is_valid():
+        return None
+    answers: actions.Answers = "keep" if form.cleaned_data["answers"] == "keep" else "ask again"
+    message = form.cleaned_data["message"]
+    try:
+        if how == "rerun":
+            return actions.rerun(run, at=at, by=request.user, answers=answers, message=message)
+        return actions.fork(
+            run,
+            at=at,
+            by=request.user,
+            settings=form.changes(),
+            state=form.state,
+            decision=form.decision,
+            answers=answers,
+            message=message,
+        )
+    except actions.BadLaunch as fault:
+        form.take(fault.problems)
+    except actions.NotPossible as impossible:
+        form.add_error(None, impossible.sentence)
+    except actions.NotAllowed as why:
+        return refused(request, why.sentence)
+    return None
+
+
+@require_POST
+def replay(request: HttpRequest, run_id: int) -> HttpResponse:
+    """A new run of the same rows; the page of it says whether they came out the same."""
+    run = visible_run(request, run_id)
+    try:
+        made, difference = actions.replay(run, by=request.user)
+    except actions.NotAllowed as why:
+        return refused(request, why.sentence)
+    except actions.NotPossible as impossible:
+        messages.error(request, impossible.sentence)
+        return redirect("run", run.pk)
+    if difference is None:
+        messages.success(
+            request,
+            f"Replayed: all {made.copied_upto} rows of #{run.pk} came out the same. Nothing was called.",
+        )
+    else:
+        messages.error(request, f"The replay came out otherwise. {difference}")
+    return redirect("run", made.pk)
+
+
+@never_cache
+@require_GET
+def script(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The run as a script, or with all that `launch --batch` takes, to keep."""
+    run = visible_run(request, run_id)
+    whole = request.GET.get("with") == "settings"
+    told = [launch_of(run)] if whole else script_of(run)
+    name = f"run-{run.pk}-{'launch' if whole else 'script'}.json"
+    return _kept(json.dumps(told, ensure_ascii=False, indent=1), name, "application/json")
+
+
+@never_cache
+@require_GET
+def test(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The run, up to a row or all of it, as a test that makes its rows again."""
+    run = visible_run(request, run_id)
+    upto = request.GET.get("to", "")
+    number = int(upto) if upto.isascii() and upto.isdigit() and len(upto) < 10 else None
+    try:
+        text = pytest_file(run, number)
+    except (NothingToTest, driver.NoMachine) as fault:
+        return refused(request, fault.sentence, status=409)
+    part = f"_row_{number}" if number is not None else ""
+    return _kept(text, f"test_run_{run.pk}{part}.py", "text/x-python")
+
+
+def _kept(text: str, name: str, kind: str) -> HttpResponse:
+    response = HttpResponse(text, content_type=f"{kind}; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response

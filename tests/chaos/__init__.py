@@ -1,0 +1,6 @@
+"""The chaos bench: real processes that are killed, frozen and lied to, and a check of what must hold at the end.
+
+    python -m tests.chaos --kills 2000 --database both
+
+Source: reliability.md, sections 1 and 4.
+"""

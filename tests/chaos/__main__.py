@@ -1,0 +1,142 @@
+"""The chaos bench's command: `python -m tests.chaos --kills 2000 --database sqlite|postgres|both [--seed N]`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks import postgres
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+INSIDE = "CHAOS_INSIDE"
+
+
+def arguments() -> argparse.Namespace:
+    """What the command takes."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--kills", type=int, default=2000, help="how many processes are killed, per database")
+    parser.add_argument("--database", choices=("sqlite", "postgres", "both"), default="both")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="what a report printed, to disturb alike again"
+    )
+    parser.add_argument("--lease", type=float, default=2.0, help="seconds of the workers' lease")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--level", type=int, default=16, help="runs that are kept unfinished")
+    parser.add_argument(
+        "--most-lost", type=int, default=20, help="lost workers after which a run is given up"
+    )
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds between two faults, as a mean")
+    parser.add_argument("--without", nargs="*", choices=("poison", "controls", "broker"), default=[])
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Each database in a process of its own, whose environment names it."""
+    options = arguments()
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 20)
+    if os.environ.get(INSIDE):
+        return inside(options, seed)
+    wanted = ("sqlite", "postgres") if options.database == "both" else (options.database,)
+    return max(outside(options, database, seed) for database in wanted)
+
+
+def outside(options: argparse.Namespace, database: str, seed: int) -> int:
+    """A data directory and a database that go away, and the bench on them."""
+    with tempfile.TemporaryDirectory(prefix="agentsite-chaos-") as name, _database(database) as url:
+        folder = Path(name)
+        (folder / "logs").mkdir()
+        (folder / "broker").mkdir(mode=0o700)
+        own = {
+            INSIDE: database,
+            "DJANGO_SETTINGS_MODULE": "agentsite.settings",
+            "AGENTSITE_DATA_DIR": name,
+            "AGENTSITE_TOOLS": "tests.chaos.far_side:TOOLS",
+            "CHAOS_LEDGER": str(folder / "effects.sqlite3"),
+            "DATABASE_URL": url,
+            "DATABASE_POOL": "0",
+            "REDIS_URL": f"unix://{folder / 'broker' / 'valkey.sock'}",
+            "LEASE_SECONDS": str(options.lease),
+            "LOG_LEVEL": "ERROR",
+            "CELERY_SKIP_CHECKS": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        }
+        words = [*sys.argv[1:], "--seed", str(seed)]
+        command = [sys.executable, "-m", "tests.chaos", *words]
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | own, check=False)
+        if done.returncode and os.environ.get("CHAOS_KEEP"):
+            subprocess.run(["cp", "-r", name, os.environ["CHAOS_KEEP"]], check=False)
+        return done.returncode
+
+
+@contextlib.contextmanager
+def _database(kind: str) -> Iterator[str]:
+    if kind == "sqlite":
+        yield ""
+        return
+    programs = postgres.binaries()
+    if programs is None:
+        raise SystemExit("The programs of PostgreSQL (initdb, postgres) were not found on this machine.")
+    with postgres.cluster(programs) as url:
+        yield url
+
+
+def inside(options: argparse.Namespace, seed: int) -> int:
+    """The bench itself; 1 where a violation was found or a control stayed green."""
+    import django
+
+    django.setup()
+    from django.conf import settings
+    from django.core.management import call_command
+
+    from tests.chaos import bench as stage
+    from tests.chaos import report
+    from tests.chaos.far_side import EFFECTS
+
+    settings.HINTS = False
+    call_command("migrate", verbosity=0)
+    EFFECTS.create()
+    bench = stage.Bench(
+        os.environ[INSIDE], seed, workers=options.workers, level=options.level, most_lost=options.most_lost
+    )
+    began = time.monotonic()
+    try:
+        share = 0 if "broker" in options.without else options.kills // 4
+
+        bench.part = "no hints"
+
+        def disturb() -> None:
+            bench.torment(options.kills - share, bench.without_hints, options.pause)
+
+        stage.steady(bench, disturb)
+        bench.stop_all("worker", "crowd", "sweeper", "launcher", "person", "meddler")
+        if share:
+            bench.start_broker()
+            bench.hints, bench.part = True, "hints, broken broker"
+            bench.torment(share, bench.with_hints, options.pause)
+            bench.hints = False
+        bench.calm()
+        if "poison" not in options.without:
+            stage.poison(bench)
+        bench.judge()
+        if "controls" not in options.without:
+            for name in stage.CONTROLS:
+                bench.report.controls[name] = stage.control(bench, name)
+    finally:
+        bench.stop_all()
+        bench.stop_broker()
+    bench.report.seconds = time.monotonic() - began
+    sys.stdout.write(report.text_of(bench.report) + "\n")
+    sys.stdout.flush()
+    return 0 if report.is_green(bench.report) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

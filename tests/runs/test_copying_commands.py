@@ -1,0 +1,83 @@
+"""fork and rerun at the command line: what they print, what they refuse, their exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.conf import settings
+
+from runs.models import Run
+from tests.runs.running import ALLOW, FINAL, _every_run_verifies, launch, think, transitions, work
+from tests.runs.test_commands import refused, told
+from tests.runs.test_crashes import command
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+
+def finished() -> Run:
+    return work(launch(think("search", q="a"), think("send", to="bob"), FINAL, rules=ALLOW))
+
+
+def test_fork_prints_the_number_of_the_new_run() -> None:
+    run = finished()
+    at = transitions(run, "executed")[0]
+    out, code = told("fork", str(run.pk), f"--at={at}", "--message=What if?")
+    made = Run.objects.get(copied_from=run)
+    assert (out, code) == (f"{made.pk}\n", 0)
+    assert made.status == "queued"
+    work(made)
+
+
+def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module() -> None:
+    run = finished()
+    done = command(
+        "fork",
+        str(run.pk),
+        "--at=0",
+        "--settings",
+        '{"max_steps": 1}',
+        "--inline",
+        "--json",
+        AGENTSITE_DATA_DIR=str(settings.DATA_DIR),
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    export = json.loads(done.stdout)
+    assert export["run"]["exit_reason"] == "max_steps"
+    assert (export["run"]["copied_from"], export["run"]["origin"]) == (str(run.pk), "fork")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--at=999",), "has no row 999"),
+        (("--at=0", "--run-settings={"), "--settings is no JSON"),
+        (
+            ("--at=0", '--run-settings={"max_step": 1}'),
+            "settings.max_step: ruled has no setting of this name.",
+        ),
+        (("--at=0", '--state={"steps": "x"}'), "state.steps: This must be a whole number"),
+        (("--at=0", "--model=nosuch"), "settings.model: There is no model 'nosuch'."),
+        (("--at=0", '--decision={"verdict": "approve"}'), "decision: Run"),
+    ],
+)
+def test_fork_refuses_in_a_sentence(words: tuple[str, ...], said: str) -> None:
+    run = finished()
+    assert said in refused("fork", str(run.pk), *words)
+    assert Run.objects.count() == 1
+
+
+def test_rerun_says_first_what_comes_again() -> None:
+    run = finished()
+    at = transitions(run, "executed")[0]
+    out, code = told("rerun", str(run.pk), f"--at={at}", "--estimate")
+    assert out == (
+        "Likely to be done again: 2 model calls (240 tokens, $0.002), 1 tool call, 1 of them with effects outside.\n"
+    )
+    assert (code, Run.objects.count()) == (0, 1)
+    out, code = told("rerun", str(run.pk), f"--at={at}", "--inline")
+    made = Run.objects.get(copied_from=run)
+    assert (code, out.splitlines()[-1], made.origin) == (0, str(made.pk), "rerun")
+    assert refused("rerun", str(run.pk), "--at=1").startswith("Row 1 of run")

@@ -1,0 +1,402 @@
+"""Forks: a run that goes on from a row of another one, which stays as it is; and answers that are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from runs import actions, driver, store
+from runs.models import Decision, Interrupt, Run
+from runs.store import folder_of
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    TOOLS,
+    _every_run_verifies,
+    decide,
+    kinds,
+    launch,
+    pending,
+    person,
+    script,
+    think,
+    transitions,
+    work,
+)
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+WRITE = {
+    "params": {"name": "string"},
+    "required": ["name"],
+    "effects": "write",
+    "results": [
+        {"output": "one", "files": [{"name": "report.md", "text": "first"}]},
+        {"output": "two", "files": [{"name": "report.md", "text": "second"}]},
+    ],
+}
+
+
+def everything(run: Run) -> str:
+    """A digest of all that is kept of a run."""
+    rows = [list(run.steps.order_by("seq").values()), list(run.exchanges.order_by("seq").values())]
+    rows += [list(run.interrupts.order_by("seq").values()), list(run.budgets.order_by("id").values())]
+    rows += [list(Run.objects.filter(pk=run.pk).values())]
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def live(run: Run, upto: int) -> list[tuple[Any, ...]]:
+    rows = run.steps.filter(live=True, seq__lte=upto).order_by("seq")
+    return list(rows.values_list("seq", "kind", "node", "edge", "to", "state_json"))
+
+
+def fork(run: Run, at: int, **parts: Any) -> Run:
+    return actions.fork(run, at=at, by=parts.pop("by", None), **parts)
+
+
+def finished(**settings: Any) -> Run:
+    replies = (think("search", q="a"), think("send", to="bob"), think("search", q="b"), FINAL)
+    return work(launch(*replies, **{"rules": ALLOW} | settings))
+
+
+# --- the copy -------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_of_a_finished_run_goes_on_from_its_row_and_the_old_run_stays_as_it_is() -> None:
+    run = finished()
+    before = everything(run)
+    at = transitions(run, "executed")[0]
+    forked = fork(run, at)
+    assert (forked.origin, forked.copied_from, forked.copied_upto) == ("fork", run, at)
+    assert (forked.status, forked.head) == ("queued", at + 1)
+    assert live(forked, at) == live(run, at)
+    work(forked)
+    assert (forked.status, forked.answer) == ("succeeded", "42")
+    assert everything(run) == before
+
+
+def test_a_fork_can_begin_at_every_live_transition_and_verifies(subtests: Any = None) -> None:
+    run = finished()
+    before = everything(run)
+    for at in [0, *transitions(run)]:
+        if run.steps.filter(seq=at, to="end").exists():
+            continue
+        forked = work(fork(run, at))
+        assert forked.status == "succeeded", at
+    assert everything(run) == before
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (99, "has no row 99; its rows are 1 to"),
+        (1, "is a row of kind ask: name a live transition"),
+        (-1, "has no row -1"),
+    ],
+)
+def test_a_row_that_is_no_live_transition_is_refused(at: int, said: str) -> None:
+    run = finished()
+    with pytest.raises(actions.NotPossible) as refused:
+        fork(run, at)
+    assert said in refused.value.sentence
+    assert Run.objects.count() == 1
+
+
+def test_the_row_that_ends_the_run_is_refused() -> None:
+    run = finished()
+    last = run.steps.get(to="end").seq
+    with pytest.raises(actions.NotPossible, match="nothing would go on from there"):
+        fork(run, last)
+
+
+def test_rows_that_were_gone_back_over_stay_so_in_the_copy() -> None:
+    run = work(launch(think("search", q="a"), think("search", q="b"), think("send", to="x"), FINAL))
+    first = transitions(run, "executed")[0]
+    actions.rewind(run, to=first, by=None)
+    work(run)
+    assert run.steps.filter(live=False).exists()
+    at = transitions(run)[-1]
+    forked = fork(run, at)
+    marks = list(run.steps.filter(seq__lte=at).order_by("seq").values_list("seq", "live"))
+    assert list(forked.steps.filter(seq__lte=at).order_by("seq").values_list("seq", "live")) == marks
+    work(forked)
+
+
+def test_what_the_copied_rows_used_counts_and_what_came_after_does_not() -> None:
+    run = finished(limits={"cost_usd": 1.0, "tokens": 5000})
+    at = transitions(run, "executed")[1]
+    forked = fork(run, at)
+    assert (forked.model_calls, forked.tool_calls) == (2, 2)
+    assert forked.cost_usd == pytest.approx(0.002)
+    assert forked.budgets.get(name="tokens").used == 240
+    work(forked)
+    assert (forked.model_calls, forked.tool_calls) == (4, 3)
+    whole = fork(run, transitions(run)[-2])
+    assert whole.model_calls == run.model_calls
+
+
+def test_files_are_copied_as_they_stood_at_the_row() -> None:
+    tools = {**TOOLS, "write": WRITE}
+    replies = (think("write", name="a"), think("write", name="b"), FINAL)
+    run = work(launch(played=script(*replies, tools=tools), rules=ALLOW))
+    assert (folder_of(run.pk) / "report.md").read_text() == "second"
+    forked = fork(run, transitions(run, "executed")[0])
+    assert (folder_of(forked.pk) / "report.md").read_text() == "first"
+    (folder_of(forked.pk) / "report.md").write_text("mine")
+    assert (folder_of(run.pk) / "report.md").read_text() == "second"
+    fresh = fork(run, 0)
+    assert not (folder_of(fresh.pk) / "report.md").exists()
+
+
+# --- what is changed ------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_changed_by_name_and_null_takes_one_away() -> None:
+    run = finished(max_steps=7, interrupt_every=50)
+    forked = fork(run, 0, settings={"max_steps": 1, "interrupt_every": None})
+    assert (forked.settings["max_steps"], "interrupt_every" in forked.settings) == (1, False)
+    assert forked.settings["rules"] == ALLOW
+    work(forked)
+    assert (forked.status, forked.exit_reason) == ("stopped", "max_steps")
+
+
+def test_settings_that_no_launch_would_take_are_refused_with_their_place() -> None:
+    run = finished()
+    with pytest.raises(actions.BadLaunch) as refused:
+        fork(run, 0, settings={"max_step": 1, "limits": {"tokens": "many"}})
+    assert {problem.path for problem in refused.value.problems} == {
+        "settings.max_step",
+        "settings.limits.tokens",
+    }
+    assert Run.objects.count() == 1
+
+
+def test_a_larger_budget_of_the_machine_counts_at_once() -> None:
+    tool = {"action": "call_tool", "tool_call": {"tool_id": "search", "params": {"q": "a"}}}
+    done = {"action": "complete", "completion_summary": "done"}
+    replies = [dict(tool, strategy="explore"), dict(tool, strategy="explore"), done]
+    run = actions.start_run(
+        machine="checklist",
+        goal="Look",
+        settings={"exploration_budget": 1, "exploitation_budget": 1},
+        owner=None,
+        script=script(*replies),
+    )
+    work(run)
+    at = transitions(run)[1]
+    forked = fork(run, at, settings={"exploration_budget": 3})
+    line = forked.budgets.get(name="explore")
+    assert (line.limit, line.used) == (3, 1)
+    work(forked)
+
+
+def test_control_values_are_changed_and_the_row_says_which_and_by_whom() -> None:
+    owner = person("alice", "add_run")
+    run = work(launch(think("search", q="a"), FINAL, owner=owner))
+    at = transitions(run, "executed")[0]
+    forked = fork(run, at, state={"steps": 9}, by=owner, message="What if it were late?")
+    row = forked.steps.get(seq=at + 1)
+    told = json.loads(row.facts_json)[0]
+    assert (row.kind, told["kind"], told["by"], told["state"]) == (
+        "note",
+        "run.forked",
+        "alice",
+        {"steps": 9},
+    )
+    assert (told["run"], told["seq"], told["message"]) == (run.pk, at, "What if it were late?")
+    assert json.loads(row.state_json or "{}")["steps"] == 9
+    work(forked)
+    assert forked.owner == owner
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "said"),
+    [
+        ({"steps": "many"}, "state.steps", "a whole number"),
+        ({"step": 1}, "state.step", "has no value of this name"),
+        ({"exit_reason": "complete"}, "state.exit_reason", "by the run itself"),
+        ({"terms": {}}, "state.terms", ""),
+        ({"draft": {"thought": 5}}, "state.draft.thought", "a text"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_with_its_place(
+    state: dict[str, Any], path: str, said: str
+) -> None:
+    run = finished()
+    with pytest.raises(actions.BadLaunch) as refused:
+        fork(run, transitions(run)[0], state=state)
+    (problem,) = refused.value.problems
+    assert problem.path == path
+    assert said in problem.message
+
+
+def test_a_fork_of_a_fork_verifies_with_all_its_terms() -> None:
+    run = finished(max_steps=9)
+    once = work(fork(run, transitions(run, "executed")[0], settings={"max_steps": 8}))
+    twice = work(fork(once, transitions(once)[-3], settings={"max_steps": 7}, state={"steps": 1}))
+    assert twice.status == "succeeded"
+    assert store.verify(twice, driver.tool_specs(twice)) is None
+
+
+def test_a_fork_whose_rows_were_changed_does_not_verify() -> None:
+    """The negative control of the checks above."""
+    run = finished()
+    forked = work(fork(run, transitions(run)[1], state={"steps": 3}))
+    forked.steps.filter(seq=transitions(run)[1] + 1).update(state_json=None)
+    assert store.verify(forked, driver.tool_specs(forked)) is not None
+    forked.delete()
+
+
+def test_another_script_is_played_from_the_row_on() -> None:
+    run = finished()
+    at = transitions(run)[0]
+    other = script(FINAL, {"thought": "FINAL ANSWER: other", "action": None})
+    forked = work(fork(run, at, script=other))
+    assert forked.status == "succeeded"
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+def asked_run(verdict: str = "approve", **parts: Any) -> Run:
+    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
+    decide(run, verdict, **parts)
+    return work(run)
+
+
+def test_what_people_answered_after_the_row_is_asked_again() -> None:
+    run = asked_run()
+    forked = work(fork(run, transitions(run, "executed")[0]))
+    assert (forked.status, pending(forked).tool) == ("waiting", "send")
+    decide(forked, "approve")
+    work(forked)
+    assert forked.status == "succeeded"
+
+
+def test_answers_that_are_kept_are_given_again_to_the_same_question() -> None:
+    run = asked_run("edit", args={"to": "carol"})
+    forked = work(fork(run, transitions(run, "executed")[0], answers="keep"))
+    assert forked.status == "succeeded"
+    decision = Decision.objects.get(interrupt__run=forked)
+    assert (decision.channel, decision.verdict, json.loads(decision.args_json or "")) == (
+        "kept",
+        "edit",
+        {"to": "carol"},
+    )
+    assert run.interrupts.count() == 1
+
+
+def test_a_question_about_another_call_is_asked_all_the_same() -> None:
+    run = asked_run()
+    other = script(think("search", q="a"), think("send", to="eve"), FINAL)
+    forked = work(fork(run, transitions(run, "executed")[0], script=other, answers="keep"))
+    assert (forked.status, pending(forked).args) == ("waiting", {"to": "eve"})
+
+
+def test_another_decision_is_given_to_the_question_after_the_row() -> None:
+    run = asked_run()
+
+    at = max(seq for seq in transitions(run) if seq < run.interrupts.get().seq)
+    forked = work(fork(run, at, decision={"verdict": "reject", "message": "Not to bob."}))
+    decision = Decision.objects.get(interrupt__run=forked)
+    assert (decision.verdict, decision.message) == ("reject", "Not to bob.")
+    assert forked.tool_calls == 1
+    assert forked.model_calls == 3
+
+
+@pytest.mark.parametrize(
+    ("decision", "path"),
+    [
+        ({"verdict": "resume"}, "decision.verdict"),
+        ({"verdict": "edit", "args": {"n": "x"}}, "decision.args.to"),
+        ({"verdict": "respond"}, "decision.message"),
+        ({"verdict": "approve", "wild": 1}, "decision"),
+        ({"verdict": "rollback"}, "decision.verdict"),
+    ],
+)
+def test_a_decision_that_the_question_can_not_take_is_refused(decision: dict[str, Any], path: str) -> None:
+    run = asked_run()
+    with pytest.raises(actions.BadLaunch) as refused:
+        fork(run, transitions(run)[0], decision=decision)
+    assert refused.value.problems[0].path == path
+
+
+def test_a_decision_needs_a_question() -> None:
+    run = finished()
+    with pytest.raises(actions.BadLaunch, match="asked nobody"):
+        fork(run, 0, decision={"verdict": "approve"})
+
+
+def test_decisions_before_the_row_are_history_in_the_fork() -> None:
+    run = asked_run()
+    at = transitions(run, "executed")[1]
+    forked = fork(run, at)
+    copy, old = Interrupt.objects.get(run=forked), Interrupt.objects.get(run=run)
+    assert copy.pk != old.pk
+    assert (copy.status, copy.decision.verdict) == ("decided", "approve")
+    row = forked.steps.get(kind="decision")
+    assert json.loads(row.facts_json)[0]["interrupt"] == str(copy.pk)
+    assert "decision" in kinds(forked)
+    work(forked)
+
+
+def test_answers_given_at_launch_go_on_where_the_row_stands() -> None:
+    answers = [{"verdict": "approve"}, {"verdict": "reject", "message": "no"}]
+    replies = (think("send", to="a"), think("send", to="b"), FINAL)
+    run = work(launch(*replies, answers=answers))
+    forked = work(fork(run, transitions(run, "executed")[0]))
+    verdicts = Decision.objects.filter(interrupt__run=forked).order_by("interrupt__seq")
+    assert [one.verdict for one in verdicts] == ["approve", "reject"]
+    assert forked.status == "succeeded"
+
+
+def test_a_rollback_can_keep_the_answers_too() -> None:
+    run = work(launch(think("search", q="a"), think("send", to="bob"), think("send", to="bob"), FINAL, FINAL))
+    decide(run, "approve")
+    work(run)
+    assert pending(run).tool == "send"
+    at = max(seq for seq in transitions(run) if seq < run.interrupts.order_by("seq").first().seq)  # type: ignore[union-attr]
+    actions.rewind(run, to=at, by=None, answers="keep")
+    work(run)
+    kept = Decision.objects.get(interrupt__run=run, channel="kept")
+    assert kept.interrupt.args == {"to": "bob"}
+    assert run.status == "succeeded"
+
+
+# --- rights ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_may_see_a_run_and_launch_may_fork_it_and_the_fork_is_theirs() -> None:
+    owner, other = person("alice", "add_run"), person("bob", "view_run", "add_run")
+    run = work(launch(think("search", q="a"), FINAL, owner=owner))
+    forked = fork(run, 0, by=other)
+    assert forked.owner == other
+    for nobody in (person("charlie", "add_run"), person("dora", "view_run")):
+        with pytest.raises(actions.NotAllowed):
+            fork(run, 0, by=nobody)
+
+
+def test_keeping_answers_is_deciding_and_needs_its_right() -> None:
+    owner = person("alice", "add_run")
+    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL, owner=owner))
+    decide(run, "approve")
+    work(run)
+    at = transitions(run)[0]
+    with pytest.raises(actions.NotAllowed):
+        fork(run, at, by=owner, answers="keep")
+    with pytest.raises(actions.NotAllowed):
+        fork(run, at, by=owner, decision={"verdict": "approve"})
+    reviewer = person("rob", "add_run", "view_run", "decide_interrupt")
+    assert work(fork(run, at, by=reviewer, answers="keep")).status == "succeeded"
+
+
+def test_a_run_again_from_a_row_is_a_fork_that_changes_nothing() -> None:
+    run = finished()
+    again = work(actions.rerun(run, at=transitions(run)[0], by=None))
+    assert (again.origin, again.status) == ("rerun", "succeeded")
+    assert again.settings == run.settings

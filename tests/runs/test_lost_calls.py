@@ -1,0 +1,139 @@
+"""A call that can't be repeated, and nobody knows whether it happened: the far side is asked, and then a person."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from runs import store, tasks
+from runs.adapters.tool import NotHappened
+from runs.adapters.toolbox import MayHaveHappened
+from runs.engine.effects import ToolReturned
+from runs.models import Run
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    _every_run_verifies,
+    decide,
+    die_in,
+    kill,
+    launch,
+    make_due,
+    pending,
+    slice_of,
+    think,
+    work,
+)
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+
+def lost_run() -> Run:
+    """A run whose worker died in the middle of `send`."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    return run
+
+
+def test_it_happened_and_its_result_is_used() -> None:
+    run = lost_run()
+    world = slice_of(run, far_side=ToolReturned(value="in the outbox"))
+    assert world.calls == ["decision"]
+    exchange = run.exchanges.get(name="send")
+    assert (exchange.status, exchange.nth) == ("answered", 1)
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+    assert not run.interrupts.exists()
+
+
+def test_it_did_not_happen_and_is_made_anew_under_another_key() -> None:
+    """Under the old key the far side takes nothing any more: the worker that was frozen may wake up."""
+    run = lost_run()
+    world = slice_of(run, far_side=NotHappened.FOR_SURE)
+    first, second = run.exchanges.filter(name="send").order_by("seq")
+    assert (first.status, second.status) == ("started", "answered")
+    assert world.keys == [second.key] and first.key != second.key
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+    assert run.steps.filter(kind="ask", facts_json__contains="not_happened").count() == 1
+
+
+def test_a_worker_that_dies_after_it_has_asked_leaves_the_same_question() -> None:
+    run = lost_run()
+    die_in(run, before=kill, only="send", far_side=NotHappened.FOR_SURE)
+    slice_of(run, far_side=NotHappened.FOR_SURE)
+    assert run.exchanges.filter(name="send", status="started").count() == 2
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_where_nobody_can_tell_a_person_is_asked() -> None:
+    run = lost_run()
+    work(run)
+    assert pending(run).kind == "may_have_happened"
+    decide(run, "respond", message="it was sent")
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def cut_off() -> None:
+    """The line breaks after the call was sent."""
+    raise MayHaveHappened("send")
+
+
+def test_a_call_that_was_cut_off_is_not_made_again_by_itself() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    world = slice_of(run, after=cut_off, only="send")
+    assert world.calls == ["decision", "send"]
+    question = pending(run)
+    assert (question.kind, run.status) == ("may_have_happened", "waiting")
+    decide(run, "respond", message="it was sent")
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_a_call_that_was_cut_off_is_asked_about_at_the_far_side() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    slice_of(run, after=cut_off, only="send", far_side=ToolReturned(value="sent"))
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+    assert not run.interrupts.exists()
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_what_is_due_the_databases_clock_says(hours: int) -> None:
+    """The clock of a process jumps: its runs are due all the same, and the leases of others hold."""
+    run = launch(think("search", q="tides"), FINAL)
+    right = timezone.now
+    held = launch(FINAL)
+    store.claim(held.pk, "alpha")
+
+    def wrong() -> Any:
+        return right() + timedelta(hours=hours)
+
+    timezone.now = wrong
+    try:
+        assert list(Run.objects.due().values_list("pk", flat=True)) == [run.pk]
+        store.pause(run.pk, "the operator")
+        store.resume(run.pk, "the operator")
+        assert list(Run.objects.due().values_list("pk", flat=True)) == [run.pk]
+    finally:
+        timezone.now = right
+    assert work(run).status == "succeeded"
+
+
+def test_a_silent_broker_holds_up_a_sweep_once_and_not_for_every_run(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.HINTS = True
+    asked: list[int] = []
+
+    def silent(args: tuple[int], **_: Any) -> None:
+        asked.append(args[0])
+        raise TimeoutError("the broker says nothing")
+
+    runs = [launch(FINAL) for _ in range(3)]
+    monkeypatch.setattr(tasks.drive_run, "apply_async", silent)
+    for run in runs:
+        make_due(run.pk)
+    assert tasks.sweep() == 0
+    assert asked == [runs[0].pk]

@@ -1,0 +1,287 @@
+"""The pages that let a run go another way: what they say first, what they refuse and keep, where they lead."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from runs import actions
+from runs.forms.copying import ForkForm
+from runs.models import Decision, Run
+from tests.factories import alice, bob, cast_member, charlie, signed_in
+from tests.runs.running import FINAL, decide, launch, think, transitions, work
+from tests.runs.test_families import CHILDREN, SETTINGS
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def dora() -> User:
+    """She launches and decides."""
+    return cast_member("dora", "operators", "reviewers")
+
+
+def sent(owner: User, **settings: Any) -> Run:
+    """A run that looked, wrote to bob with somebody's leave, and ended."""
+    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL, owner=owner, **settings))
+    decide(run, "approve", message="Go ahead.")
+    return work(run)
+
+
+def page(client: Client, run: Run, at: int, **more: str) -> str:
+    answer = client.get(reverse("fork", args=[run.pk]), {"at": str(at), **more})
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def form_of(run: Run, at: int, **typed: str) -> dict[str, str]:
+    """The form as a browser would send it, unchanged but for what was typed."""
+    form = ForkForm(run, at)
+    fields = {name: str(form[name].value() or "") for name in form.fields}
+    return {**fields, "at": str(at), "how": "fork", **typed}
+
+
+def posted(client: Client, run: Run, at: int, **typed: str) -> Any:
+    return client.post(reverse("fork", args=[run.pk]), form_of(run, at, **typed))
+
+
+def newest() -> Run:
+    run = Run.objects.order_by("-pk").first()
+    assert run is not None
+    return run
+
+
+def test_the_page_says_what_stays_done_what_it_costs_and_what_people_answered() -> None:
+    owner = dora()
+    run = sent(owner)
+    text = page(signed_in(owner), run, transitions(run, "executed")[0])
+    assert "These were done after that row. They stay done, and may be done again:" in text
+    assert "send(to=&quot;bob&quot;)" in text
+    assert "2 model calls, 240 tokens, 1 tool call" in text
+    assert "Run send? — approve, by the operator" in text
+    assert "Nothing outside" not in text
+
+
+def test_a_row_after_which_nothing_was_done_outside_says_so() -> None:
+    owner = dora()
+    run = sent(owner)
+    text = page(signed_in(owner), run, transitions(run, "executed")[1])
+    assert "Nothing outside the run was changed after that row." in text
+    assert "What people answered" not in text
+
+
+def test_a_fork_leads_to_its_page_which_says_where_it_comes_from_with_links_both_ways() -> None:
+    owner = dora()
+    run = sent(owner)
+    at = transitions(run, "executed")[0]
+    client = signed_in(owner)
+    answer = posted(client, run, at, message="What if?")
+    made = newest()
+    assert (answer.status_code, answer["Location"]) == (302, reverse("run", args=[made.pk]))
+    assert (made.origin, made.owner, made.copied_upto) == ("fork", owner, at)
+    text = client.get(reverse("run", args=[made.pk])).content.decode()
+    assert f'fork of <a href="/runs/{run.pk}/?step={at}">#{run.pk} at row {at}</a>' in text
+    assert reverse("compare", args=[run.pk, made.pk]) in text
+    assert f"A fork, from row {at} of #{run.pk}. That run stays as it is." in text
+    assert f"#{made.pk} fork" in client.get(reverse("run", args=[run.pk])).content.decode()
+    row = client.get(reverse("step", args=[made.pk, at + 1])).content.decode()
+    assert "Begins as a copy of" in row
+
+
+def test_an_unchanged_form_changes_nothing() -> None:
+    owner = dora()
+    run = sent(owner, limits={"tokens": 1234567, "cost_usd": 0.5}, max_steps=9)
+    posted(signed_in(owner), run, transitions(run)[0])
+    made = newest()
+    told = json.loads(made.steps.get(seq=made.head).facts_json)[0]
+    assert (told["changed"], told["state"]) == ({}, {})
+    assert made.settings == run.settings
+
+
+def test_state_limits_and_settings_are_changed_by_the_form() -> None:
+    owner = dora()
+    run = sent(owner, max_steps=9, limits={"tokens": 5000})
+    posted(
+        signed_in(owner),
+        run,
+        transitions(run, "executed")[0],
+        **{"state-steps": "4", "tokens": "9000", "settings": '{"max_steps": 8}'},
+    )
+    made = newest()
+    told = json.loads(made.steps.get(seq=made.head).facts_json)[0]
+    assert told["state"] == {"steps": 4}
+    assert told["changed"] == {"max_steps": 8, "limits": {"tokens": 9000}}
+    assert made.budgets.get(name="tokens").limit == 9000
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        ({"state-steps": "many"}, "This must be a whole number, not &#x27;many&#x27;."),
+        ({"state-metadata": "{"}, "This is no JSON:"),
+        ({"state-metadata": '{"goal": 5}'}, "goal: This must be a text"),
+        ({"settings": '{"max_step": 3}'}, "max_step: ruled has no setting of this name."),
+        ({"settings": '{"model": "x"}'}, "model: this has a field of its own above."),
+        ({"settings": "[]"}, "The settings are one JSON object."),
+        ({"tokens": "-1"}, "greater than or equal to 0"),
+        ({"model": "nosuch"}, "There is no model &#x27;nosuch&#x27;"),
+        ({"verdict": "edit", "args": '{"n": 1}'}, "to: send needs the argument to."),
+        ({"verdict": "respond"}, "Write the answer."),
+    ],
+)
+def test_what_can_not_be_taken_is_said_at_its_field_and_what_was_typed_is_kept(
+    typed: dict[str, str], sentence: str
+) -> None:
+    owner = dora()
+    run = sent(owner)
+    answer = posted(signed_in(owner), run, transitions(run, "executed")[0], message="Because of bob", **typed)
+    text = answer.content.decode()
+    assert answer.status_code == 422
+    assert sentence in text
+    assert "Nothing was begun yet." in text
+    assert "Because of bob" in text
+    assert Run.objects.count() == 1
+
+
+def test_another_answer_is_given_to_the_question_that_came_next() -> None:
+    owner = dora()
+    run = sent(owner)
+    at = transitions(run, "executed")[0]
+    posted(signed_in(owner), run, at, verdict="edit", args='{"to": "carol"}', said="Not bob.")
+    made = work(newest())
+    decision = Decision.objects.get(interrupt__run=made)
+    assert (decision.verdict, decision.by_name, decision.channel) == ("edit", "dora", "kept")
+    assert made.status == "succeeded"
+
+
+def test_who_may_not_decide_is_not_offered_to() -> None:
+    owner = alice()
+    run = sent(owner)
+    at = transitions(run, "executed")[0]
+    text = page(signed_in(owner), run, at)
+    assert "You may not decide; a reviewer can." in text
+    assert "The question that came next" not in text
+    refused = posted(signed_in(owner), run, at, answers="keep")
+    assert refused.status_code == 403
+    assert Run.objects.count() == 1
+
+
+def test_run_again_shows_no_changes_and_makes_none() -> None:
+    owner = dora()
+    run = sent(owner)
+    at = transitions(run, "executed")[0]
+    client = signed_in(owner)
+    text = page(client, run, at, how="rerun")
+    assert "then the model is asked anew" in text
+    assert "The state after that row" not in text
+    answer = client.post(
+        reverse("fork", args=[run.pk]), {"at": str(at), "how": "rerun", "answers": "keep", "message": ""}
+    )
+    assert answer.status_code == 302
+    made = work(newest())
+    assert (made.origin, made.status) == ("rerun", "succeeded")
+    text = client.get(reverse("run", args=[made.pk])).content.decode()
+    assert "run again from <a href=" in text
+
+
+@pytest.mark.parametrize("at", ["999", "1"])
+def test_a_row_that_can_not_be_forked_is_refused_in_a_sentence(at: str) -> None:
+    owner = dora()
+    run = sent(owner)
+    answer = signed_in(owner).get(reverse("fork", args=[run.pk]), {"at": at})
+    assert answer.status_code == 409
+    assert f"Run {run.pk} has no row" in answer.content.decode() or "name a live transition" in (
+        answer.content.decode()
+    )
+
+
+def test_who_may_not_see_or_launch_gets_no_fork() -> None:
+    run = sent(dora())
+    at = str(transitions(run)[0])
+    assert signed_in(charlie()).get(reverse("fork", args=[run.pk]), {"at": at}).status_code == 404
+    reviewer = signed_in(bob())
+    assert reviewer.get(reverse("fork", args=[run.pk]), {"at": at}).status_code == 403
+    assert reviewer.post(reverse("replay", args=[run.pk])).status_code == 403
+    assert Client().get(reverse("fork", args=[run.pk]), {"at": at}).status_code == 302
+    assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize("machine", ["contract", "checklist", "planned", "ruled"])
+def test_the_state_of_every_machine_can_be_shown_and_sent_back_unchanged(machine: str) -> None:
+    owner = dora()
+    tools = {"replies": {"decision": CHILDREN[machine]}}
+    run = actions.start_run(
+        machine=machine, goal="Look", settings=SETTINGS[machine], owner=owner, script=tools
+    )
+    work(run)
+    client = signed_in(owner)
+    for at in [0, *run.steps.filter(kind="transition").exclude(to="end").values_list("seq", flat=True)]:
+        page(client, run, at)
+        assert posted(client, run, at).status_code == 302
+        made = newest()
+        told = json.loads(made.steps.get(seq=made.head).facts_json)[0]
+        assert (told["changed"], told["state"]) == ({}, {})
+
+
+# --- replay, rollback, downloads ------------------------------------------------------------------------------------
+
+
+def test_a_replay_says_that_all_rows_came_out_the_same() -> None:
+    owner = dora()
+    run = sent(owner)
+    answer = signed_in(owner).post(reverse("replay", args=[run.pk]), follow=True)
+    text = answer.content.decode()
+    assert f"Replayed: all {run.head} rows of #{run.pk} came out the same. Nothing was called." in text
+    assert "replay of <a href=" in text
+
+
+def test_the_menu_and_the_inspector_lead_there() -> None:
+    owner = dora()
+    run = sent(owner)
+    at = transitions(run, "executed")[0]
+    client = signed_in(owner)
+    text = client.get(reverse("run", args=[run.pk])).content.decode()
+    for address in ("replay", "run-script", "run-test"):
+        assert reverse(address, args=[run.pk]) in text
+    text = client.get(reverse("step", args=[run.pk, at])).content.decode()
+    assert f"{reverse('fork', args=[run.pk])}?at={at}" in text
+    assert f"{reverse('run-test', args=[run.pk])}?to={at}" in text
+    last = run.steps.get(to="end").seq
+    assert "Fork from here" not in client.get(reverse("step", args=[run.pk, last])).content.decode()
+
+
+def test_a_run_is_kept_as_a_script_and_as_a_test() -> None:
+    owner = dora()
+    run = sent(owner)
+    client = signed_in(owner)
+    told = client.get(reverse("run-script", args=[run.pk]))
+    assert json.loads(told.content)["replies"]["decision"][0] == think("search", q="a")
+    assert "attachment" in told["Content-Disposition"]
+    whole = client.get(reverse("run-script", args=[run.pk]), {"with": "settings"})
+    assert json.loads(whole.content)[0]["settings"]["answers"][0]["verdict"] == "approve"
+    test = client.get(reverse("run-test", args=[run.pk]), {"to": "3"})
+    assert f'filename="test_run_{run.pk}_row_3.py"' in test["Content-Disposition"]
+    compile(test.content.decode(), "test", "exec")
+    assert signed_in(charlie()).get(reverse("run-test", args=[run.pk])).status_code == 404
+
+
+def test_a_rollback_page_says_what_it_costs_and_can_keep_the_answers() -> None:
+    owner = dora()
+    sends = [think("send", to="bob")] * 3
+    run = work(launch(think("search", q="a"), *sends, FINAL, owner=owner, cache=False))
+    decide(run, "approve")
+    work(run)
+    at = transitions(run, "executed")[0]
+    client = signed_in(owner)
+    text = client.get(reverse("rewind", args=[run.pk]), {"to": str(at)}).content.decode()
+    assert "likely to cost" in text
+    assert "Keep the answers" in text
+    client.post(reverse("rewind", args=[run.pk]), {"to": str(at), "note": "", "answers": "keep"})
+    run.refresh_from_db()
+    work(run)
+    assert Decision.objects.get(interrupt__run=run, channel="kept").by_name == "dora"
+    assert run.status == "succeeded"
