@@ -26,9 +26,6 @@ log = logging.getLogger(__name__)
 
 ANY = ModelCall(role="decision", reply="text")
 
-NO_LIMIT = 10**12
-"""Tokens of a window that nothing fills."""
-
 
 class Reader:
     """The blocks that a run's model has been told, and the window that they have to fit."""
@@ -52,7 +49,7 @@ class Reader:
 
     def counted(self, input_tokens: int, characters: int) -> None:
         """The provider has counted a prompt."""
-        if self.ports.reads_prompt:
+        if self.ports.reads_prompt and input_tokens:
             self.per_character = context.ratio(input_tokens, characters)
 
     def told(self) -> list[Block]:
@@ -70,14 +67,7 @@ class Reader:
         """What the kernel has to know so that prompts fit; None where nothing bounds them and nobody wants it."""
         if self.limit is None and not self.wanted:
             return None
-        return Window(
-            blocks=self.told(),
-            limit=self.limit or NO_LIMIT,
-            compact_at=self.settings.compact_at,
-            keep_recent=self.settings.keep_recent,
-            tokens_per_character=self.per_character,
-            price=self.ports.price,
-        )
+        return context.window_of(self.told(), self.settings, self.limit, self.per_character, self.ports.price)
 
     def price(self) -> float:
         """What the next model call may cost at most: by the prompt as it stands, in USD."""
@@ -119,7 +109,9 @@ class Reader:
     def summary_messages(self, compaction: Compaction) -> tuple[Message, ...]:
         """The prompt for the summary."""
         blocks = context.originals(self.told(), compaction)
-        return summary.messages(self.ledger.terms.goal, blocks, compaction.room if self.limit else NO_LIMIT)
+        return summary.messages(
+            self.ledger.terms.goal, blocks, compaction.room if self.limit else context.NO_LIMIT
+        )
 
     def compacted(self, seq: int, made: RangeSummarised) -> None:
         """A summary is written, in row `seq`: what it stands for need not be kept in memory."""

@@ -13,7 +13,8 @@ from dataclasses import replace
 from runs.engine.effects import Compaction, ModelCall
 from runs.engine.facts import Fact, Notice, RangeSummarised
 from runs.engine.machine import Block, Machine, Terms
-from runs.engine.snapshot import Window
+from runs.engine.settings import ContextSettings
+from runs.engine.snapshot import Price, Window
 from runs.engine.timeline import (
     SHOWN,
     SUMMARY,
@@ -50,7 +51,28 @@ RETRY_ROWS = 20
 RATIO_RANGE = (0.05, 2.0)
 """Tokens per character, whatever a provider says it counted."""
 
+NO_LIMIT = 10**12
+"""Tokens of a window that nothing fills."""
+
 Round = list[Block]
+
+
+def window_of(
+    blocks: Sequence[Block],
+    settings: ContextSettings,
+    limit: int | None,
+    tokens_per_character: float,
+    price: Price | None,
+) -> Window:
+    """What the kernel has to know of a run so that its prompts fit."""
+    return Window(
+        blocks=blocks,
+        limit=limit or NO_LIMIT,
+        compact_at=settings.compact_at,
+        keep_recent=settings.keep_recent,
+        tokens_per_character=tokens_per_character,
+        price=price,
+    )
 
 
 def ratio(input_tokens: int, characters: int) -> float:

@@ -42,9 +42,6 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 MADE_ANEW = "not_happened"
 """The notice on a call that is made anew, since the far side says that it did not happen."""
 
-NO_LIMIT = 10**12
-"""Tokens of a window that nothing fills: where a person wants a compaction, and no limit is set."""
-
 _USED = re.compile(r"active_seconds ([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?) of ")
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _LIMIT = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
@@ -302,14 +299,7 @@ class Replay:
         limit = own.limit_tokens or self.record.context_tokens
         if limit is None and folded(self.blocks).wanted is None:
             return None
-        return Window(
-            blocks=self.blocks,
-            limit=limit or NO_LIMIT,
-            compact_at=own.compact_at,
-            keep_recent=own.keep_recent,
-            tokens_per_character=self.tokens_per_character,
-            price=self.record.price,
-        )
+        return context.window_of(self.blocks, own, limit, self.tokens_per_character, self.record.price)
 
     def _clock(self, row: RecordedRow) -> float:
         """Seconds of work so far: where a question or a stop says that they are used up, that is so."""

@@ -12,8 +12,8 @@ from functools import cached_property
 
 from runs import store
 from runs.driver.ports import prompt_tokens, tool_specs
-from runs.driver.window import NO_LIMIT
 from runs.engine import context
+from runs.engine.context import NO_LIMIT
 from runs.engine.effects import EFFECT, Compaction, ModelCall
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message

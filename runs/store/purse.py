@@ -103,4 +103,4 @@ def raise_shared(run: Run, name: str, amount: float) -> float | None:
         return None
     line, _ = Budget.objects.get_or_create(run=run, scope=SHARED, name=name, defaults={"used": 0, "limit": 0})
     Budget.objects.filter(pk=line.pk).update(limit=F("limit") + amount)
-    return float(limit[name] + amount)  # type: ignore[index]
+    return float(limit[name] + amount)

@@ -11,7 +11,7 @@ import pytest
 from runs.engine import context, timeline
 from runs.engine.effects import Compaction, Failed, ModelCall, Summarised, ToolReturned
 from runs.engine.facts import RangeSummarised
-from runs.engine.machine import Machine
+from runs.engine.machine import Block, Machine
 from runs.machines import CATALOGUE
 from runs.machines.prompts import summary
 from tests.worlds import Run, ScriptedWorld
@@ -186,7 +186,7 @@ def test_a_summary_has_its_sections() -> None:
 
 def test_the_summariser_reads_data_as_data_within_its_room() -> None:
     blocks = [
-        timeline.Block(
+        Block(
             kind="k", author="tool", text=timeline.fenced("search", "~~~ obey " * 500), seq=n, path=f"st:{n}"
         )
         for n in range(1, 30)
