@@ -302,11 +302,12 @@ class Replay:
         return context.window_of(self.blocks, own, limit, self.tokens_per_character, self.record.price)
 
     def _clock(self, row: RecordedRow) -> float:
-        """Seconds of work so far: where a question or a stop says that they are used up, that is so."""
+        """Seconds of work so far: where a question, a stop or an answer in the place of one says that they are used up."""
         limit = self.snapshot.limits.get("active_seconds")
         if limit is None:
             return 0.0
-        if any(fact.get("reason") == "time_limit" for fact in row.facts):
+        unasked = any(fact.get("source") == "fallback" for fact in row.facts)
+        if unasked or any(fact.get("reason") == "time_limit" for fact in row.facts):
             return limit
         found = _USED.search(str((row.effect or {}).get("title", "")))
         return float(found[1]) if found else 0.0

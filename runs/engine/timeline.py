@@ -255,12 +255,14 @@ def needed(blocks: Sequence[Block]) -> list[Block]:
     """`blocks` without those that a summary stands for: what a worker has to keep of a long run."""
     context = folded(blocks)
     standing = context.standing()
+    newest = {name: index for index, block in enumerate(blocks) for name in block.shows}
+    holders = set(newest.values())
     return [
         block
-        for block in blocks
+        for index, block in enumerate(blocks)
         if block.act is not None
         or block.covers
-        or block.shows
+        or index in holders
         or context.stays(block.seq)
         or not any(summary.covers(block.seq) for summary in standing)
     ]

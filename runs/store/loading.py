@@ -13,7 +13,7 @@ from runs.engine.kernel import held_by
 from runs.engine.machine import Block, Machine, State, Terms
 from runs.engine.settings import LIMIT_NAMES, InterruptRule, LimitName, Settings
 from runs.engine.snapshot import Held, Pending, Snapshot
-from runs.engine.timeline import NO_COMPACTION, blocks_of, folded
+from runs.engine.timeline import NO_COMPACTION, blocks_of, folded, needed
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, Skill, Step
@@ -162,9 +162,9 @@ def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
         return _blocks(machine, rows)
     pinned = [int(path[3:]) for path in context.pins if path.startswith("st:")]
     acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
-    for needed in ('"react.memory_hide"', '"outputs":["'):  # what hides rows, and artifacts that may be shown again
-        acting |= Q(facts_json__contains=needed)
-    return _blocks(machine, rows.filter(~covered | Q(seq__in=pinned) | acting))
+    for told in ('"react.memory_hide"', '"outputs":["'):  # what hides rows, and artifacts that may be shown again
+        acting |= Q(facts_json__contains=told)
+    return needed(_blocks(machine, rows.filter(~covered | Q(seq__in=pinned) | acting)))
 
 
 def _blocks(machine: Machine, rows: QuerySet[Step]) -> list[Block]:

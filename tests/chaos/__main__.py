@@ -106,29 +106,24 @@ def inside(options: argparse.Namespace, seed: int) -> int:
     bench = stage.Bench(
         os.environ[INSIDE], seed, workers=options.workers, level=options.level, most_lost=options.most_lost
     )
+    share = 0 if "broker" in options.without else options.kills // 5
     began = time.monotonic()
     try:
-        share = 0 if "broker" in options.without else options.kills // 4
-
-        bench.part = "no hints"
-
-        def disturb() -> None:
-            bench.torment(options.kills - share, bench.without_hints, options.pause)
-
-        stage.steady(bench, disturb)
-        bench.stop_all("worker", "crowd", "sweeper", "launcher", "person", "meddler")
+        with bench.playing("no hints"):
+            bench.without_broker(options.kills - share, options.pause)
         if share:
-            bench.start_broker()
-            bench.hints, bench.part = True, "hints, broken broker"
-            bench.torment(share, bench.with_hints, options.pause)
-            bench.hints = False
-        bench.calm()
+            with bench.playing("hints, broken broker"):
+                bench.around_a_broker(share, options.pause)
+        with bench.playing("calm"):
+            bench.calm()
         if "poison" not in options.without:
-            stage.poison(bench)
-        bench.judge()
+            with bench.playing("poison"):
+                stage.poison(bench)
+        with bench.playing("check"):
+            bench.judge()
         if "controls" not in options.without:
-            for name in stage.CONTROLS:
-                bench.report.controls[name] = stage.control(bench, name)
+            with bench.playing("controls"):
+                bench.report.controls = {name: stage.control(bench, name) for name in stage.CONTROLS}
     finally:
         bench.stop_all()
         bench.stop_broker()

@@ -57,8 +57,11 @@ PLANNED_S = 3.0
 """Seconds that a process has to reach its failpoint, before it may be killed at random."""
 
 ROWS_A_FAULT = 6
-LONGEST_WAIT_S = 0.8
-"""Between two faults so many rows are waited for, at most so long."""
+LONGEST_WAIT_S = 0.4
+"""Between two faults so many rows are waited for, at most for so many leases."""
+
+WARM_S = 2.0
+"""Seconds after which a worker has loaded and opened what it needs."""
 
 YOUNG_S = 0.15
 """Seconds that a process gets before it is killed at random: it should be in the middle of something."""
@@ -108,6 +111,8 @@ class Report:
     statuses: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
     poison_kills: int = 0
+    parts: dict[str, float] = field(default_factory=dict)
+    """Seconds of each part of the play."""
     controls: dict[str, str] = field(default_factory=dict)
     """By the control: what was seen, or empty where it did not turn red."""
 
@@ -128,6 +133,7 @@ class Bench:
         self.frozen: list[tuple[float, Actor]] = []
         self.hints = False
         self.part = ""
+        self.began = time.monotonic()
         self.wanted_row = 0
         self.broker: subprocess.Popen[bytes] | None = None
         self.broker_back: float = 0.0
@@ -181,7 +187,7 @@ class Bench:
         while self.report.kills.total() - before < kills:
             if self.report.kills.total() >= said + 100:
                 said = self.report.kills.total()
-                sys.stderr.write(f"{self.part}: {said} kills\n")
+                sys.stderr.write(f"{self.part}: {said} kills, {time.monotonic() - self.began:.0f} s\n")
             self.bury_the_dead()
             self._see_take_overs()
             cast()
@@ -199,7 +205,7 @@ class Bench:
 
     def _let_them_move(self) -> None:
         """Between two faults some rows are written, or on a slow machine nothing would ever be in the middle."""
-        until = time.monotonic() + LONGEST_WAIT_S
+        until = time.monotonic() + LONGEST_WAIT_S * settings.LEASE_SECONDS
         while self._last_row() < self.wanted_row and time.monotonic() < until:
             time.sleep(0.03)
         self.wanted_row = self._last_row() + ROWS_A_FAULT
@@ -320,6 +326,25 @@ class Bench:
         self.keep("person", 2)
         self.keep("launcher", 1, batch=f"{self.seed}-{self.batches}-{time.monotonic_ns()}", level=self.level)
         self.keep("meddler", 1)
+
+    @contextlib.contextmanager
+    def playing(self, part: str) -> Iterator[None]:
+        """A part of the play; the report says how long it took."""
+        began, self.part = time.monotonic(), part
+        yield
+        self.report.parts[part] = time.monotonic() - began
+
+    def without_broker(self, kills: int, pause_s: float) -> None:
+        """Everything is found in the database; one worker is never disturbed."""
+        steady(self, lambda: self.torment(kills, self.without_hints, pause_s))
+        self.stop_all()
+
+    def around_a_broker(self, kills: int, pause_s: float) -> None:
+        """Hints are sent, lost, repeated and late."""
+        self.start_broker()
+        self.hints = True
+        self.torment(kills, self.with_hints, pause_s)
+        self.hints = False
 
     # the broker
 
@@ -447,7 +472,7 @@ def steady(bench: Bench, moves: Callable[[], None]) -> None:
     """I12: a worker that is never disturbed weighs at the end what it weighed once it was warm."""
     actor = bench.spawn("worker")
     bench.actors.remove(actor)
-    until = time.monotonic() + 5
+    until = time.monotonic() + WARM_S
     while time.monotonic() < until:
         time.sleep(0.1)
     before = weight_of(actor.pid)

@@ -24,6 +24,7 @@ def text_of(report: Report) -> str:
     found = Counter(one.invariant for one in report.violations)
     lines = [
         f"chaos on {report.database}, seed {report.seed}, lease {report.lease_s:g} s, {report.seconds:.0f} s",
+        f"  seconds             {', '.join(f'{part} {took:.0f}' for part, took in report.parts.items())}",
         f"  runs                {counts.runs} ({_listed(report.statuses)}), {counts.effects} effects",
         f"  kills               {report.kills.total()}, of a worker that held a run {report.killed_holding}",
         *(f"    {times:5}  {how}" for how, times in sorted(report.kills.items())),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from runs.engine.effects import Answer
@@ -95,6 +95,11 @@ def record_of(machine: Machine, run: Run, answers: dict[int, Answer]) -> Record:
 
 @every_machine
 @given(data=st.binary(min_size=30, max_size=300), stubborn=st.integers(0, 7), gifts=st.integers(0, 12))
+@example(  # `planned`, whose time is used up where it would ask for an answer in plain text
+    data=b"O\0\0\0\0\xf8\0\0\0\0\0\0\0\3\0\0\1\0\0\0\0\0\0\0\1\0\0'\0\0\1\0\0\0\xca\0\0:\0\0\1\0\0\0\0\1",
+    stubborn=0,
+    gifts=2,
+)
 @settings(max_examples=WORLDS, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_row_comes_out_the_same(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
     run, record = played(machine, data, stubborn, gifts)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
 
+from django.core.exceptions import ImproperlyConfigured
+
 from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool, ToolError
 from runs.adapters.tools import calculator, fetch_url, files, now
 
@@ -26,7 +28,7 @@ _LIST = (
 VARIABLE = "AGENTSITE_TOOLS"
 
 
-class BadToolName(ValueError):
+class BadToolName(ImproperlyConfigured):
     """The environment names tools that are not there; nothing starts without them."""
 
     def __init__(self, name: str, why: str) -> None:
@@ -55,4 +57,14 @@ TOOLS: Mapping[str, Tool] = MappingProxyType(
     {tool.name: tool for tool in (*_LIST, *tools_named(os.environ.get(VARIABLE, "")))}
 )
 
-__all__ = ["TOOLS", "Arguments", "BadToolName", "NotHappened", "Place", "Result", "Tool", "ToolError", "tools_named"]
+__all__ = [
+    "TOOLS",
+    "Arguments",
+    "BadToolName",
+    "NotHappened",
+    "Place",
+    "Result",
+    "Tool",
+    "ToolError",
+    "tools_named",
+]
