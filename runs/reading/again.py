@@ -18,6 +18,12 @@ class AnsweredQuestion:
     verdict: str
     by: str
 
+    @property
+    def done(self) -> str:
+        """What was answered, as it reads before "by"."""
+        word = words.VERDICT_DONE.get(self.verdict)
+        return word.text.lower() if word else words.spoken(self.verdict)
+
 
 @dataclass(frozen=True)
 class Again:
@@ -36,7 +42,7 @@ class Again:
         calls = f"{self.model_calls} model call{'' if self.model_calls == 1 else 's'}"
         tools = f"{self.tool_calls} tool call{'' if self.tool_calls == 1 else 's'}"
         outside = f", {len(self.outside)} of them with effects outside" if self.outside else ""
-        return f"{calls} ({self.tokens} tokens, {words.money(self.cost_usd)}), {tools}{outside}."
+        return f"{calls} ({self.tokens:,} tokens, {words.money(self.cost_usd)}), {tools}{outside}."
 
 
 def again(run: Run, at: int) -> Again:
