@@ -434,13 +434,19 @@ def _inside(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _terms(left: Run, right: Run) -> Iterator[Difference]:
-    """What the launches set differently."""
-    ours, theirs = ({"machine": run.machine, "goal": run.goal, "model": run.model} for run in (left, right))
+    """What the launches set differently; the model stands once, wherever it was named."""
+    ours, theirs = map(_named_by, (left, right))
     yield from differences_of(ours, theirs)
     if left.script_id != right.script_id:
         yield Difference("script", *(_script(run) for run in (left, right)))
-    yield from differences_of(left.settings, right.settings)
+    settings = ({**run.settings, "model": None} for run in (left, right))
+    yield from differences_of(*settings)
     yield from _edited(left, right)
+
+
+def _named_by(run: Run) -> Data:
+    named = {"machine": run.machine, "goal": run.goal}
+    return {**named, "model": run.model} if run.model else named
 
 
 def _edited(left: Run, right: Run) -> Iterator[Difference]:

@@ -38,7 +38,10 @@ function follow(run) {
     send: (message) => line.send(message),
     paint: (news) => {
       if (news.rows) page.append(news.rows);
-      if (news.panels) showPanels(news.panels);
+      if (news.panels) {
+        showPanels(news.panels);
+        page.look();
+      }
       if (news.delta) page.write(news.delta);
       acknowledge(1);
     },
@@ -155,7 +158,7 @@ class Page {
     this.painted = () => {};
     this.deltaAt = 0;
     button?.addEventListener("click", () => this.toTail());
-    addEventListener("scroll", () => this.unseen > 0 && this.atTail() && this.seen(), { passive: true, capture: true });
+    addEventListener("scroll", () => this.look(), { passive: true, capture: true });
     setInterval(() => performance.now() - this.deltaAt > DELTA_STALE_MS && this.write({ text: "" }), 5000);
   }
 
@@ -185,7 +188,8 @@ class Page {
       this.trim();
       if (this.scrollsToFollow()) this.toTail();
     } else {
-      this.unseen += added.length;
+      // Rows that this detail does not show are no news to scroll to.
+      this.unseen += added.filter((row) => row.getClientRects().length > 0).length;
       this.tellUnseen();
     }
     for (const row of added) rowArrived(Number(row.dataset.seq), row.dataset.kind);
@@ -255,6 +259,11 @@ class Page {
     const bottom = box === document.scrollingElement ? innerHeight : box.getBoundingClientRect().bottom;
     box.scrollBy({ top: this.end() - bottom + 24, behavior: "instant" });
     this.seen();
+  }
+
+  // A card that went may have brought the end into view.
+  look() {
+    if (this.unseen > 0 && this.atTail()) this.seen();
   }
 
   seen() {

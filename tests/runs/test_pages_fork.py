@@ -62,7 +62,7 @@ def test_the_page_says_what_stays_done_what_it_costs_and_what_people_answered() 
     assert "These were done after that row. They stay done, and may be done again:" in text
     assert "send(to=&quot;bob&quot;)" in text
     assert "2 model calls, 240 tokens, 1 tool call" in text
-    assert "Run send? — approve, by the operator" in text
+    assert "Run send? — approved by the operator" in text
     assert "Nothing outside" not in text
 
 
