@@ -21,7 +21,11 @@ MOST = 50
 def children_of(run: Run) -> list[Run]:
     """The newest children, with whether each waits for a person."""
     asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
-    found = Run.objects.filter(parent=run).annotate(asks=Exists(asks), site_halted=is_halted()).defer("settings_json")
+    found = (
+        Run.objects.filter(parent=run)
+        .annotate(asks=Exists(asks), site_halted=is_halted())
+        .defer("settings_json")
+    )
     return list(found.order_by("-pk")[:MOST])
 
 

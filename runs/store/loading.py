@@ -162,7 +162,10 @@ def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
         return _blocks(machine, rows)
     pinned = [int(path[3:]) for path in context.pins if path.startswith("st:")]
     acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
-    for told in ('"react.memory_hide"', '"outputs":["'):  # what hides rows, and artifacts that may be shown again
+    for told in (
+        '"react.memory_hide"',
+        '"outputs":["',
+    ):  # what hides rows, and artifacts that may be shown again
         acting |= Q(facts_json__contains=told)
     return needed(_blocks(machine, rows.filter(~covered | Q(seq__in=pinned) | acting)))
 

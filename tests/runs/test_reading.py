@@ -271,7 +271,17 @@ def test_outside_effects_are_those_that_happened_after() -> None:
 def test_panels_have_the_contracts_names_and_no_clock_in_them() -> None:
     run, reviewer = run_with_letter(None), bob()
     first = reading.panels(run, reviewer)
-    assert list(first) == ["header", "gauges", "needs", "strip", "answer", "files", "context", "sources", "machine"]
+    assert list(first) == [
+        "header",
+        "gauges",
+        "needs",
+        "strip",
+        "answer",
+        "files",
+        "context",
+        "sources",
+        "machine",
+    ]
     Interrupt.objects.update(deadline=timezone.now() + timedelta(hours=1))
     second, third = reading.panels(run, reviewer), reading.panels(run, reviewer)
     assert second == third
