@@ -302,7 +302,7 @@ class Replay:
         return context.window_of(self.blocks, own, limit, self.tokens_per_character, self.record.price)
 
     def _clock(self, row: RecordedRow) -> float:
-        """Seconds of work so far: where a question, a stop or an answer in the place of one says that they are used up."""
+        """Seconds of work so far: where a question, a stop, or an answer that nobody gave says that they are up."""
         limit = self.snapshot.limits.get("active_seconds")
         if limit is None:
             return 0.0

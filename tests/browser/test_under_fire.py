@@ -1,4 +1,4 @@
-"""Everything dies in the middle of a run; it is rolled back past a letter that was sent, and forked to another model."""
+"""Everything dies in the middle of a run; it goes back past a letter that was sent, and is forked to another model."""
 
 from __future__ import annotations
 
