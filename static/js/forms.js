@@ -6,7 +6,8 @@ import { hold, keepWritten, release } from "./panels.js";
 
 const RESUMED_FOR_MS = 4000;
 const NOTHING_NEW_MS = 15000;
-let newest = { seq: 0, kind: "" };
+let newest = 0;
+let sent = { first: null };
 let resumed = null;
 
 // Listen to every form of the page; forms that come later need nothing.
@@ -21,9 +22,10 @@ export function listen() {
 
 // A row of the run's own is there: whatever was recorded has taken effect.
 export function rowArrived(seq, kind) {
-  if (kind === "decision" || seq <= newest.seq) return;
-  newest = { seq, kind };
-  resumed?.(newest);
+  if (kind === "decision" || seq <= newest) return;
+  newest = seq;
+  sent.first ??= { seq, kind };
+  resumed?.(sent.first);
 }
 
 function token() {
@@ -35,7 +37,9 @@ async function send(form, button) {
   if (form.dataset.state === "sending") return;
   const panel = form.closest("[data-panel]");
   const body = new FormData(form, button);
-  const before = newest.seq;
+  // The rows may be here before the site's answer is: the first of them is the one that it went on with.
+  const news = { first: null };
+  sent = news;
   if (panel !== null) hold(panel);
   const undo = showSending(form, button);
   let response;
@@ -53,7 +57,7 @@ async function send(form, button) {
   }
   const signedOut = new URL(response.url).pathname.startsWith("/sign-in");
   if (response.ok && !signedOut) {
-    recorded(panel, before, response.url);
+    recorded(panel, news, response.url);
   } else if (response.status === 422 || response.status === 409) {
     refused(form, panel, await response.text(), response.status === 409);
   } else {
@@ -79,7 +83,7 @@ function showSending(form, button) {
   };
 }
 
-function recorded(panel, before, where) {
+function recorded(panel, news, where) {
   announce("Recorded.");
   if (panel === null) {
     location.assign(where);
@@ -100,7 +104,7 @@ function recorded(panel, before, where) {
     outcome.textContent = kind === "stop" ? "Recorded. The run has ended." : `Recorded. Resumed at row ${seq}.`;
     done(RESUMED_FOR_MS);
   };
-  if (newest.seq > before) resumed(newest);
+  if (news.first !== null) resumed(news.first);
 }
 
 // The site's answer is the card again, with what was typed, and what is wrong beside it; or who decided first.

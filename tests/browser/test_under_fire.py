@@ -12,9 +12,11 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.walking import WITHIN, approve, check_ended, rows_of, sign_in
-from tests.stack import Site, wait_for
+from tests.stack import Site, running_site, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
@@ -240,24 +242,31 @@ def compare(page: Page, run: str, forked: str, at: int) -> None:
     pictures(page, "compare")
 
 
-def test_a_run_outlives_everything_goes_back_and_goes_another_way(own_site: Site, browser: Browser) -> None:
-    page = browser.new_context(base_url=own_site.url, viewport={"width": 1440, "height": 900}).new_page()
-    sign_in(page, own_site.link)
-    run = launched(own_site)
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[Site]:
+    """A site of the test's own, on which a worker counts as lost sooner than is usual."""
+    with running_site(tmp_path, {"LEASE_SECONDS": "8"}) as site:
+        yield site
+
+
+def test_a_run_outlives_everything_goes_back_and_goes_another_way(mortal: Site, browser: Browser) -> None:
+    page = browser.new_context(base_url=mortal.url, viewport={"width": 1440, "height": 900}).new_page()
+    sign_in(page, mortal.link)
+    run = launched(mortal)
     page.goto(f"/runs/{run}/")
     page.evaluate("window.notReloaded = true")
     let_go(page, LETTER)
-    head = die_and_rise(own_site, page, run)
+    head = die_and_rise(mortal, page, run)
 
-    roll_back(own_site, page, run, head)
+    roll_back(mortal, page, run, head)
     let_go(page, LETTER)
-    export = check_ended(own_site, page, run)
+    export = check_ended(mortal, page, run)
     assert calls_of(export) == ["look_up", "look_up", "send_letter", "look_up", "send_letter"]
 
-    add_other_model(own_site)
+    add_other_model(mortal)
     at = row_of_result(page, "page 1 of")
     forked = fork(page, run, at)
-    check_ended(own_site, page, forked)
+    check_ended(mortal, page, forked)
     compare(page, run, forked, at)
-    assert own_site.manage("verify", "--all") == "2 runs verify.\n"
+    assert mortal.manage("verify", "--all") == "2 runs verify.\n"
     page.context.close()
