@@ -7,6 +7,9 @@ from pathlib import Path
 
 from agentsite import bootstrap
 
+READER_GONE = 141
+"""What a shell gives for a command whose output nobody reads any more."""
+
 
 def main() -> None:
     """Find or make the environment that has Django, then run the command there."""
@@ -20,6 +23,9 @@ def main() -> None:
         execute_from_command_line(own_settings(sys.argv))
     except ImproperlyConfigured as why:
         sys.exit(f"{why}")
+    except BrokenPipeError:  # whoever reads has read enough (`… | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(READER_GONE)
 
 
 def own_settings(argv: list[str]) -> list[str]:

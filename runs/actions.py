@@ -172,6 +172,8 @@ def check_launch(
     checked = _settings_of(machine, clean(settings), "settings", problems) if machine in CATALOGUE else None
     if checked is None:
         raise BadLaunch(tuple(problems))
+    if any(problem.path == "script" for problem in problems):
+        raise BadLaunch(tuple(problems))  # with a script that can be played no model need be named
     model, played = _model_of(checked, played, problems)
     if not problems:
         _check_parts(CATALOGUE[machine], checked, played, owner, "settings", problems)
@@ -393,10 +395,13 @@ def edit_summary(run: Run, *, seq: int, version: int, text: str, reason: str, by
     return after
 
 
-def undo_summary(run: Run, *, seq: int, reason: str, by: Person) -> None:
-    """Take back the summary of row `seq`: the model reads the rows themselves from the next prompt on."""
+def undo_summary(run: Run, *, seq: int, reason: str, by: Person, version: int | None = None) -> None:
+    """Take back the summary of row `seq`: the model reads the rows themselves again, as far as they fit its window.
+
+    `version` is the one that the person saw; None where they did not say.
+    """
     _check_mending(by, run)
-    store.undo_summary(run.pk, seq, _name(by), _reason(reason, "Say why you take it back."))
+    store.undo_summary(run.pk, seq, version, _name(by), _reason(reason, "Say why you take it back."))
     _tell(run.pk)
 
 
@@ -435,8 +440,8 @@ def _reason(given: str, why: str = "") -> str:
     reason = clean_text(given.strip())
     if not reason and why:
         raise NotPossible(why)
-    if len(reason) > MAX_REASON:
-        raise NotPossible(f"A reason has at most {MAX_REASON} characters; this one has {len(reason)}.")
+    if len(given) > MAX_REASON:
+        raise NotPossible(f"A reason has at most {MAX_REASON} characters; this one has {len(given)}.")
     return reason
 
 
@@ -672,7 +677,7 @@ def halt_site(*, by: Person, reason: str) -> Halt:
     """Stop everything: no run is claimed, no effect begins, nothing is lost."""
     _check_halting(by)
     halt = store.halt_site(_name(by), clean_text(reason.strip())[:MAX_HALT_REASON])
-    log.warning("halted by %s: %s", halt.by_name, halt.reason)
+    log.warning("halted by %s: %r", halt.by_name, halt.reason)
     _tell_all(store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.PAUSED))
     return halt
 

@@ -207,8 +207,24 @@ def cut(value: Json) -> Json:
         if len(canonical(shorter)) <= MAX_RESULT:
             return shorter
         longest //= 2
-    # Too many parts rather than too long ones: the start of its spelling is all that can be shown.
+    # Too many parts rather than too long ones: of a list the first stay, of anything else the start of its spelling.
+    if isinstance(value, list) and (kept := _first_entries(_cut_texts(value, 256))):
+        return kept
     return _cut_text(canonical(value), MAX_RESULT // 2)
+
+
+def _first_entries(entries: list[Any]) -> list[Any]:
+    """As many entries as fit, and a last one that says how many were left out; a list of sources stays one."""
+    room = MAX_RESULT - 200
+    count = 0
+    for entry in entries:
+        room -= len(canonical(entry)) + 1
+        if room < 0:
+            break
+        count += 1
+    said = f"… [{len(entries) - count} entries more, left out for length]"
+    sources = all(isinstance(entry, dict) and "url" in entry for entry in entries)
+    return [*entries[:count], {"url": "", "title": said} if sources else said] if count else []
 
 
 def _cut_texts(value: Any, longest: int) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
@@ -19,7 +18,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from runs import actions
-from runs.admin.parts import ReadOnlyAdmin, page_link
+from runs.admin.parts import ReadableList, ReadOnlyAdmin, page_link
 from runs.models import Compaction, Run
 from runs.reading import words
 from runs.reading.compactions import (
@@ -93,13 +92,12 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 16
 
 
-class CompactionList(ChangeList):
+class CompactionList(ReadableList):
     """The list with what became of each, read for the whole page at once."""
 
     def get_results(self, request: HttpRequest) -> None:
         """The page, each row with its view."""
         super().get_results(request)
-        self.result_list = list(self.result_list)
         views = compactions_of({row.run_id: row.run.model for row in self.result_list})
         for row in self.result_list:
             row.view = views[row.run_id][row.seq]
@@ -122,7 +120,7 @@ class CompactionAdmin(ReadOnlyAdmin):
         found: QuerySet[Compaction] = super().get_queryset(request)
         return found.filter(run__in=Run.objects.for_user(request.user))
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ReadableList]:
         """The list that reads its views at once."""
         return CompactionList
 
@@ -226,7 +224,7 @@ class Form:
         if deed is None:
             self.fault = "The form does not say what is to be done. Load the page again."
             return False
-        if self.deed == "correct" and not (_is_number(self.version)):
+        if self.deed in ("correct", "undo") and not (_is_number(self.version)):
             self.fault = "The form does not say which version you saw. Load the page again."
             return False
         try:
@@ -248,8 +246,8 @@ def _correct(run: Run, seq: int, form: Form, by: Any) -> str:
 
 
 def _undo(run: Run, seq: int, form: Form, by: Any) -> str:
-    actions.undo_summary(run, seq=seq, reason=form.reason, by=by)
-    return "Taken back; the model reads the rows themselves from the next prompt on."
+    actions.undo_summary(run, seq=seq, reason=form.reason, by=by, version=int(form.version))
+    return "Taken back; the model reads the rows themselves from the next prompt on, as far as they fit its window."
 
 
 def _pin(run: Run, seq: int, form: Form, by: Any) -> str:

@@ -5,16 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+
+from runs.reading.visible import visible
+
+
+class ReadableList(ChangeList):
+    """A list whose texts hold signs for the characters that nobody would see."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The page."""
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        for row in self.result_list:
+            make_readable(row)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
     """A table to look at: what stands in the log is changed by nobody."""
 
     show_full_result_count = False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """The list that shows such characters."""
+        return ReadableList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The row to be shown; it is never saved."""
+        found = super().get_object(request, object_id, from_field)
+        return found if found is None else make_readable(found)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody adds a row by hand."""
@@ -27,6 +51,18 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody takes one away."""
         return False
+
+
+def make_readable[Row: Model](row: Row) -> Row:
+    """The row with signs in its texts, and in those of the rows that were loaded with it: to be shown, not saved."""
+    for field in row._meta.concrete_fields:
+        if not field.is_relation:
+            value = row.__dict__.get(field.attname)
+            if isinstance(value, str):
+                row.__dict__[field.attname] = visible(value)
+        elif field.is_cached(row) and getattr(row, field.name) is not None:
+            make_readable(getattr(row, field.name))
+    return row
 
 
 def page_link(run_id: int, seq: int | None = None) -> SafeString:

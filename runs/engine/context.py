@@ -30,7 +30,7 @@ CHARACTERS_PER_TOKEN = 4
 """Where nothing is known of a run's provider yet."""
 
 SUMMARY_TOKENS = 800
-"""A summary's size at most."""
+"""A summary's size at most; in a small window a quarter of it."""
 
 LEAST_ROOM = 1000
 """Characters that a summariser is shown, however small the window is."""
@@ -42,11 +42,11 @@ KEPT_AT_MOST = 0.8
 """How much of what makes a compaction due may be kept as recent, so that each one makes room."""
 
 WORTH = 0.05
-"""Share of the window that a summary has to free, unless the prompt is over the limit: where pinned rows or such that
-were brought back fill it, one would be made every round for little."""
+"""Share of the window that a summary has to free, unless the prompt fits then and did not before. Where what stays
+fills the window, one would be made every round for little."""
 
 RETRY_ROWS = 20
-"""Rows after a summariser failed before it is asked again, unless the prompt is over the limit."""
+"""Rows after a summariser failed before it is asked again; until then old results are left out where need be."""
 
 RATIO_RANGE = (0.05, 2.0)
 """Tokens per character, whatever a provider says it counted."""
@@ -105,17 +105,17 @@ def fit(
     over = estimate > window.limit
     wanted = context.wanted
     full = estimate > window.compact_at * window.limit
-    if full and context.failed and head - context.failed < RETRY_ROWS and not over:
+    if context.failed and head - context.failed < RETRY_ROWS:
         full = False
     if not full and wanted is None:
-        return call, ()
+        return (call.model_copy(update={"sanitize": True}) if over else call), ()
     found = _range(window, context, call.longest)
     if found is None and wanted is not None:  # a person does not wait until the window is half full
         found = _range(replace(window, limit=min(window.limit, estimate)), context, call.longest)
-    if found is None and over:
-        found = _range(window, context, call.longest, also_brought_back=True)
-    if found is not None and not over and wanted is None and _frees(window, context, found) < WORTH:
-        return call, ()
+    if over and (found is None or _after(window, context, found, estimate) > window.limit):
+        found = _range(window, context, call.longest, also_brought_back=True) or found
+    if found is not None and wanted is None and not _is_worth(window, context, found, estimate):
+        found = None
     if found is not None:
         by = wanted.by if wanted else ""
         about = {"tokens_before": estimate, "wanted_by": by, "holds": call, "room": summariser_room(window)}
@@ -130,8 +130,13 @@ def fit(
 
 def summariser_room(window: Window) -> int:
     """Characters of the blocks that fit a prompt for a summary."""
-    tokens = window.limit * window.compact_at - SUMMARY_TOKENS
+    tokens = window.limit * window.compact_at - summary_tokens(window)
     return max(LEAST_ROOM, int(tokens / window.tokens_per_character))
+
+
+def summary_tokens(window: Window) -> int:
+    """How long a summary may be."""
+    return min(SUMMARY_TOKENS, int(window.limit * BLOCK_SHARE))
 
 
 def _bounded(window: Window, call: ModelCall) -> ModelCall:
@@ -152,10 +157,13 @@ def _range(
     floor = max((summary.made.last for summary in standing if summary is not earlier), default=0)
     read = shown(window.blocks, context)
     cut: list[int] = []
-    for block in (block for blocks in _old_rounds(window, read, longest) for block in blocks):
-        left_alone = context.brought_back(block.seq) and not also_brought_back
-        if block.kind != SUMMARY and block.seq > floor and not context.stays(block.seq) and not left_alone:
-            cut.append(block.seq)
+    for blocks in _old_rounds(window, read, longest):
+        if any(context.stays(block.seq) for block in blocks if block.kind != SUMMARY):
+            continue  # a call stays with its result
+        for block in blocks:
+            left_alone = context.brought_back(block.seq) and not also_brought_back
+            if block.kind != SUMMARY and block.seq > floor and not left_alone:
+                cut.append(block.seq)
     if not cut:
         return None
     # Never less than the earlier one, or what that one stands for would be read again.
@@ -173,14 +181,28 @@ def _range(
     )
 
 
-def _frees(window: Window, context: Context, found: Compaction) -> float:
-    """The share of the window that the blocks fill which the summary stands for."""
+def _is_worth(window: Window, context: Context, found: Compaction, estimate: int) -> bool:
+    """Whether it makes the prompt fit, or frees more than a little."""
+    if estimate > window.limit >= _after(window, context, found, estimate):
+        return True
+    return _freed(window, context, found) / window.limit >= WORTH
+
+
+def _after(window: Window, context: Context, found: Compaction, estimate: int) -> float:
+    """What the prompt would come to, at most: the summary as long as it may be, the earlier one gone."""
+    earlier = context.summaries.get(found.updates)
+    before = len(earlier.text) * window.tokens_per_character if earlier else 0.0
+    return estimate - _freed(window, context, found) - before + summary_tokens(window)
+
+
+def _freed(window: Window, context: Context, found: Compaction) -> float:
+    """Tokens of the blocks that the summary stands for."""
     gone = sum(
         len(block.text)
         for block in shown(window.blocks, context)
         if block.kind != SUMMARY and found.first <= block.seq <= found.last and block.seq not in found.kept
     )
-    return gone * window.tokens_per_character / window.limit
+    return gone * window.tokens_per_character
 
 
 def _old_rounds(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
@@ -242,7 +264,7 @@ def summarised(
     machine: Machine, terms: Terms, window: Window, compaction: Compaction, text: str, head: int
 ) -> RangeSummarised:
     """The fact that a summary becomes; row `head` + 1 will hold it."""
-    most = int(SUMMARY_TOKENS / window.tokens_per_character)
+    most = int(summary_tokens(window) / window.tokens_per_character)
     made = RangeSummarised(
         first=compaction.first,
         last=compaction.last,

@@ -193,6 +193,8 @@ class Pinned(Fact):
 
     kind: Literal["conv.pinned"] = "conv.pinned"
     path: str
+    rows: tuple[int, ...] = ()
+    """The rows of its round, so that a call is not parted from its result."""
     by: str
     reason: str = ""
 

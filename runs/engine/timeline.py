@@ -137,8 +137,8 @@ class Context:
 
     summaries: dict[int, Summary] = field(default_factory=dict)
     """By the row of the compaction."""
-    pins: set[str] = field(default_factory=set)
-    """Paths."""
+    pins: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Paths, each with the rows that stay because of it."""
     hidden: dict[str, str] = field(default_factory=dict)
     """Paths, each with what is shown in their place."""
     sources: tuple[Source, ...] = ()
@@ -160,10 +160,10 @@ class Context:
                 self.summaries[seq].text, self.summaries[seq].version = text, version
             case SummaryUndone(summary=seq) if seq in self.summaries:
                 self.summaries[seq].undone = True
-            case Pinned(path=path):
-                self.pins.add(path)
+            case Pinned(path=path, rows=rows):
+                self.pins[path] = rows
             case Unpinned(path=path):
-                self.pins.discard(path)
+                self.pins.pop(path, None)
             case CompactionWanted() as wanted:
                 self.wanted = wanted
             case Notice(code=code):
@@ -193,7 +193,7 @@ class Context:
 
     def stays(self, seq: int) -> bool:
         """Whether the blocks of row `seq` are never summarised: the plan, and what a person pinned."""
-        return seq == self.plan or f"st:{seq}" in self.pins
+        return seq == self.plan or f"st:{seq}" in self.pins or any(seq in rows for rows in self.pins.values())
 
     def brought_back(self, seq: int) -> bool:
         """Whether a person took back a summary of row `seq`: it is left alone for as long as that is possible."""
@@ -290,7 +290,7 @@ def pieces(machine: Machine, terms: Terms, blocks: Sequence[Block], call: ModelC
     parts.append(Piece("goal", "user", f"Goal: {terms.goal}"))
     parts += _block_pieces(read, call.longest, named=machine.names_paths(terms))
     if context.sources:
-        parts.append(Piece("sources", "user", sources_text(context.sources)))
+        parts.append(Piece("sources", "user", sources_text(context.sources, call.longest // 2)))
     parts += (Piece("shown", "user", text) for text in _asked_for(blocks, call.shows, call.longest))
     if call.tail:
         parts.append(Piece("tail", "user", call.tail))
@@ -317,14 +317,17 @@ def _shortened(block: Block, longest: int) -> str:
     return f"{text[:half]}{left_out}{text[-half:]}"
 
 
-def sources_text(sources: Sequence[Source]) -> str:
-    """The pool as a tail lists it: numbers, titles and addresses, as data."""
-    listed = sources[-SOURCES_LISTED:]
-    lines = [f"[{source.number}] {source.title[:80] or 'untitled'} {source.url[:200]}" for source in listed]
-    earlier = (
-        [f"({len(sources) - len(listed)} earlier ones are not listed.)"] if len(sources) > len(listed) else []
-    )
-    return f"Sources; cite one as [[S:number]].\n{fenced('the searches', chr(10).join([*earlier, *lines]))}"
+def sources_text(sources: Sequence[Source], most: int = 0) -> str:
+    """The pool as a tail lists it: the newest, with numbers, titles and addresses, as data. `most` characters, or 0."""
+    lines: list[str] = []
+    for source in reversed(sources[-SOURCES_LISTED:]):
+        line = f"[{source.number}] {source.title[:80] or 'untitled'} {source.url[:200]}"
+        if lines and most and len(line) + sum(map(len, lines)) > most:
+            break
+        lines.append(line)
+    left_out = len(sources) - len(lines)
+    lines += [f"({left_out} earlier ones are not listed.)"] if left_out else []
+    return f"Sources; cite one as [[S:number]].\n{fenced('the searches', chr(10).join(reversed(lines)))}"
 
 
 def _asked_for(blocks: Sequence[Block], names: Sequence[str], longest: int) -> Iterator[str]:

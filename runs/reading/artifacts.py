@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,9 @@ MOST_LISTED = 40
 MOST_READ = 5_000
 """Versions of all artifacts that a list counts, newest first."""
 MOST_VERSIONS = 100
+
+_NUMBER = re.compile(r"([^0-9]*)([0-9]{0,18})")
+"""What stands before a number, and the number."""
 
 _SUFFIX = {"application/json": ".json", "text/plain": ".txt"}
 
@@ -105,7 +109,13 @@ def files_of(run: Run) -> list[FileView]:
         if name not in by_name:
             url = reverse("file", args=[run.pk, name])
             views.append(FileView(name, url, size_text(size), on_disk=True))
-    return sorted(views, key=lambda view: view.name)
+    return sorted(views, key=lambda view: natural(view.name))
+
+
+def natural(name: str) -> tuple[list[tuple[str, int, str]], str]:
+    """What names are sorted by: the numbers in them as numbers, so that `out2` comes before `out10`."""
+    parts = _NUMBER.findall(name)
+    return [(text.casefold(), int(digits or -1), digits) for text, digits in parts], name
 
 
 def _listed(run: Run, versions: list[Artifact], *, on_disk: bool) -> FileView:

@@ -1,6 +1,6 @@
 """The characters that a reader can't see, or that make others look different, by what they do: one table for all.
 
-`visible` puts a sign in place of those that act on the text around them; `unseen` names and escapes every one.
+`visible` puts a sign in place of each; `unseen` names and escapes them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def hides(char: str) -> bool:
 
 
 def sign_of(char: str) -> str:
-    """What stands for a control or a direction character where everybody shall see it."""
+    """What stands for such a character where everybody shall see it."""
     code = ord(char)
     if code < 0x20:
         return chr(0x2400 + code)

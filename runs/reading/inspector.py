@@ -171,7 +171,7 @@ def changes_between(before: dict[str, Any], after: dict[str, Any]) -> Iterator[C
     for name in [*new, *(name for name in old if name not in new)]:
         was, now = old.get(name, MISSING), new.get(name, MISSING)
         if was != now:
-            yield Change(name, was, now)
+            yield Change(visible(name), visible(was), visible(now))
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -179,7 +179,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         for name, item in value.items():
             yield from _leaves(item, f"{path}.{name}" if path else name)
     else:
-        yield path, visible(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _exchange_view(exchange: Exchange) -> ExchangeView:

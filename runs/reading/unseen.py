@@ -27,7 +27,7 @@ def unseen(text: str) -> Iterator[tuple[int, str]]:
     if _PLAIN.fullmatch(text):
         return
     for place, char in enumerate(text):
-        if hides(char) and not _in_emoji(text, place) and text[place : place + 2] != "\r\n":
+        if hides(char) and not in_emoji(text, place) and text[place : place + 2] != "\r\n":
             yield place, char
 
 
@@ -65,7 +65,7 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _in_emoji(text: str, place: int) -> bool:
+def in_emoji(text: str, place: int) -> bool:
     """Whether a joiner or a selector belongs to an emoji, as in a family or a red heart."""
     char, before, after = text[place], text[place - 1 : place], text[place + 1 : place + 2]
     if char in "\ufe0e\ufe0f":

@@ -160,7 +160,8 @@ def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
         covered |= Q(seq__gte=summary.made.first, seq__lte=summary.made.last) & ~Q(seq__in=summary.made.kept)
     if not covered:
         return _blocks(machine, rows)
-    pinned = [int(path[3:]) for path in context.pins if path.startswith("st:")]
+    pinned = {int(path[3:]) for path in context.pins if path.startswith("st:")}
+    pinned |= {seq for rows in context.pins.values() for seq in rows}
     acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
     for told in (
         '"react.memory_hide"',

@@ -6,18 +6,24 @@ its seat taken, and the call is made again with the context as it is now.
 
 from __future__ import annotations
 
+import unicodedata
+from datetime import timedelta
+
 from django.db import transaction
 from django.utils import timezone
 
-from runs.engine.context import CHARACTERS_PER_TOKEN, SUMMARY_TOKENS
+from runs.engine.context import CHARACTERS_PER_TOKEN, SUMMARY_TOKENS, rounds_of
 from runs.engine.facts import CompactionWanted, Fact, Pinned, SummaryEdited, SummaryUndone, Unpinned
 from runs.engine.timeline import Context, Summary, folded
 from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus, Step
 from runs.store.appending import append
 from runs.store.errors import NotPossible
-from runs.store.loading import compaction_wanted, context_blocks
+from runs.store.loading import compaction_wanted, context_blocks, load_blocks
 from runs.store.people import seated
+
+MOST_A_MINUTE = 20
+"""Changes to one run's context."""
 
 MOST_CHARACTERS = SUMMARY_TOKENS * CHARACTERS_PER_TOKEN
 """Of a summary that a person writes; as much as one by a model may have."""
@@ -28,12 +34,8 @@ def edit_summary(run_id: int, seq: int, version: int, text: str, by: str, reason
     with transaction.atomic():
         run = seated(run_id)
         summary = _summary(run, seq)
-        if summary.version != version:
-            raise NotPossible(
-                f"The summary has been changed since you saw it: you saw version {version}, it is now at "
-                f"version {summary.version}. Look again before you change it."
-            )
-        if not text.strip():
+        _check_version(summary, version)
+        if not _says_something(text):
             raise NotPossible(
                 "A summary can't be empty. Take it back instead, and the rows are read themselves."
             )
@@ -47,11 +49,14 @@ def edit_summary(run_id: int, seq: int, version: int, text: str, by: str, reason
     return version + 1
 
 
-def undo_summary(run_id: int, seq: int, by: str, reason: str) -> None:
-    """Take the summary back: the model reads the blocks themselves from the next prompt on."""
+def undo_summary(run_id: int, seq: int, version: int | None, by: str, reason: str) -> None:
+    """Take the summary back: the model reads the blocks themselves from the next prompt on, as far as they fit.
+
+    `version` is the one that the person saw; None where they did not say.
+    """
     with transaction.atomic():
         run = seated(run_id)
-        _summary(run, seq)
+        _check_version(_summary(run, seq), version)
         _add(run, SummaryUndone(summary=seq, by=by, reason=reason))
 
 
@@ -62,7 +67,7 @@ def pin(run_id: int, path: str, by: str, reason: str) -> None:
         if path in _context(run).pins:
             raise NotPossible(f"{path} is pinned already.")
         _check_path(run, path)
-        _add(run, Pinned(path=path, by=by, reason=reason))
+        _add(run, Pinned(path=path, rows=_round_of(run, path), by=by, reason=reason))
 
 
 def unpin(run_id: int, path: str, by: str, reason: str) -> None:
@@ -100,6 +105,29 @@ def _summary(run: Run, seq: int) -> Summary:
     return summary
 
 
+def _check_version(summary: Summary, version: int | None) -> None:
+    if version is not None and summary.version != version:
+        raise NotPossible(
+            f"The summary has been changed since you saw it: you saw version {version}, it is now at "
+            f"version {summary.version}. Look again before you change it."
+        )
+
+
+def _says_something(text: str) -> bool:
+    """Whether there is a letter, a digit or a sign in it that can be seen."""
+    return any(unicodedata.category(char)[0] not in "ZC" for char in text)
+
+
+def _round_of(run: Run, path: str) -> tuple[int, ...]:
+    """The rows of the round that a row belongs to: what the agent said, and what came of it."""
+    kind, _, number = path.partition(":")
+    if kind != "st":
+        return ()
+    told = [block for block in load_blocks(run, CATALOGUE[run.machine], run.head) if block.act is None]
+    rounds = ({block.seq for block in blocks} for blocks in rounds_of(told))
+    return tuple(sorted(next((rows for rows in rounds if int(number) in rows), ())))
+
+
 def _check_path(run: Run, path: str) -> None:
     kind, _, number = path.partition(":")
     if not (number.isascii() and number.isdigit() and len(number) < 10):
@@ -126,7 +154,14 @@ def _told(run: Run, seq: int) -> bool:
 
 
 def _add(run: Run, fact: Fact) -> None:
-    """The row; a run that a worker holds is due again at once."""
+    """The row; a run that a worker holds is due again at once, and the model call in its hand is made again."""
+    lately = timezone.now() - timedelta(seconds=60)
+    changes_lately = run.steps.filter(kind=Step.Kind.NOTE, at__gte=lately, facts_json__contains='"conv.')
+    if changes_lately.count() >= MOST_A_MINUTE:
+        raise NotPossible(
+            f"What the model reads was changed {MOST_A_MINUTE} times within a minute. Each change makes the run ask "
+            "its model anew; wait a moment, so that it can go on."
+        )
     changes = (
         {"status": RunStatus.QUEUED, "due_at": timezone.now()} if run.status == RunStatus.RUNNING else {}
     )

@@ -17,6 +17,7 @@ from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
 from runs.adapters.toolbox import MAX_RESULT, Toolbox, cut
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import Failed, ToolCall, ToolReturned
+from runs.engine.sources import found_in
 from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical
 
@@ -186,7 +187,7 @@ def test_a_tool_is_told_its_directory_key_and_time(tmp_path: Path) -> None:
 def test_a_large_result_is_cut_and_says_so(value: Any, tmp_path: Path) -> None:
     shown = outcome(box_of(lambda arguments, place: Result(value), tmp_path), "odd", word="w")
     assert len(canonical(shown)) <= MAX_RESULT
-    assert "cut" in canonical(shown)
+    assert "cut" in canonical(shown) or "entries more, left out" in canonical(shown)
 
 
 def test_a_result_passes_the_door_of_foreign_data(tmp_path: Path) -> None:
@@ -212,3 +213,16 @@ def test_listing_tools_loads_no_heavy_library() -> None:
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "\n", "")
+
+
+def test_a_very_long_list_keeps_its_first_entries_and_says_how_many_are_left_out() -> None:
+    sources = [{"url": f"https://a.example/{n}", "title": "t" * 60, "text": "x" * 60} for n in range(900)]
+    shorter = cut(sources)
+    assert 200 < len(shorter) < 900
+    assert shorter[:3] == sources[:3]
+    assert shorter[-1] == {
+        "url": "",
+        "title": f"… [{900 - len(shorter) + 1} entries more, left out for length]",
+    }
+    assert len(found_in(shorter)) == len(shorter) - 1
+    assert cut(list(range(40_000)))[-1].endswith("entries more, left out for length]")

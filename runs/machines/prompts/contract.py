@@ -123,8 +123,8 @@ def _slot_lines(state: ContractState) -> list[str]:
     for name, slot in state.slots.items():
         wanted = ", ".join(filter(None, (slot.type, slot.description, slot.format)))
         draft = " (a draft)" if slot.draft else ""
-        gaps = f"; gaps: {slot.gaps}" if slot.gaps else ""
-        filled = f"filled by {slot.artifact}{draft}{gaps}" if slot.artifact else "open"
+        gaps = f"; gaps: {_line(str(slot.gaps))}" if slot.gaps else ""
+        filled = f"filled by {_line(slot.artifact)}{draft}{gaps}" if slot.artifact else "open"
         current = ", the current one" if name == state.focus_slot else ""
         lines.append(f"- {name} ({wanted}{current}): {filled}")
     return lines
@@ -139,8 +139,13 @@ def _artifact_lines(state: ContractState) -> list[str]:
             told = "has no value"
         else:
             told = f"fills {made.slot}" if made.slot else "fills no slot"
-        lines.append(f"- {name} ({made.kind}): {told}")
+        lines.append(f"- {_line(name)} ({made.kind}): {told}")
     return lines
+
+
+def _line(text: str) -> str:
+    """What a model named, on one line: a break in it must not look like a line of ours."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 # --- reply schemas ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from runs import actions
+from runs.reading.visible import visible
 
 
 class Command(BaseCommand):
@@ -22,6 +23,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, reason: str, **options: Any) -> None:
         """Switch it on, and say since when it is."""
         halt = actions.halt_site(by=None, reason=reason)
-        why = f" Why: {halt.reason}" if halt.reason else ""
+        why = f" Why: {visible(halt.reason)}" if halt.reason else ""
         self.stdout.write(f"Halted by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC.{why}")
         self.stdout.write("A call under way is cut, or finished where it can't be. unhalt lets runs go on.")

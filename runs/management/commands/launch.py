@@ -14,6 +14,7 @@ from runs import actions, driver, store
 from runs.management.asking import EXIT_CODES, bad_input, json_of
 from runs.models import Run, RunStatus
 from runs.reading import export, row_views
+from runs.reading.visible import visible
 
 LOOK_S = 0.2
 
@@ -110,7 +111,7 @@ class Command(BaseCommand):
         reason = f" ({run.exit_reason})" if run.exit_reason else ""
         self.stdout.write(f"Run {run.pk}: {run.status}{reason}")
         if run.answer:
-            self.stdout.write(run.answer)
+            self.stdout.write(visible(run.answer))
 
     def _batch(self, items: Any) -> None:
         if not isinstance(items, list):
