@@ -14,11 +14,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from runs import actions
-from runs.admin.parts import ReadableList, ReadOnlyAdmin, page_link
+from runs.admin.parts import ReadableList, ReadOnlyAdmin
 from runs.models import Compaction, Run
 from runs.reading import words
 from runs.reading.compactions import (
@@ -32,6 +33,7 @@ from runs.reading.compactions import (
     in_state,
     word_diff,
 )
+from runs.reading.filling import room_needed
 
 ORIGINALS = 100
 """Originals on one page."""
@@ -107,7 +109,7 @@ class CompactionList(ReadableList):
 class CompactionAdmin(ReadOnlyAdmin):
     """Summaries that stand in place of older blocks; people with the right may change what the model reads."""
 
-    list_display = ("rows", "page", "goal", "tokens", "versions", "state", "at")
+    list_display = ("rows", "state", "page", "goal", "tokens", "versions", "when")
     list_filter = (StateFilter, RunFilter)
     list_select_related = ("run",)
     list_per_page = 50
@@ -129,10 +131,12 @@ class CompactionAdmin(ReadOnlyAdmin):
         """Which rows it stands for."""
         return f"Run {row.run_id}, rows {row.view.first} to {row.view.last}"
 
-    @admin.display(description="on the timeline")
+    @admin.display(description="timeline")
     def page(self, row: Compaction) -> SafeString:
-        """The link to the run's page."""
-        return page_link(row.run_id, row.seq)
+        """The link to the run's page; the run is named beside it, and the table is wide."""
+        return format_html(
+            '<a href="{}?step={}">Row {}</a>', reverse("run", args=[row.run_id]), row.seq, row.seq
+        )
 
     @admin.display(description="goal")
     def goal(self, row: Compaction) -> str:
@@ -148,6 +152,11 @@ class CompactionAdmin(ReadOnlyAdmin):
     def versions(self, row: Any) -> str:
         """The number of the text that stands."""
         return str(row.view.version)
+
+    @admin.display(description="at", ordering="at")
+    def when(self, row: Compaction) -> str:
+        """The time, in a form that may be broken: the table is wide."""
+        return f"{timezone.localtime(row.at):%Y-%m-%d %H:%M}"
 
     @admin.display(description="state")
     def state(self, row: Any) -> str:
@@ -181,6 +190,7 @@ class CompactionAdmin(ReadOnlyAdmin):
             **self.admin_site.each_context(request),
             **_shown(view, request),
             **_what_may_be_done(request, compaction.run, view),
+            "needs": room_needed(compaction.run, view),
             "title": f"Rows {view.first} to {view.last} of run {view.run_id}, summarised",
             "opts": self.opts,
             "run": compaction.run,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
@@ -53,16 +54,26 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return False
 
 
-def make_readable[Row: Model](row: Row) -> Row:
+def make_readable(row: Model) -> Model:
     """The row with signs in its texts, and in those of the rows that were loaded with it: to be shown, not saved."""
     for field in row._meta.concrete_fields:
         if not field.is_relation:
             value = row.__dict__.get(field.attname)
             if isinstance(value, str):
                 row.__dict__[field.attname] = visible(value)
-        elif field.is_cached(row) and getattr(row, field.name) is not None:
+        elif row._state.fields_cache.get(field.name) is not None:
             make_readable(getattr(row, field.name))
     return row
+
+
+def tokens(field: str) -> Callable[[Any], str]:
+    """A column with a number of tokens, its thousands apart."""
+
+    @admin.display(description=field.replace("_", " "), ordering=field)
+    def column(row: Any) -> str:
+        return f"{getattr(row, field):,}"
+
+    return column
 
 
 def page_link(run_id: int, seq: int | None = None) -> SafeString:

@@ -20,10 +20,14 @@ from runs import actions, reading
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.secrets import seal
 from runs.admin.compactions import compact_now, run_links
-from runs.admin.parts import ReadOnlyAdmin, page_link
+from runs.admin.parts import ReadOnlyAdmin, page_link, tokens
 from runs.models import Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
 from runs.reading.lines import call_text
 from runs.reading.unseen import holds_unseen
+
+
+TOKENS = ("input_tokens", "output_tokens", "copied_tokens", "reserved_tokens")
+"""Of a run, the numbers of tokens."""
 
 
 @admin.register(Run)
@@ -47,7 +51,8 @@ class RunAdmin(ReadOnlyAdmin):
     list_select_related = ("owner",)
     search_fields = ("goal",)
     date_hierarchy = "created_at"
-    exclude = ("script",)
+    exclude = ("script", *TOKENS)
+    readonly_fields = tuple(map(tokens, TOKENS))
     change_form_template = "admin/runs/run/change_form.html"
 
     def get_urls(self) -> list[Any]:
@@ -112,14 +117,16 @@ class ExchangeAdmin(ReadOnlyAdmin):
         "name",
         "status",
         "attempt",
-        "input_tokens",
-        "output_tokens",
+        tokens("input_tokens"),
+        tokens("output_tokens"),
         "cost_usd",
         "started_at",
     )
     list_filter = ("kind", "status")
     search_fields = ("=run__id", "name")
     search_help_text = "A run's number, or the name of a tool or role."
+    exclude = ("input_tokens", "output_tokens")
+    readonly_fields = tuple(map(tokens, exclude))
     ordering = ("-id",)
 
     @admin.display(description="row")

@@ -21,6 +21,7 @@ from runs.engine.timeline import PLAN, SUMMARY, Piece, blocks_of, folded, pieces
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, Step
 from runs.reading import words
+from runs.reading.compactions import CompactionView
 from runs.reading.prompts import full_terms, limit_of
 
 LABELS: dict[str, tuple[str, str]] = {
@@ -226,6 +227,35 @@ def filling_of(run: Run) -> Filling | None:
     per_character = kept.counted.per_character if kept.counted else 1 / context.CHARACTERS_PER_TOKEN
     own = kept.terms.settings.context
     return pictured(kept.sizes, per_character, limit_of(run, kept.terms), own.compact_at, kept.counted)
+
+
+@dataclass(frozen=True)
+class RoomNeeded:
+    """What the rows would need that a summary stands for, were it taken back; in estimated tokens."""
+
+    originals: int
+    prompt: int
+    """The next prompt with them in the summary's place."""
+    limit: int | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the model could read them all."""
+        return self.limit is None or self.prompt <= self.limit
+
+
+def room_needed(run: Run, view: CompactionView) -> RoomNeeded | None:
+    """The room for the originals of `view`; None before the run's first model call."""
+    filling = filling_of(run)
+    if filling is None:
+        return None
+    per_character = filling.counted.per_character if filling.counted else 1 / context.CHARACTERS_PER_TOKEN
+
+    def size(*texts: str) -> int:
+        return context.tokens(sum(map(len, texts)), per_character)
+
+    added = size(*(one.text for one in view.originals if not one.pinned)) - size(view.text)
+    return RoomNeeded(size(*(one.text for one in view.originals)), filling.tokens + added, filling.limit)
 
 
 def sources_of(run: Run) -> tuple[Source, ...]:

@@ -42,4 +42,9 @@ def lines_of(budgets: Iterable[Budget], scope: str) -> dict[str, Budget]:
 def gauge_of(line: Budget, *, label: str = "", advisory: bool = False) -> Gauge:
     """A budget line as a gauge."""
     share = advised(line.used, line.limit) if advisory else filled(line.used, line.limit)
-    return Gauge(label or words.spoken(line.name).capitalize(), f"{line.used:g}", f"{line.limit:g}", *share)
+    return Gauge(
+        label or words.spoken(line.name).capitalize(),
+        words.number(line.used),
+        words.number(line.limit),
+        *share,
+    )

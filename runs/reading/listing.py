@@ -129,7 +129,10 @@ def _progress_of(runs: list[Run]) -> dict[int, tuple[str, str]]:
     for run_id, own in lines.items():
         shown = progress_line(own)
         if shown is not None:
-            found[run_id] = (words.spoken(shown.name).capitalize(), f"{shown.used:g} of {shown.limit:g}")
+            found[run_id] = (
+                words.spoken(shown.name).capitalize(),
+                f"{words.number(shown.used)} of {words.number(shown.limit)}",
+            )
     return found
 
 

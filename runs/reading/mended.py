@@ -33,6 +33,7 @@ class ContextState:
     summaries: tuple[CompactionView, ...]
     """Those that the model reads, newest first, with what they stand for."""
     pins: tuple[PinView, ...]
+    """Those of rows, and of summaries that stand."""
     wanted_by: str
     """Who waits for a compaction; empty where nobody does."""
 
@@ -41,8 +42,10 @@ def context_state(run: Run) -> ContextState:
     """What was done to the context of the run."""
     context = folded(store.context_blocks(run))
     views = [compaction_view(run, summary.seq) for summary in reversed(context.standing())]
-    pins = sorted((_pin(path, pinned=True) for path in context.pins), key=lambda pin: (pin.seq, pin.path))
-    wanted = context.wanted if store.compaction_wanted(run) else None
+    standing = {f"su:{summary.seq}" for summary in context.standing()}
+    kept = [path for path in context.pins if path in standing or not path.startswith("su:")]
+    pins = sorted((_pin(path, pinned=True) for path in kept), key=lambda pin: (pin.seq, pin.path))
+    wanted = context.wanted if not run.finished and store.compaction_wanted(run) else None
     return ContextState(
         summaries=tuple(view for view in views if view is not None),
         pins=tuple(pins),

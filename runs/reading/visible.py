@@ -43,7 +43,9 @@ def _works(text: str, place: int) -> bool:
     if in_emoji(text, place):
         return True
     before = text[place - 1 : place]
-    return text[place] in "\u200c\u200d" and bool(before) and unicodedata.category(before) in ("Lo", "Mn", "Mc")
+    return (
+        text[place] in "\u200c\u200d" and bool(before) and unicodedata.category(before) in ("Lo", "Mn", "Mc")
+    )
 
 
 def all_visible(value: Any) -> Any:

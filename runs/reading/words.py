@@ -136,6 +136,11 @@ def count(number: float) -> str:
     return f"{number / 1000:.1f}k" if number >= 10_000 else f"{number:,.0f}"
 
 
+def number(value: float) -> str:
+    """A number in full, its thousands apart."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}".rstrip("0")
+
+
 def seconds(value: float) -> str:
     """A length of time, short: 0.4 s, 12 s, 3:05, 2 h 10 min, 3 d 4 h."""
     if value < 10:

@@ -60,7 +60,7 @@ def cited(text: str, sources: Any) -> SafeString:
     return markdown.render(str(text), tuple(sources or ()))
 
 
-@register.filter
+@register.filter(is_safe=True)
 def visible(text: str) -> str:
     """Plain text with a sign for each character that nobody would see."""
     return signs.visible(str(text))

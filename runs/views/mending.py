@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from runs import actions
 from runs.models import Run
-from runs.reading.filling import filling_of, sources_of
+from runs.reading.filling import filling_of, room_needed, sources_of
 from runs.reading.inspector import ask_of
 from runs.reading.mended import context_state
 from runs.reading.prompt_views import ask_beside, prompt_view, prompts_of
@@ -53,11 +53,13 @@ def context(request: HttpRequest, run_id: int) -> HttpResponse:
 
 
 def _page(request: HttpRequest, run: Run, typed: Typed | None = None, status: int = 200) -> HttpResponse:
+    state = context_state(run)
     about = {
         "run": run,
         "filling": filling_of(run),
         "sources": sources_of(run),
-        "state": context_state(run),
+        "state": state,
+        "needs": {view.seq: room_needed(run, view) for view in state.summaries},
         "prompts": prompts_of(run),
         "may_mend": actions.may_mend(request.user, run) and not run.finished,
         "typed": typed,
@@ -148,15 +150,19 @@ def edit(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
 def undo(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
     """Take a summary back."""
     run = visible_run(request, run_id)
-    reason = request.POST.get("reason", "")
-    said = f"Taken back. The model reads the rows themselves from the next prompt on, not the summary of row {seq}."
+    reason, version = request.POST.get("reason", ""), request.POST.get("version", "")
+    seen = int(version) if version.isascii() and version.isdigit() and len(version) < 10 else 0
+    said = (
+        f"Taken back. The model reads the rows themselves from the next prompt on, as far as they fit its window, "
+        f"not the summary of row {seq}."
+    )
     return _done(
         request,
         run,
         _Deed(
-            lambda: actions.undo_summary(run, seq=seq, reason=reason, by=request.user),
+            lambda: actions.undo_summary(run, seq=seq, reason=reason, by=request.user, version=seen),
             said,
             f"undo-{seq}",
-            {"reason": reason},
+            {"reason": reason, "version": version},
         ),
     )

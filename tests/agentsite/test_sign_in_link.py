@@ -1,11 +1,15 @@
 """The one-time sign-in link."""
 
 import datetime
+import json
+from io import StringIO
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.auth.tokens import default_token_generator
-from django.test import Client
+from django.core.management import call_command
+from django.test import Client, override_settings
 
 from agentsite.sign_in_link import TOKENS, SignInTokens, make_link, user_of
 
@@ -75,3 +79,23 @@ def test_a_password_reset_token_is_no_sign_in_link(alice: User) -> None:
 @pytest.mark.parametrize("token", ["", "x", "1.", "1.abc-def", "zzzzzzzzzzzzzzzzz.1-2", "-1.a-b", "1.1.1"])
 def test_nonsense_names_nobody(token: str) -> None:
     assert user_of(token) is None
+
+
+def printed(*words: str) -> str:
+    said = StringIO()
+    call_command("sign_in_link", *words, stdout=said)
+    return said.getvalue()
+
+
+def test_the_command_prints_the_address_where_the_site_runs(alice: User, tmp_path: Path) -> None:
+    with override_settings(DATA_DIR=tmp_path):
+        assert printed("alice").startswith(f"{BASE}sign-in/")
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "up.json").write_text(json.dumps({"address": "http://127.0.0.1:8123"}))
+        assert printed("alice").startswith("http://127.0.0.1:8123/sign-in/")
+        assert printed("alice", "--address", "http://site.test").startswith("http://site.test/sign-in/")
+
+
+def test_the_icon_is_found_where_browsers_look_for_it(client: Client) -> None:
+    assert client.get("/favicon.ico")["Location"].endswith(".svg")
+    assert b'rel="icon"' in client.get("/admin/login/").content

@@ -109,3 +109,4 @@ def test_a_summary_is_mended_and_the_next_prompt_shows_it(site: Site, admin_page
     expect(said).to_contain_text("tokens")
     expect(said.locator("ins", has_text="340").first).to_be_visible()
     check_page(page)
+    site.manage("abort", str(run))  # nobody shall wait for it: the site is shared

@@ -331,14 +331,14 @@ async def test_a_page_that_never_stops_talking_is_closed(run: Run, alice: User) 
 async def test_a_page_that_acknowledges_nothing_is_sent_little_and_then_closed(
     monkeypatch: pytest.MonkeyPatch, quick_looks: None, run: Run, alice: User
 ) -> None:
-    monkeypatch.setattr(run_socket, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(run_socket, "STUCK_SECONDS", 4.0)  # longer than the quick page may need on busy cores
     slow = await watching(run, alice)
     slow.acknowledges = False
     quick = await watching(run, alice)
     await in_database(grow, run.pk, 3000)
     await quick.until_row(3003)
     sent = 0
-    while (message := await slow.line.receive_output(timeout=10))["type"] != "websocket.close":
+    while (message := await slow.line.receive_output(timeout=20))["type"] != "websocket.close":
         sent += len(message["text"])
     assert message["code"] == socket.TOO_SLOW
     assert sent <= run_socket.WINDOW_BYTES + 2 * run_feed.PAGE_BYTES

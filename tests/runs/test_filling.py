@@ -17,8 +17,10 @@ from runs.engine.timeline import Piece, folded
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
 from runs.reading import filling
-from runs.reading.filling import Filling, filling_of, pictured, sizes, sources_of
+from runs.reading.compactions import compaction_view
+from runs.reading.filling import Filling, filling_of, pictured, room_needed, sizes, sources_of
 from runs.reading.markdown import render
+from runs.reading.mended import context_state
 from runs.reading.prompt_changes import changes
 from runs.reading.prompt_views import prompt_view
 from runs.reading.prompts import Sent, full_terms
@@ -234,9 +236,53 @@ def test_the_context_page_shows_and_takes_what_may_be_done() -> None:
     assert client.post(f"/runs/{run.pk}/context/compact/", {"reason": ""}).status_code == 302
     assert "Compaction wanted by ann" in client.get(where).content.decode()
     undo = f"/runs/{run.pk}/summaries/{summary.seq}/undo/"
-    assert "Say why you take it back." in client.post(undo, {"reason": " "}).content.decode()
-    assert client.post(undo, {"reason": "Wrong."}).status_code == 302
+    assert "as far as they fit its window" in page
+    assert "The rows need about" in page
+    assert "Say why you take it back." in client.post(undo, {"reason": " ", "version": "2"}).content.decode()
+    stale = client.post(undo, {"reason": "Wrong.", "version": "1"})
+    assert stale.status_code == 409
+    assert "changed since you saw it" in stale.content.decode()
+    assert client.post(undo, {"reason": "Wrong."}).status_code == 409
+    assert client.post(undo, {"reason": "Wrong.", "version": "2"}).status_code == 302
     assert f'id="summary-{summary.seq}"' not in client.get(where).content.decode()
+
+
+def test_of_a_run_that_has_ended_nothing_is_wanted_and_nothing_offered() -> None:
+    owner = ann()
+    run = compacted(owner)
+    [summary] = folded(store.context_blocks(run)).standing()
+    client, at = signed_in(owner), f"/runs/{run.pk}/"
+    offer = f"/runs/{run.pk}/context/#summary-{summary.seq}"
+    actions.pin(run, path=summary.path, by=owner)
+    actions.compact_now(run, by=owner)
+    assert offer in client.get(f"{at}steps/{summary.seq}/").content.decode()
+    assert [pin.path for pin in context_state(run).pins] == [summary.path]
+    actions.undo_summary(run, seq=summary.seq, reason="Wrong.", by=owner)
+    assert context_state(run).pins == ()
+    assert context_state(run).wanted_by == "ann"
+    assert offer not in client.get(f"{at}steps/{summary.seq}/").content.decode()
+    actions.abort(run, by=owner)
+    page = client.get(f"{at}context/").content.decode()
+    assert "Compaction wanted" not in page
+    assert "Unpin" not in page
+
+
+def test_the_room_that_the_originals_need_is_said_before() -> None:
+    run = compacted(ann())
+    [summary] = folded(store.context_blocks(run)).standing()
+    view = compaction_view(run, summary.seq)
+    now = filling_of(run)
+    assert view is not None and now is not None
+    room = room_needed(run, view)
+    assert room is not None
+    assert room.limit == now.limit
+    assert room.originals > 0
+    actions.undo_summary(run, seq=summary.seq, reason="Wrong.", by=None)
+    run.refresh_from_db()
+    after = filling_of(run)
+    assert after is not None
+    assert abs(after.tokens - room.prompt) <= 20
+    assert room.fits == (room.prompt <= (now.limit or 0))
 
 
 def test_who_may_not_mend_is_offered_nothing_and_refused() -> None:

@@ -136,4 +136,4 @@ def test_a_silent_broker_holds_up_a_sweep_once_and_not_for_every_run(
     for run in runs:
         make_due(run.pk)
     assert tasks.sweep() == 0
-    assert asked == [runs[0].pk]
+    assert len(asked) == 1 and asked[0] in {run.pk for run in runs}

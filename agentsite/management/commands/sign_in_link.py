@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from agentsite.ports import HOST
 from agentsite.sign_in_link import make_link
+from agentsite.supervise import read_record
 
 
 class Command(BaseCommand):
@@ -17,11 +20,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Who, and where the site is."""
         parser.add_argument("person", nargs="?", default="admin", help="a user name (default: admin)")
-        parser.add_argument(
-            "--address", default="http://127.0.0.1:8000", help="default: http://127.0.0.1:8000"
-        )
+        parser.add_argument("--address", help="default: where the site runs; else http://127.0.0.1:8000")
 
-    def handle(self, *args: Any, person: str, address: str, **options: Any) -> None:
+    def handle(self, *args: Any, person: str, address: str | None, **options: Any) -> None:
         """The link, alone on its line."""
         found = User.objects.filter(username=person, is_active=True).first()
         if found is None:
@@ -29,4 +30,10 @@ class Command(BaseCommand):
             raise CommandError(
                 f"Nobody active is called {person!r} here. There are: {names or 'no people yet'}."
             )
-        self.stdout.write(make_link(found, address))
+        self.stdout.write(make_link(found, address or running_at()))
+
+
+def running_at() -> str:
+    """The address that `up` has noted in the data directory while it runs; without it the usual one."""
+    noted = read_record(settings.DATA_DIR / "run" / "up.json").get("address")
+    return noted if isinstance(noted, str) else f"http://{HOST}:8000"
