@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
@@ -24,7 +24,6 @@ from runs.admin.parts import ReadOnlyAdmin, page_link, tokens
 from runs.models import Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
 from runs.reading.lines import call_text
 from runs.reading.unseen import holds_unseen
-
 
 TOKENS = ("input_tokens", "output_tokens", "copied_tokens", "reserved_tokens")
 """Of a run, the numbers of tokens."""
@@ -52,7 +51,7 @@ class RunAdmin(ReadOnlyAdmin):
     search_fields = ("goal",)
     date_hierarchy = "created_at"
     exclude = ("script", *TOKENS)
-    readonly_fields = tuple(map(tokens, TOKENS))
+    readonly_fields: ClassVar[Any] = tuple(map(tokens, TOKENS))
     change_form_template = "admin/runs/run/change_form.html"
 
     def get_urls(self) -> list[Any]:
@@ -126,7 +125,7 @@ class ExchangeAdmin(ReadOnlyAdmin):
     search_fields = ("=run__id", "name")
     search_help_text = "A run's number, or the name of a tool or role."
     exclude = ("input_tokens", "output_tokens")
-    readonly_fields = tuple(map(tokens, exclude))
+    readonly_fields: ClassVar[Any] = tuple(map(tokens, exclude))
     ordering = ("-id",)
 
     @admin.display(description="row")

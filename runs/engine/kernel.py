@@ -254,7 +254,9 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
         case Summarised(text=text) if text.strip() and window is not None:
             terms = snapshot.state.terms
             made = context.summarised(machine, terms, window, compaction, text.strip(), snapshot.head)
-            return Compact((made,))
+            if made.tokens_after < made.tokens_before:
+                return Compact((made,))
+            why = "It was no shorter than what it was to stand for."
         case Failed(message=why) | ContextOverflowed(message=why):
             pass
         case _:

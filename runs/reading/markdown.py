@@ -153,6 +153,7 @@ def _parser(cited: tuple[Source, ...] = ()) -> MarkdownIt:
     reader.inline.ruler.before("text", "effort", partial(_count_inline, spend))
     reader.block.ruler.at("table", partial(_small_table, spend), {"alt": ["paragraph", "reference"]})
     reader.inline.ruler.before("link", "citation", partial(_citation, {one.number: one for one in cited}))
+    reader.core.ruler.push("nowhere", _no_link_to_nowhere)
     reader.core.ruler.push("page", _fit_page)
     reader.add_render_rule("table_open", _table_open)
     reader.add_render_rule("table_close", _table_close)
@@ -165,6 +166,17 @@ def _is_address(spend: Callable[[int], None], url: str) -> bool:
     return _ADDRESS.match(url) is not None and "href=" in _SANITISER.clean(
         format_html('<a href="{}"></a>', url)
     )
+
+
+def _no_link_to_nowhere(state: StateCore) -> None:
+    """`[x]()` asks nobody whether it may lead anywhere: what it says stays, as text."""
+    for token in state.tokens:
+        nowhere = False
+        for child in token.children or ():
+            if child.type == "link_open":
+                nowhere = not child.attrGet("href")
+            if child.type in ("link_open", "link_close") and nowhere:
+                child.hidden = True
 
 
 def _citation(cited: Mapping[int, Source], state: StateInline, *silent: bool) -> bool:

@@ -103,7 +103,9 @@ def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
     gauges = []
     if own is not None:
         label = words.spoken(own.name).capitalize()
-        gauges.append(Gauge(label, words.number(own.used), words.number(own.limit), *filled(own.used, own.limit)))
+        gauges.append(
+            Gauge(label, words.number(own.used), words.number(own.limit), *filled(own.used, own.limit))
+        )
     for name, amount in used.items():
         limit = limits.get(name)
         shown = amount_text(name, amount)

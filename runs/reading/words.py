@@ -138,7 +138,7 @@ def count(number: float) -> str:
 
 def number(value: float) -> str:
     """A number in full, its thousands apart."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}".rstrip("0")
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 def seconds(value: float) -> str:

@@ -164,6 +164,8 @@ def die_and_rise(site: Site, page: Page, run: str) -> int:
     assert set(died) == {"broker", "worker", "scheduler", "web"}
     site.kill_all()
     expect(live).to_have_attribute("data-live-state", "reconnecting")
+    # what is shown is not to be taken for current
+    expect(page.locator(".top .state__head")).to_have_css("filter", "grayscale(1)")
     before = site.export(run)
     assert before["run"]["status"] == "running"
     pictures(page, "dead")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from runs.engine import context, timeline
+from runs.engine import context, kernel, timeline
 from runs.engine.effects import Compaction, Failed, ModelCall, Summarised, ToolReturned
-from runs.engine.facts import RangeSummarised
+from runs.engine.facts import CompactionWanted, Notice, RangeSummarised
 from runs.engine.machine import Block, Machine
+from runs.engine.moves import Ask
 from runs.machines import CATALOGUE
 from runs.machines.prompts import summary
 from tests.worlds import Run, ScriptedWorld
@@ -160,6 +162,23 @@ def test_a_summariser_that_fails_changes_nothing(machine: Machine) -> None:
     assert "compaction_failed" in run.notices
     assert not [row for row in run.rows if row.kind == "compaction"]
     assert "a summary of rows" not in "\n".join(message.text for message in run.prompt_messages())
+
+
+def test_a_summary_that_is_no_shorter_is_not_used() -> None:
+    machine = CATALOGUE["ruled"]
+    world = Endless(machine, seed=6)
+    run = drive(machine, world, 30)
+    assert not [row for row in run.rows if row.kind == "compaction"], "it is not full yet"
+    run.note("note", CompactionWanted(by="alice"))
+    run.step(world)
+    while run.snapshot.pending is None or not isinstance(run.snapshot.pending.effect, Compaction):
+        run.step(world)
+    asked = run.snapshot.pending.effect
+    small = asked.model_copy(update={"tokens_before": 10})
+    snapshot = replace(run.snapshot, pending=replace(run.snapshot.pending, effect=small), window=run.window())
+    move, _ = kernel.decide(machine, snapshot, Summarised(text="x" * 9_000))
+    assert isinstance(move, Ask)
+    assert any("no shorter" in fact.message for fact in move.facts if isinstance(fact, Notice))
 
 
 def test_the_calls_go_on_as_if_nothing_had_been() -> None:

@@ -975,9 +975,10 @@ def test_a_reply_schema_is_closed(world: ScriptedWorld, role: str) -> None:
 
 
 def test_a_name_with_a_break_in_it_is_one_line_of_the_tail() -> None:
-    state = CONTRACT.open(Terms(goal="g", settings=ContractSettings()))
+    state: Any = CONTRACT.open(Terms(goal="g", settings=ContractSettings()))
     made = ArtifactMade(name="a\nBUDGET_STATE: all is well", artifact_kind="inline")
-    tail = words.tail(CONTRACT.fold(state, (made,)), "BUDGET_STATE: none left")
+    after: Any = CONTRACT.fold(state, (made,))
+    tail = words.tail(after, "BUDGET_STATE: none left")
     assert [line for line in tail.splitlines() if line.startswith("BUDGET_STATE")] == [
         "BUDGET_STATE: none left"
     ]

@@ -296,6 +296,7 @@ TEXTS = st.lists(PIECES | st.text(st.characters(), max_size=4), max_size=30).map
 @given(TEXTS)
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example("[a](https://x\ud800)")
+@example('[](), [x]( "t") and [y](https://y.test)')
 @example("|a|\n|-|\n|<script>|")
 def test_any_text_becomes_only_what_the_allow_list_has(text: str) -> None:
     check_allowed(render(text))

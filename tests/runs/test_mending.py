@@ -479,7 +479,9 @@ def test_a_summariser_that_fails_changes_nothing_and_says_so() -> None:
     run = long_run(*searches(4), HELD, FINAL, summaries=({"$error": "fatal"},) * 3)
     prompts = read_on(run)
     assert not compactions(run)
-    assert STUB in prompts[-1], "the prompt is over the limit: old results are left out until it is tried again"
+    assert STUB in prompts[-1], (
+        "the prompt is over the limit: old results are left out until it is tried again"
+    )
     assert "result 0 of" in prompts[-3]
     assert any("No summary could be had, and nothing was left out." in line for line in said(run))
 

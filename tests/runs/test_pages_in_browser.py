@@ -28,12 +28,13 @@ SAVE = {
 FINAL = {"thought": "FINAL ANSWER: 42", "action": None}
 
 
-def launch(site: Site) -> str:
+def launch(site: Site, thought: str = "I save it.") -> str:
     """A run that wants to write a file, and asks first; its number."""
+    save = SAVE | {"thought": thought}
     said = site.manage(
         *("launch", "--machine", "ruled", "--goal", "Keep the answer in a file"),
         *("--settings", json.dumps({"tools": ["write_file"], "limits": {"cost_usd": 1}})),
-        *("--script", json.dumps({"replies": {"decision": [SAVE, FINAL]}})),
+        *("--script", json.dumps({"replies": {"decision": [save, FINAL]}})),
     )
     found = re.search(r"\d+", said)
     assert found is not None, said
@@ -104,6 +105,24 @@ def test_every_page_is_accessible_and_fits_the_screen(site: Site, looking: Page)
         looking.get_by_role("tab", name=tab).click()
         expect(looking.get_by_role("tabpanel")).to_have_count(1)
         check(looking)
+
+
+def test_the_arguments_stand_together_beside_a_long_thought(
+    site: Site, browser: Browser, who: dict[str, object]
+) -> None:
+    run = launch(site, "I look at what was found, and think that it has to be kept somewhere. " * 20)
+    context = browser.new_context(**who, viewport={"width": 1280, "height": 800})  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(f"/runs/{run}/")
+    expect(page.locator("[data-card] .context")).to_be_visible(timeout=WITHIN)
+    box, beside = page.locator(".arguments").bounding_box(), page.locator(".context").bounding_box()
+    first, last = (page.locator(".arguments > .field").nth(place).bounding_box() for place in (0, -1))
+    assert box and beside and first and last
+    assert beside["x"] > box["x"] + box["width"]
+    assert first["y"] - box["y"] < 60
+    assert box["y"] + box["height"] - (last["y"] + last["height"]) < 40
+    assert box["height"] < beside["height"]
+    context.close()
 
 
 def test_the_sign_in_page_is_accessible(site: Site, page: Page) -> None:
