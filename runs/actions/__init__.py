@@ -1,0 +1,48 @@
+"""What a person can do: each checks the right, makes one move, tells.
+
+Source: spec/runtime.md; who may do what: runs/DECISIONS.md.
+"""
+
+from runs.actions.common import NotAllowed
+from runs.actions.copying import Answers, fork, replay, rerun
+from runs.actions.launching import BadLaunch, Problem, check_launch, start_run
+from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, unpin
+from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
+from runs.actions.steering import abort, decide, pause, resume, rewind
+from runs.rights import may_decide, may_halt, may_launch, may_mend, may_steer
+from runs.store import BadDecision, Conflict, NotPossible
+
+__all__ = [
+    "MAX_HALT_REASON",
+    "Answers",
+    "BadDecision",
+    "BadLaunch",
+    "Conflict",
+    "NotAllowed",
+    "NotPossible",
+    "Problem",
+    "abort",
+    "check_launch",
+    "check_rule",
+    "compact_now",
+    "decide",
+    "edit_summary",
+    "fork",
+    "halt_site",
+    "may_decide",
+    "may_halt",
+    "may_launch",
+    "may_mend",
+    "may_steer",
+    "pause",
+    "pin",
+    "register_model",
+    "replay",
+    "rerun",
+    "resume",
+    "rewind",
+    "start_run",
+    "undo_summary",
+    "unhalt_site",
+    "unpin",
+]

@@ -1,0 +1,50 @@
+"""What every action needs: who acts, whether they may, and the announcement after the commit."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from runs import live, tasks
+from runs.models import Run
+from runs.rights import Person, may_steer
+
+
+class NotAllowed(Exception):
+    """The person may not do that."""
+
+    def __init__(self, sentence: str) -> None:
+        self.sentence = sentence
+        super().__init__(sentence)
+
+
+def name_of(person: Person) -> str:
+    """How rows name whoever did something."""
+    return "the operator" if person is None else person.get_username()
+
+
+def check_steering(person: Person, run: Run) -> None:
+    """`NotAllowed` where the run is not the person's to steer."""
+    if not may_steer(person, run):
+        raise NotAllowed(f"Run {run.pk} is not yours to steer.")
+
+
+def tell(run_id: int) -> None:
+    """Viewers and workers look again, once the change is committed."""
+
+    def announce() -> None:
+        live.ring(run_id, 0)
+        live.ring_inbox()
+        tasks.hint(run_id)
+
+    transaction.on_commit(announce)
+
+
+def tell_all(run_ids: list[int]) -> None:
+    """Whoever looks at one of these sees that something about it has changed."""
+
+    def announce() -> None:
+        for run_id in run_ids:
+            live.ring(run_id, 0)
+        live.ring_inbox()
+
+    transaction.on_commit(announce)

@@ -1,0 +1,228 @@
+"""Going another way: fork, run again, replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from django.db import transaction
+from pydantic import ValidationError
+
+from runs import driver, store, tasks
+from runs.actions.common import NotAllowed, name_of
+from runs.actions.launching import BadLaunch, Problem, new_run, place_of, sentence_of
+from runs.adapters.scripted import BadScript
+from runs.engine.effects import question_of
+from runs.engine.facts import KeptAnswer
+from runs.engine.kernel import decide as decide_next
+from runs.engine.machine import Machine, State, Terms
+from runs.engine.snapshot import Snapshot
+from runs.engine.states import carried, control_values
+from runs.engine.values import clean, clean_text
+from runs.machines import CATALOGUE
+from runs.models import Run
+from runs.rights import Person, may_decide, may_launch
+from runs.store import BadDecision, NotPossible
+
+Answers = Literal["ask again", "keep"]
+"""What is to become of the answers that people gave after the row."""
+
+
+def fork(
+    run: Run,
+    *,
+    at: int,
+    by: Person,
+    settings: dict[str, Any] | None = None,
+    script: dict[str, Any] | str | None = None,
+    state: dict[str, Any] | None = None,
+    decision: dict[str, Any] | None = None,
+    answers: Answers = "ask again",
+    message: str = "",
+    driven_by: Literal["a worker", "the caller"] = "a worker",
+) -> Run:
+    """A new run that goes on from the live transition row `at` of `run` (0: from the beginning), which stays as it is.
+
+    `settings` and `state` name what is to be another value (null takes a setting away), `decision` (verdict, args,
+    message) answers the first question after the row. `BadLaunch` says what can't be accepted, and where.
+    """
+    return _forked(_Fork(run, at, by, "fork", settings, script, state, decision, answers, message, driven_by))
+
+
+def rerun(
+    run: Run,
+    *,
+    at: int,
+    by: Person,
+    answers: Answers = "ask again",
+    message: str = "",
+    driven_by: Literal["a worker", "the caller"] = "a worker",
+) -> Run:
+    """A fork that changes nothing: the model is asked anew from row `at` on."""
+    return _forked(_Fork(run, at, by, "rerun", answers=answers, message=message, driven_by=driven_by))
+
+
+def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.Difference | None]:
+    """A new run of the same rows, made again from the recorded answers; nothing is called, nothing is paid.
+
+    The first difference comes with it, where there is one. `to` is the last row that is made again.
+    """
+    _check_copying(by, run)
+    if to is not None and not 1 <= to <= run.head:
+        raise NotPossible(f"Run {run.pk} has no row {to}; its rows are 1 to {run.head}.")
+    try:
+        return driver.replay_run(run, by.pk if by is not None else None, to)
+    except (driver.NoMachine, BadScript, ValidationError) as fault:
+        raise NotPossible(f"Run {run.pk} can't be replayed. {fault}") from None
+
+
+def _check_copying(person: Person, run: Run) -> None:
+    if person is not None and not Run.objects.for_user(person).filter(pk=run.pk).exists():
+        raise NotAllowed(f"Run {run.pk} is not yours to see.")
+    if not may_launch(person):
+        raise NotAllowed("You may not launch runs. An administrator can add you to the group “operators”.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fork:
+    """A fork as it was asked for."""
+
+    run: Run
+    at: int
+    by: Person
+    origin: Literal["fork", "rerun"]
+    settings: dict[str, Any] | None = None
+    script: dict[str, Any] | str | None = None
+    state: dict[str, Any] | None = None
+    decision: dict[str, Any] | None = None
+    answers: Answers = "ask again"
+    message: str = ""
+    driven_by: Literal["a worker", "the caller"] = "a worker"
+
+
+def _forked(wanted: _Fork) -> Run:
+    run, at, by = wanted.run, wanted.at, wanted.by
+    _check_copying(by, run)
+    if run.machine not in CATALOGUE:
+        raise NotPossible(f"Run {run.pk} is of the machine {run.machine}, which is not here any more.")
+    store.check_fork(run, at)
+    if (wanted.decision or wanted.answers == "keep") and not may_decide(by, run):
+        raise NotAllowed("Answers that are given in a fork need the right to decide, which you lack.")
+    settings = _settings_of_fork(run, at, wanted.settings)
+    script = wanted.script or _script_of_fork(run, wanted.settings)
+    new = new_run(machine=run.machine, goal=run.goal, settings=settings, owner=by, script=script)
+    new = replace(new, goal=run.goal)  # to the letter: the rows that are copied were made by it
+    unsaved = store.unsaved(new)
+    terms = store.terms_of(unsaved, driver.tool_specs(unsaved))
+    kept = _first_answer(run, at, wanted.decision) if wanted.decision else ()
+    if wanted.answers == "keep":
+        kept += store.answers_after(run, at, store.PEOPLE)
+    change = store.Change(
+        by=name_of(by),
+        message=clean_text(wanted.message),
+        settings=_changed(run.settings, settings),
+        state=_state_of_fork(run, at, terms, clean(wanted.state or {})),
+        answers=kept,
+    )
+    made = store.fork_run(run, at, new, terms, change, wanted.origin)
+    if wanted.driven_by == "a worker":
+        transaction.on_commit(lambda: tasks.hint(made.pk))
+    return made
+
+
+def _settings_of_fork(run: Run, at: int, changes: dict[str, Any] | None) -> dict[str, Any]:
+    """The settings of the run with the limits as they stood at row `at`, and `changes` over them."""
+    if changes is not None and not isinstance(changes, dict):
+        raise BadLaunch((Problem("settings", "The settings must be a JSON object."),))
+    settings = run.settings
+    if limits := store.limits_at(run, at):
+        settings["limits"] = {**settings.get("limits", {}), **limits}
+    for name, value in clean(changes or {}).items():
+        settings[name] = value
+        if value is None:
+            del settings[name]
+    return settings
+
+
+def _script_of_fork(run: Run, changes: dict[str, Any] | None) -> str | None:
+    """The script goes along, unless another model is named."""
+    other = (changes or {}).get("model")
+    return None if other and other != run.model else run.script_json or None
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return {name: after.get(name) for name in names}
+
+
+def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnswer, ...]:
+    """What is to be answered to the first question that the run came to after row `at`."""
+    question = store.first_question(run, at)
+    if question is None:
+        raise BadLaunch((Problem("decision", f"Run {run.pk} asked nobody anything after row {at}."),))
+    if unknown := set(decision) - {"verdict", "args", "message"}:
+        names = ", ".join(sorted(unknown))
+        raise BadLaunch((Problem("decision", f"A decision has verdict, args and message, not {names}."),))
+    verdict, message = str(decision.get("verdict") or ""), clean_text(str(decision.get("message") or ""))
+    if verdict == "rollback":
+        raise BadLaunch((Problem("decision.verdict", "Fork from an earlier row instead of rolling back."),))
+    said = store.Said(
+        verdict=verdict, by_name="", channel=store.KEPT, args=decision.get("args"), message=message
+    )
+    interrupt, asked = question
+    try:
+        args = store.check_answer(interrupt, said)
+    except BadDecision as fault:
+        raise BadLaunch((Problem(f"decision.{fault.field}", fault.sentence),)) from None
+    return (
+        KeptAnswer(
+            about=asked.about, question=question_of(asked), verdict=verdict, args=args, message=message
+        ),
+    )
+
+
+def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> dict[str, Any]:
+    """The control values that are others at the beginning of the fork: those that follow from the new settings, and
+    those that were asked for."""
+    machine = CATALOGUE[run.machine]
+    before = terms.model_copy(update={"settings": machine.settings.model_validate(run.settings)})
+    now = store.state_at(run, machine, before, at).model_dump(mode="json")
+    values = carried(
+        machine.open(before).model_dump(mode="json"), machine.open(terms).model_dump(mode="json"), now
+    )
+    problems = [
+        Problem(f"state.{name}", _no_such_value(machine, name))
+        for name in changes
+        if name not in control_values(machine)
+    ]
+    if problems:
+        raise BadLaunch(tuple(problems))
+    values = {**values, **changes}
+    try:
+        state = machine.state.model_validate({**now, **values, "terms": terms})
+    except ValidationError as fault:
+        raise BadLaunch(
+            tuple(
+                Problem(".".join(["state", *place_of(error)]), sentence_of(error, machine.name))
+                for error in fault.errors()
+            )
+        ) from None
+    _check_goes_on(machine, store.check_fork(run, at), state)
+    told = state.model_dump(mode="json")
+    return {name: told[name] for name in values if told[name] != now[name]}
+
+
+def _no_such_value(machine: Machine, name: str) -> str:
+    if name in machine.state.model_fields:
+        return f"{name} is written by the run itself when it ends."
+    return f"The state of {machine.name} has no value of this name: {', '.join(control_values(machine))}."
+
+
+def _check_goes_on(machine: Machine, node: str, state: State) -> None:
+    """Values may fit one by one and make no sense together: the machine is asked what it would do next."""
+    try:
+        machine.budget(state), machine.budget_text(state), machine.turns(state)
+        decide_next(machine, Snapshot(node, state), None)
+    except Exception as fault:
+        what = f"The machine could not go on from these values ({type(fault).__name__}: {fault})."
+        raise BadLaunch((Problem("state", what),)) from None

@@ -1,0 +1,246 @@
+"""Starting a run: everything that is wrong with a launch is said at once, and nothing is written before."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from django.db import transaction
+from pydantic import ValidationError
+
+from runs import store, tasks
+from runs.actions.common import NotAllowed
+from runs.adapters.scripted import BadScript, Script, parse_script
+from runs.adapters.tools import TOOLS
+from runs.engine.machine import Machine
+from runs.engine.settings import Settings
+from runs.engine.values import clean, clean_text
+from runs.machines import CATALOGUE
+from runs.models import ModelProfile, Run, SiteRule
+from runs.rights import Person, decides, may_launch
+
+MAX_GOAL = 20_000
+"""Characters of a goal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one part of a launch: where, and a sentence."""
+
+    path: str
+    message: str
+
+
+class BadLaunch(Exception):
+    """A launch that can't be accepted; nothing was written."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        super().__init__(" ".join(f"{problem.path}: {problem.message}" for problem in problems))
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    settings: Settings
+    script: Script | None
+    model: str
+
+
+def start_run(
+    *,
+    machine: str,
+    goal: str,
+    settings: dict[str, Any],
+    owner: Person,
+    script: dict[str, Any] | str | None = None,
+    driven_by: Literal["a worker", "the caller"] = "a worker",
+) -> Run:
+    """Launch a run: its row and budget in one transaction, the hint for a worker on commit."""
+    new = new_run(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
+    run = store.create_run(new)
+    if driven_by == "a worker":
+        transaction.on_commit(lambda: tasks.hint(run.pk))
+    return run
+
+
+def new_run(
+    *,
+    machine: str,
+    goal: str,
+    settings: dict[str, Any],
+    owner: Person,
+    script: dict[str, Any] | str | None,
+) -> store.NewRun:
+    """What a run begins with, checked, and with the site's rules of today."""
+    checked = check_launch(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
+    return store.NewRun(
+        machine=machine,
+        goal=clean_text(goal.strip()),
+        settings=settings,
+        checked=checked.settings,
+        script=checked.script.as_json() if checked.script is not None else None,
+        model=checked.model,
+        owner_id=owner.pk if owner is not None else None,
+        site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
+    )
+
+
+def check_launch(
+    *,
+    machine: str,
+    goal: str,
+    settings: dict[str, Any],
+    owner: Person,
+    script: dict[str, Any] | str | None = None,
+) -> _Checked:
+    """What a launch comes to, or `BadLaunch` with everything that is wrong with it."""
+    problems: list[Problem] = []
+    if not may_launch(owner):
+        raise NotAllowed("You may not launch runs. An administrator can add you to the group “operators”.")
+    if machine not in CATALOGUE:
+        problems.append(
+            Problem("machine", f"There is no machine {machine!r}. Machines: {', '.join(CATALOGUE)}.")
+        )
+    if not goal.strip():
+        problems.append(Problem("goal", "Say what the run is to achieve."))
+    elif len(goal) > MAX_GOAL:
+        problems.append(
+            Problem("goal", f"A goal has at most {MAX_GOAL} characters; this one has {len(goal)}.")
+        )
+    played = _script_of(script, problems)
+    # As they will be stored: what the one door changes must be right too.
+    checked = _settings_of(machine, clean(settings), "settings", problems) if machine in CATALOGUE else None
+    if checked is None:
+        raise BadLaunch(tuple(problems))
+    if any(problem.path == "script" for problem in problems):
+        raise BadLaunch(tuple(problems))  # with a script that can be played no model need be named
+    model, played = _model_of(checked, played, problems)
+    if not problems:
+        _check_parts(CATALOGUE[machine], checked, played, owner, "settings", problems)
+    if problems:
+        raise BadLaunch(tuple(problems))
+    return _Checked(checked, played, model)
+
+
+def _script_of(script: dict[str, Any] | str | None, problems: list[Problem]) -> Script | None:
+    if not script or (isinstance(script, str) and not script.strip()):
+        return None
+    try:
+        return parse_script(script)
+    except BadScript as fault:
+        problems.append(Problem("script", str(fault)))
+        return None
+
+
+def _settings_of(machine: str, given: Any, path: str, problems: list[Problem]) -> Settings | None:
+    """The settings of `machine`, with those of its subgraphs checked too."""
+    if not isinstance(given, dict):
+        problems.append(Problem(path, "The settings must be a JSON object."))
+        return None
+    try:
+        checked = CATALOGUE[machine].settings.model_validate(given)
+    except ValidationError as fault:
+        problems += (
+            Problem(".".join([path, *place_of(error)]), sentence_of(error, machine))
+            for error in fault.errors()
+        )
+        return None
+    for name, child in checked.subgraphs.items():
+        where = f"{path}.subgraphs.{name}"
+        if child.machine not in CATALOGUE:
+            known = ", ".join(CATALOGUE)
+            problems.append(
+                Problem(f"{where}.machine", f"There is no machine {child.machine!r}. Machines: {known}.")
+            )
+        else:
+            _settings_of(child.machine, child.settings, f"{where}.settings", problems)
+    return checked
+
+
+def place_of(error: Any) -> list[str]:
+    """Where a fault is that pydantic found."""
+    return [str(part) for part in error["loc"]]
+
+
+def sentence_of(error: Any, machine: str) -> str:
+    """What is wrong, as a sentence that says what to do."""
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{machine} has no setting of this name."
+        case "value_error":
+            return f"{error['ctx']['error']}."
+        case "missing":
+            return "This is missing."
+        case kind if kind in _MUST_BE:
+            return f"This must be {_MUST_BE[kind]}, not {str(error['input'])[:80]!r}."
+    return f"{error['msg']}, not {str(error['input'])[:80]!r}."
+
+
+_MUST_BE = {
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""What a setting must be, by the name of pydantic's complaint."""
+
+
+def _model_of(
+    checked: Settings, script: Script | None, problems: list[Problem], path: str = "settings"
+) -> tuple[str, Script | None]:
+    """The model's name and the script that is played, where it is one."""
+    if script is not None:
+        return "", script
+    if not checked.model:
+        names = (
+            ", ".join(ModelProfile.objects.filter(enabled=True).values_list("name", flat=True)) or "none yet"
+        )
+        problems.append(Problem(f"{path}.model", f"Name a model, or give a script. Models: {names}."))
+        return "", None
+    profile = ModelProfile.objects.filter(name=checked.model, enabled=True).first()
+    if profile is None:
+        names = (
+            ", ".join(ModelProfile.objects.filter(enabled=True).values_list("name", flat=True)) or "none yet"
+        )
+        problems.append(Problem(f"{path}.model", f"There is no model {checked.model!r}. Models: {names}."))
+        return checked.model, None
+    if profile.kind == ModelProfile.Kind.SCRIPT:
+        return profile.name, _script_of(profile.script_json, problems)
+    return profile.name, None
+
+
+def _check_parts(
+    machine: Machine,
+    checked: Settings,
+    script: Script | None,
+    owner: Person,
+    path: str,
+    problems: list[Problem],
+) -> None:
+    """What the settings name must exist, and be the launcher's to say; the same for each subgraph."""
+    built_in = {spec.name for spec in machine.built_in}
+    known = set(TOOLS) | built_in | set(script.tools or {} if script else {})
+    for index, name in enumerate(checked.tools):
+        if name not in known:
+            tools = ", ".join(sorted(known))
+            problems.append(Problem(f"{path}.tools.{index}", f"There is no tool {name!r}. Tools: {tools}."))
+    if checked.answers and script is None and not decides(owner):
+        why = "Answers given beforehand need the right to decide interrupts, which you lack."
+        problems.append(Problem(f"{path}.answers", why))
+    for name, child in checked.subgraphs.items():
+        inner_machine = CATALOGUE[child.machine]
+        inner = inner_machine.settings.model_validate(child.settings)
+        where = f"{path}.subgraphs.{name}.settings"
+        if script is None and inner.model:
+            _model_of(inner, None, problems, where)
+        _check_parts(inner_machine, inner, script.for_child(name) if script else None, owner, where, problems)

@@ -1,0 +1,69 @@
+"""What people do to what a model reads: correct and take back summaries, pin rows, compact now."""
+
+from __future__ import annotations
+
+from runs import store
+from runs.actions.common import NotAllowed, name_of, tell
+from runs.engine.values import clean_text
+from runs.models import Run
+from runs.rights import Person, may_mend
+from runs.store import NotPossible
+
+
+def edit_summary(run: Run, *, seq: int, version: int, text: str, reason: str, by: Person) -> int:
+    """Correct the summary of the compaction in row `seq`, which the person saw at `version`; the new version."""
+    _check_mending(by, run)
+    reason = _reason(reason, "Say why you change it; the reason stays with the version.")
+    after = store.edit_summary(run.pk, seq, version, clean_text(text.strip()), name_of(by), reason)
+    tell(run.pk)
+    return after
+
+
+def undo_summary(run: Run, *, seq: int, reason: str, by: Person, version: int | None = None) -> None:
+    """Take back the summary of row `seq`: the model reads the rows themselves again, as far as they fit its window.
+
+    `version` is the one that the person saw; None where they did not say.
+    """
+    _check_mending(by, run)
+    store.undo_summary(run.pk, seq, version, name_of(by), _reason(reason, "Say why you take it back."))
+    tell(run.pk)
+
+
+def pin(run: Run, *, path: str, by: Person, reason: str = "") -> None:
+    """Let no compaction touch a row's blocks (`st:<seq>`) or a summary (`su:<seq>`)."""
+    _check_mending(by, run)
+    store.pin(run.pk, path, name_of(by), _reason(reason))
+    tell(run.pk)
+
+
+def unpin(run: Run, *, path: str, by: Person, reason: str = "") -> None:
+    """Take a pin away."""
+    _check_mending(by, run)
+    store.unpin(run.pk, path, name_of(by), _reason(reason))
+    tell(run.pk)
+
+
+def compact_now(run: Run, *, by: Person, reason: str = "") -> None:
+    """Have the context compacted before the run's next model call."""
+    _check_mending(by, run)
+    store.want_compaction(run.pk, name_of(by), _reason(reason))
+    tell(run.pk)
+
+
+def _check_mending(person: Person, run: Run) -> None:
+    if not may_mend(person, run):
+        raise NotAllowed(f"You may not change what the model of run {run.pk} reads. A reviewer can.")
+
+
+MAX_REASON = 1_000
+"""Characters of a reason."""
+
+
+def _reason(given: str, why: str = "") -> str:
+    """The reason as it is kept; `why` is said where none is given and one is needed."""
+    reason = clean_text(given.strip())
+    if not reason and why:
+        raise NotPossible(why)
+    if len(given) > MAX_REASON:
+        raise NotPossible(f"A reason has at most {MAX_REASON} characters; this one has {len(given)}.")
+    return reason

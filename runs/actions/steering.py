@@ -1,0 +1,93 @@
+"""Deciding interrupts, and steering a run: abort, pause, resume, rewind."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from runs import store
+from runs.actions.common import NotAllowed, check_steering, name_of, tell
+from runs.engine.facts import KeptAnswer
+from runs.engine.values import clean_text
+from runs.models import Decision, Interrupt, Run
+from runs.rights import Person, may_decide
+from runs.store import Conflict
+
+
+def decide(
+    interrupt_id: Any,
+    *,
+    verdict: str,
+    by: Person,
+    channel: str,
+    args: dict[str, Any] | None = None,
+    message: str = "",
+    to_step: int | None = None,
+    revision: int | None = None,
+    fingerprint: str | None = None,
+) -> Decision:
+    """Answer an interrupt, once; the run is queued after the decision is committed."""
+    interrupt = Interrupt.objects.select_related("run").get(pk=interrupt_id)
+    if not may_decide(by, interrupt.run):
+        raise NotAllowed("You may not decide this. A reviewer can.")
+    said = store.Said(
+        verdict=verdict,
+        by_name=name_of(by),
+        by_id=by.pk if by is not None else None,
+        channel=channel,
+        args=args,
+        message=message,
+        to_step=to_step,
+        revision=revision,
+        fingerprint=fingerprint,
+    )
+    try:
+        decision = store.decide(interrupt_id, said)
+    except Conflict:
+        tell(interrupt.run_id)  # the deadline may have decided just now
+        raise
+    tell(interrupt.run_id)
+    return decision
+
+
+def abort(run: Run, *, by: Person, message: str = "") -> Run:
+    """End the run for good."""
+    check_steering(by, run)
+    parent = run.parent_id
+    after = store.abort(run.pk, name_of(by), clean_text(message))
+    tell(run.pk)
+    if parent is not None:
+        tell(parent)
+    return after
+
+
+def pause(run: Run, *, by: Person, message: str = "") -> Run:
+    """Hold the run until it is resumed."""
+    check_steering(by, run)
+    after = store.pause(run.pk, name_of(by), clean_text(message))
+    tell(run.pk)
+    return after
+
+
+def resume(run: Run, *, by: Person) -> Run:
+    """Let a paused run go on."""
+    check_steering(by, run)
+    after = store.resume(run.pk, name_of(by))
+    tell(run.pk)
+    return after
+
+
+def rewind(
+    run: Run, *, to: int, by: Person, message: str = "", answers: Literal["ask again", "keep"] = "ask again"
+) -> Run:
+    """Go back to the state after the live transition row `to`; answers given after it are asked for again, or kept."""
+    check_steering(by, run)
+    kept: tuple[KeptAnswer, ...] = ()
+    if answers == "keep":
+        if not may_decide(by, run):
+            raise NotAllowed(
+                "Keeping answers needs the right to decide, which you lack. They can be asked again."
+            )
+        kept = store.answers_after(run, to, (*store.PEOPLE, store.SETTINGS))
+    after = store.rewind(run.pk, to, name_of(by), clean_text(message), kept)
+    tell(run.pk)
+    return after
