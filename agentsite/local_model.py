@@ -17,6 +17,9 @@ WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 CONTEXT_TOKENS = 8192  # for both requests that it takes at a time
 AT_A_TIME = 2
 
+LONGEST_REPLY = 512
+"""Tokens; what is left of the context is the prompt's, worked examples included."""
+
 
 class WrongWeights(Exception):
     """The file of weights is not the one that was tried."""
