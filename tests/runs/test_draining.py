@@ -24,6 +24,7 @@ from tests.runs.running import (
     think,
     work,
 )
+from tests.stack import wait_for
 
 pytestmark = [pytest.mark.database]
 
@@ -125,9 +126,13 @@ def test_the_drain_ends_when_the_deed_does() -> None:
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
     make_due(run.pk)
 
+    def the_deed() -> None:
+        began.wait()
+        wait_for(driver.closing, 30)
+
     def both(number: int) -> object:
         if number == 0:
-            return slice_of(run, before=began.wait, only="send").calls
+            return slice_of(run, before=the_deed, only="send").calls
         began.wait()
         return drained(seconds=30)
 
