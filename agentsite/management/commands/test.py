@@ -52,8 +52,12 @@ def install_what_tests_need() -> None:
 
 
 def run_both(arguments: list[str]) -> int:
-    """All but the browser tests, then those; the first exit code that says something is wrong, else 0."""
-    codes = [pytest(mark, arguments) for mark in (WITHOUT_BROWSER, WITH_BROWSER)]
+    """All but the browser tests, then those; the first exit code that says something is wrong, else 0.
+
+    A caller's mark that speaks of the browser has chosen already.
+    """
+    chosen = "browser" in split_mark(arguments)[0]
+    codes = [pytest(mark, arguments) for mark in (("",) if chosen else (WITHOUT_BROWSER, WITH_BROWSER))]
     told = [code for code in codes if code not in {0, NOTHING_COLLECTED}]
     if told:
         return told[0]
@@ -63,7 +67,7 @@ def run_both(arguments: list[str]) -> int:
 def pytest(mark: str, arguments: list[str]) -> int:
     """One run; a `-m` of the caller's is narrowed, not replaced."""
     wanted, rest = split_mark(arguments)
-    expression = f"({wanted}) and {mark}" if wanted else mark
+    expression = " and ".join(f"({part})" for part in (wanted, mark) if part)
     command = [sys.executable, "-m", "pytest", *rest, "-m", expression]
     environ = {key: value for key, value in os.environ.items() if key != "DJANGO_SETTINGS_MODULE"}
     return subprocess.run(command, cwd=settings.BASE_DIR, env=environ, check=False).returncode
