@@ -22,7 +22,7 @@ from tests.runs.running import FINAL, launch, script, think, work
 from tests.runs.test_artifacts import contract_run, gone_back, made, render, run_saving, saving
 from tests.runs.test_previews import png
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 
 def saved_by_alice(*files: dict[str, str]) -> Run:

@@ -30,8 +30,6 @@ from tests.runs.running import (
 )
 from tests.runs.test_crashes import database_url
 
-pytestmark = [pytest.mark.database]
-
 __all__ = ["_every_run_verifies"]
 
 GOAL = ("--machine", "ruled", "--goal", "Look up the tides")

@@ -12,8 +12,6 @@ from tests.runs.running import ALLOW, FINAL, _every_run_verifies, launch, think,
 from tests.runs.test_commands import refused, told
 from tests.runs.test_crashes import command
 
-pytestmark = [pytest.mark.database]
-
 __all__ = ["_every_run_verifies"]
 
 

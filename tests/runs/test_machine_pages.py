@@ -21,7 +21,7 @@ from runs.reading.lines import SPEAKING
 from tests.factories import alice, bob, cast_member, signed_in
 from tests.runs.running import ALLOW, SEARCH, SEND, USAGE, decide, make_due, pending, work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 MACHINES = ("contract", "checklist", "planned")
 BROKEN = {"effects": "read", "results": [{"error": "the server said no"}]}

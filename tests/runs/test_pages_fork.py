@@ -17,7 +17,7 @@ from tests.factories import alice, bob, cast_member, charlie, signed_in
 from tests.runs.running import FINAL, decide, launch, think, transitions, work
 from tests.runs.test_families import CHILDREN, SETTINGS
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 
 def dora() -> User:

@@ -13,7 +13,7 @@ from runs.models import ModelProfile, Run
 from tests.factories import FINAL, alice, bob, cast_member, launched, signed_in
 from tests.runs.running import pending, script, work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 SCRIPT = json.dumps(script(FINAL, tools={}))
 

@@ -16,7 +16,7 @@ from runs.reading.unseen import escaped, holds_unseen, warning
 from tests.factories import FINAL, alice, bob, launched, signed_in
 from tests.runs.running import pending, think
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 NAME, CONTENT = "report\u202etxt.sh", "ok\u200b\u2066hidden \u202eevil"
 WRITES = {
