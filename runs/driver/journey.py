@@ -135,7 +135,8 @@ class Journey:
         self.attempts = Counter(store.attempts_of(self.run))
         machine = self.ledger.machine
         self.reader = Reader(self.run, self.ledger, self.ports)
-        self.shares = bool(store.shared_limits(self.run))
+        may_share = self.run.root_id is not None or self.ledger.snapshot.limits
+        self.shares = bool(may_share and store.shared_limits(self.run))
         opening = prompt(machine, terms, (), ANY)
         self.opening_hash = _digest(self.ports.model_key, *(message.text for message in opening))
         self.remembers = machine.remembers if getattr(terms.settings, "cache", False) else None
@@ -258,10 +259,7 @@ class Journey:
                     return self._unless_cut(self._ask_model(call, asked, pending.seq))
             case Compaction() as compaction:
                 with self.hold.cuttable():
-                    self._count_attempt(asked)
-                    asked.prompt_upto = self.ledger.snapshot.head
-                    summary = self.reader.summarise(compaction, asked.nth, lambda text: self.hold.wanted())
-                    return self._unless_cut(summary)
+                    return self._unless_cut(self._summarise(compaction, asked))
             case ToolCall(infra=True) as call:
                 return recall(self.run, call)
             case ToolCall(repeatable=True) as call:
@@ -328,6 +326,7 @@ class Journey:
         if held.input_tokens and not self._reserved(held.input_tokens, held.reply_tokens):
             return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
         self._count_attempt(asked)
+        asked.prompt_upto = self.ledger.snapshot.head
         return self.reader.summarise(compaction, asked.nth, lambda text: self.hold.wanted())
 
     def _reserved(self, input_tokens: int, reply_tokens: int) -> bool:

@@ -305,19 +305,13 @@ def in_state(found: QuerySet[Compaction], state: str) -> QuerySet[Compaction]:
     number = Cast(OuterRef("seq"), CharField())
     undone = Concat(Value('[{"kind":"conv.summary.undone","summary":'), number, Value(","))
     later = Compaction.objects.filter(run=OuterRef("run"), live=True, seq__gt=OuterRef("seq"))
-    takes_later_back = Step.objects.filter(
-        run=OuterRef("run"),
-        live=True,
-        kind=Step.Kind.NOTE,
-        facts_json__startswith=Concat(
-            Value('[{"kind":"conv.summary.undone","summary":'), Cast(OuterRef("seq"), CharField()), Value(",")
-        ),
-    )
+    # The row that each of these asks about is that of the query around it.
+    taken_back = Exists(notes.filter(facts_json__startswith=undone))
     carried_on = later.filter(
-        ~Exists(takes_later_back), facts_json__contains=Concat(Value(',"updates":'), number, Value(","))
+        ~taken_back, facts_json__contains=Concat(Value(',"updates":'), number, Value(","))
     )
     found = found.annotate(
-        was_undone=Exists(notes.filter(facts_json__startswith=undone)),
+        was_undone=taken_back,
         was_carried_on=Exists(carried_on),
         pinned_in=_newest(notes, "pinned"),
         unpinned_in=_newest(notes, "unpinned"),

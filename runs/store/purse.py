@@ -43,10 +43,15 @@ def root_of(run: Run) -> int:
     return run.root_id or run.pk
 
 
+def _family(run: Run) -> QuerySet[Run]:
+    """The run, the one whose limits hold for it, and all that came from that."""
+    root = root_of(run)
+    return Run.objects.filter(Q(pk=root) | Q(root_id=root))
+
+
 def shared_limits(run: Run) -> Mapping[LimitName, SharedLimit]:
     """The limits that the run shares, with what others have used and set aside; none where it is alone."""
-    root = root_of(run)
-    members = Run.objects.filter(Q(pk=root) | Q(root_id=root))
+    root, members = root_of(run), _family(run)
     if run.root_id is None and not members.exclude(pk=run.pk).exists():
         return {}
     limits = _limits(root, members)
@@ -98,8 +103,10 @@ def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float
 
 def raise_shared(run: Run, name: str, amount: float) -> float | None:
     """Add to the limit that the run shares; what it is now, or None where it shares none of that name."""
-    limit = _limits(root_of(run), Run.objects.filter(Q(pk=root_of(run)) | Q(root_id=root_of(run))))
-    if run.root_id is None or name not in limit:
+    if run.root_id is None:
+        return None
+    limit = _limits(root_of(run), _family(run))
+    if name not in limit:
         return None
     line, _ = Budget.objects.get_or_create(run=run, scope=SHARED, name=name, defaults={"used": 0, "limit": 0})
     Budget.objects.filter(pk=line.pk).update(limit=F("limit") + amount)

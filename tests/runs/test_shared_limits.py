@@ -42,9 +42,11 @@ class Counted:
         self.model = model
         self.run = run
         self.seen: list[tuple[float, int, int]] = []
+        self.roles: list[str] = []
 
     def ask(self, request: Any, watch: Any) -> Any:
         self.run.refresh_from_db()
+        self.roles.append(request.role)
         self.seen.append((self.run.reserved_usd, self.run.reserved_tokens, request.reply_tokens))
         return self.model.ask(request, watch)
 
@@ -56,13 +58,14 @@ class PricedJourney(Journey):
     """A slice whose model has a price, so that its worst case is known before a call."""
 
     price = PRICE
+    limit_tokens = 100_000
 
     def _prepare(self) -> None:
         super()._prepare()
         self.model = Counted(self.ports.model, Run.objects.get(pk=self.run.pk))
         self.ports.model = self.model
         self.ports.price = self.price
-        self.ports.context_tokens = self.reader.limit = 100_000
+        self.ports.context_tokens = self.reader.limit = self.limit_tokens
 
 
 def travel(run: Run, price: Price = PRICE) -> Counted:
@@ -129,6 +132,30 @@ def test_a_run_without_limits_reserves_nothing() -> None:
     model = travel(run := launch(THINKING[0], FINAL))
     assert [(usd, tokens) for usd, tokens, _ in model.seen] == [(0, 0), (0, 0)]
     assert run.exit_reason == "goal_achieved"
+
+
+def test_a_summary_is_a_model_call_and_reserved_like_one() -> None:
+    reply = "Done: looked."
+    played = script(*[think("search", q=str(n) * 300) for n in range(8)], FINAL)
+    played["replies"]["summary"] = [reply] * 8
+    run = launch(
+        played=played, limits={"cost_usd": 1.0}, max_steps=30, ruleset=[], context={"limit_tokens": 1_000}
+    )
+    make_due(run.pk)
+    lease = store.claim(run.pk, "alpha")
+    assert lease is not None
+    with held(lease) as hold:
+        journey = PricedJourney(hold)
+        journey.limit_tokens = 1_000
+        try:
+            journey.travel(Slice(10_000, 1_000))
+        finally:
+            store.let_go(lease)
+    run.refresh_from_db()
+    assert run.steps.filter(kind="compaction").exists()
+    roles = dict(zip(journey.model.roles, journey.model.seen, strict=True))
+    usd, tokens, _ = roles["summary"]
+    assert usd > 0 and tokens > 0, "it was set aside before the summariser was asked"
 
 
 # --- families -----------------------------------------------------------------------------------------------------
