@@ -2,7 +2,7 @@
 // Without this script the same forms are sent by the browser.
 
 import { announce } from "./announce.js";
-import { hold, keepWritten, release } from "./panels.js";
+import { hold, keepWritten, release, seenButton } from "./panels.js";
 
 const RESUMED_FOR_MS = 4000;
 const NOTHING_NEW_MS = 15000;
@@ -127,15 +127,10 @@ function refused(form, panel, html, conflict) {
 
 // Who decided first stays in view until it has been read.
 function readButton(panel) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "button button--small";
-  button.textContent = "I have seen it";
-  button.addEventListener("click", () => {
+  return seenButton(() => {
     panel.replaceChildren();
     release(panel);
   });
-  return button;
 }
 
 async function whatWentWrong(response, signedOut) {

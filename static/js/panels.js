@@ -24,11 +24,16 @@ export function showPanel(name, html) {
   if (typing && sameQuestion(panel, wanted.content)) return;
   const written = typing ? writtenIn(panel) : [];
   delete panel.dataset.written;
+  // What was written stays until it has been read, whatever news come after those that took its place.
+  const keepsakes = [...panel.querySelectorAll(":scope > .kept")];
+  for (const box of keepsakes) box.remove();
   if (written.length > 0) {
-    panel.replaceChildren(wanted.content, keepsake(written));
+    panel.replaceChildren(wanted.content);
+    keepsakes.push(keepsake(written));
   } else {
     morph(panel, wanted.content);
   }
+  panel.append(...keepsakes);
 }
 
 // Rows have come: some panels have their place in one of them.
@@ -70,7 +75,7 @@ function sameQuestion(panel, content) {
 }
 
 function fieldsOf(panel) {
-  return [...panel.querySelectorAll("input:not([type=hidden]), textarea, select")];
+  return [...panel.querySelectorAll("input:not([type=hidden]), textarea:not([readonly]), select")];
 }
 
 function isTyping(panel) {
@@ -110,7 +115,18 @@ function keepsake(texts) {
     area.setAttribute("aria-label", "What you had written");
     box.append(area);
   }
+  box.append(seenButton(() => box.remove()));
   return box;
+}
+
+// The button that says that something has been read.
+export function seenButton(done) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button button--small";
+  button.textContent = "I have seen it";
+  button.addEventListener("click", done);
+  return button;
 }
 
 // Make `from` look like `to` with as few new elements as possible.

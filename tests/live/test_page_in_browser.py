@@ -113,6 +113,30 @@ def test_what_is_being_typed_stays_when_somebody_else_decides(site: Site, admin_
     expect(kept).to_have_value("not before noon", timeout=WITHIN)
 
 
+def test_what_was_being_typed_stays_through_all_news_until_it_has_been_read(
+    site: Site, admin_page: "Page"
+) -> None:
+    first, second = (call("send", to="ann", text=text) for text in ("hello", "bye"))
+    run = launch(site, first, second)
+    admin_page.goto(f"{site.url}/runs/{run}/")
+    card, needs = admin_page.locator("[data-card]"), admin_page.locator("[data-panel=needs]")
+    expect(card).to_contain_text("hello", timeout=WITHIN)
+    admin_page.get_by_text("Reject…").click()
+    admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
+    site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
+    expect(card).to_contain_text("bye", timeout=WITHIN)
+    kept = admin_page.get_by_role("textbox", name="What you had written")
+    expect(kept).to_have_value("not before noon")
+    site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
+    expect(admin_page.locator("[data-live-state]")).to_have_attribute(
+        "data-live-state", "ended", timeout=WITHIN
+    )
+    expect(card).to_have_count(0)
+    expect(kept).to_have_value("not before noon")
+    needs.get_by_role("button", name="I have seen it").click()
+    expect(needs).to_be_empty()
+
+
 def test_whoever_is_late_learns_who_was_first_and_keeps_the_text(site: Site, admin_page: "Page") -> None:
     no_socket(admin_page)
     _, interrupt = waiting(site, admin_page)
