@@ -82,6 +82,7 @@ class Ledger:
             return  # a failed model call is not paid, and whoever goes on makes it again
         if asked.answer is None:
             asked.answered(answer)
+        store.uncount(self.run.pk, self.epoch)
         if self.held_back is None:
             store.save_answer(self.run.pk, asked)
         else:

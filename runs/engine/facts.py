@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from runs.engine.sources import Source
 from runs.engine.values import Json, Value
 
@@ -222,6 +224,13 @@ class Recovered(Fact):
     kind: Literal["run.recovered"] = "run.recovered"
     epoch: int
     message: str
+    cost_usd: float = 0.0
+    """What the model call that was cut off may have cost at most; counted, for nobody will ever tell."""
+    tokens: int = 0
+
+
+RECOVERED = TypeAdapter(tuple[Recovered, ...])
+"""What a row of kind `recovered` says."""
 
 
 class Forked(Fact):

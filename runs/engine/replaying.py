@@ -219,7 +219,7 @@ class Replay:
         snapshot = self._seen(row)
         answer = self._answer()
         if row.kind in GIVEN:
-            return facts, snapshot.totals
+            return facts, snapshot.totals.after_losses(facts)
         if snapshot.pending is not None and answer is None:
             return self._unanswered(row, facts, snapshot.pending), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
@@ -335,7 +335,7 @@ class Replay:
         match move:
             case tuple():
                 state = self.machine.fold(before.state, move)
-                after = replace(before, state=state, head=seq)
+                after = replace(before, state=state, head=seq, totals=totals)
                 return Made(seq, row.kind, before.node, None, None, move, state), after
             case Rewind(to=to, facts=facts):
                 node, kept = self.targets[to]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from runs.engine.effects import (
@@ -15,6 +15,7 @@ from runs.engine.effects import (
     Summarised,
     ToolReturned,
 )
+from runs.engine.facts import Fact, Recovered
 from runs.engine.machine import Block, State
 from runs.engine.settings import LimitName
 from runs.engine.values import add_cost
@@ -61,6 +62,18 @@ class Totals:
             case ChildFinished(cost_usd=cost):
                 return replace(self, tool_calls=self.tool_calls + 1, cost_usd=add_cost(self.cost_usd, cost))
         return self
+
+    def after_losses(self, facts: Iterable[Fact]) -> Totals:
+        """With the model calls that `facts` say were cut off: billed, perhaps, and nobody will tell how much."""
+        totals = self
+        for fact in facts:
+            if isinstance(fact, Recovered):
+                totals = replace(
+                    totals,
+                    cost_usd=add_cost(totals.cost_usd, fact.cost_usd),
+                    output_tokens=totals.output_tokens + fact.tokens,
+                )
+        return totals
 
     def after_call_failed(self, answer: Failed) -> Totals:
         """With a tool call that ran and failed for good."""

@@ -36,7 +36,7 @@ BY_CHANCE = {
     "ruled.step.committed": ("number",),
     "planned.attempt.began": ("number",),
     "run.decided": ("interrupt",),
-    "run.recovered": ("epoch", "message"),
+    "run.recovered": ("epoch", "message", "cost_usd", "tokens"),
 }
 """Parts of facts that differ between any two runs, or count what stood before."""
 OF_THE_COPY = {"run.forked", "run.answers.kept"}

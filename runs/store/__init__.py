@@ -54,7 +54,7 @@ from runs.store.loading import (
     terms_of,
     window_at,
 )
-from runs.store.log import Asked, Batch, Row, chain, charge, commit, save_answer, start
+from runs.store.log import Asked, Batch, Row, chain, charge, commit, save_answer, start, uncount
 from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
 from runs.store.people import (
     Said,
@@ -152,6 +152,7 @@ __all__ = [
     "terms_of",
     "totals_at",
     "unanswered",
+    "uncount",
     "undo_summary",
     "unfinished_ids",
     "unhalt_site",

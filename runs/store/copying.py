@@ -17,7 +17,7 @@ from django.db import transaction
 from runs.adapters.folder import RunFolder
 from runs.adapters.tool import ToolError
 from runs.engine.effects import ANSWER, EFFECT, ChildRun, Failed, HumanCall, HumanSaid, ToolCall, question_of
-from runs.engine.facts import AnswersKept, Exited, Fact, Forked, KeptAnswer, LimitRaised
+from runs.engine.facts import RECOVERED, AnswersKept, Exited, Fact, Forked, KeptAnswer, LimitRaised
 from runs.engine.kernel import ATTEMPTS
 from runs.engine.machine import END, State, Terms
 from runs.engine.replaying import Replay
@@ -32,7 +32,7 @@ from runs.store.birth import NewRun, clear_folder, folder_of, unsaved
 from runs.store.endings import ended
 from runs.store.errors import NotPossible
 from runs.store.going_back import prompt_chain
-from runs.store.loading import state_at
+from runs.store.loading import gone_over, state_at
 from runs.store.log import Row, lock
 from runs.store.people import Said, given_answer
 
@@ -104,6 +104,8 @@ def totals_at(run: Run, at: int) -> Totals:
     answered = run.exchanges.filter(seq__lte=at, answer_json__isnull=False).order_by("seq")
     for exchange in answered.iterator():
         totals = _charged(totals, exchange)
+    for text in run.steps.filter(seq__lte=at, kind=Step.Kind.RECOVERED).values_list("facts_json", flat=True):
+        totals = totals.after_losses(RECOVERED.validate_json(text))
     took = run.steps.filter(seq__lte=at).values_list("ms", flat=True)
     return replace(totals, active_seconds=round(sum(took) / 1000, 6))
 
@@ -289,9 +291,9 @@ class _Copy:
 
     def rows(self) -> list[tuple[Row, bool]]:
         """The rows that are copied, each with whether it is live."""
-        steps = list(self.source.steps.filter(seq__lte=self.upto).order_by("seq"))
-        alive = _alive(steps)
-        return [(_row(step), alive[step.seq]) for step in steps]
+        steps = self.source.steps.filter(seq__lte=self.upto).order_by("seq")
+        gone = gone_over(steps)
+        return [(_row(step), not any(step.seq in over for over in gone)) for step in steps]
 
     def write(self, rows: Sequence[tuple[Row, bool]], state: State) -> None:
         """Everything, within the caller's transaction."""
@@ -387,16 +389,6 @@ class _Copy:
         versions = [(name, digest) for name, digest in files.values_list("name", "sha256") if name in names]
         known = {name for name, _ in versions}
         return [(name, "") for name in names if name not in known] + versions
-
-
-def _alive(steps: Sequence[Step]) -> dict[int, bool]:
-    """Which of the rows are live where the log ends with the last of them."""
-    alive = {step.seq: True for step in steps}
-    for step in steps:
-        if step.kind == Step.Kind.REWIND:
-            to = json.loads(step.facts_json)[0]["to_seq"]
-            alive |= {seq: False for seq in alive if to < seq < step.seq}
-    return alive
 
 
 def _row(step: Step) -> Row:

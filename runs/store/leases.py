@@ -67,11 +67,21 @@ def claim(run_id: int, worker: str) -> Lease | None:
         )
         if not taken:
             return None
-        run.epoch += 1
+        run = Run.objects.get(pk=run_id)
         if lost:
-            message = "The worker was lost; another one goes on from the last row."
-            append(run, "recovered", (Recovered(epoch=run.epoch, message=message),))
+            _tell(run, "The worker was lost; another one goes on from the last row.")
+        elif run.reserved_usd or run.reserved_tokens:
+            _tell(run, "The worker was stopped in a model call; another one makes it again.")
     return Lease(run_id, run.epoch, worker)
+
+
+def _tell(run: Run, message: str) -> None:
+    """A row about the worker before; what a model call that it was in may have cost counts as spent."""
+    cost, tokens = run.reserved_usd, run.reserved_tokens
+    if cost or tokens:
+        message += f" What its model call may have used at most is counted: {tokens} tokens, ${cost:.4g}."
+    fact = Recovered(epoch=run.epoch, message=message, cost_usd=cost, tokens=tokens)
+    append(run, "recovered", (fact,))
 
 
 def _must_rest(run: Run) -> bool:

@@ -146,10 +146,16 @@ def window_at(run: Run, machine: Machine, upto: int) -> list[Block]:
 def _live_at(run: Run, upto: int) -> QuerySet[Step]:
     rows = run.steps.filter(seq__lte=upto)
     gone = Q()
-    for seq, text in rows.filter(kind=Step.Kind.REWIND).values_list("seq", "facts_json"):
-        back_to = next(fact["to_seq"] for fact in json.loads(text) if fact["kind"] == "run.rewound")
-        gone |= Q(seq__gt=back_to, seq__lt=seq)
+    for over in gone_over(rows):
+        gone |= Q(seq__gte=over.start, seq__lt=over.stop)
     return rows.exclude(gone) if gone else rows
+
+
+def gone_over(rows: QuerySet[Step]) -> list[range]:
+    """The rows that rewinds among `rows` went back over: from the one after their target to the rewind itself."""
+    rewinds = rows.filter(kind=Step.Kind.REWIND).order_by("seq").values_list("seq", "facts_json")
+    told = ((seq, fact) for seq, text in rewinds for fact in json.loads(text))
+    return [range(fact["to_seq"] + 1, seq) for seq, fact in told if fact["kind"] == "run.rewound"]
 
 
 def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:

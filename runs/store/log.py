@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from runs.engine.effects import ANSWER, Answer, ChildFinished
+from runs.engine.facts import RECOVERED
 from runs.engine.machine import END, BudgetRow
 from runs.engine.settings import Settings
 from runs.engine.snapshot import Totals
@@ -328,8 +329,23 @@ def start(run_id: int, epoch: int, seq: int) -> None:
 def charge(run_id: int, answer: Answer) -> None:
     """Add what an answer cost that no row of the run will account for."""
     used = Totals().after(answer)
-    if used == Totals():
-        return
+    if used != Totals():
+        _add(run_id, used)
+
+
+def uncount(run_id: int, epoch: int) -> None:
+    """The call of the worker with that epoch came to an end after all: the guess at what it cost is taken back."""
+    told = Step.objects.filter(run_id=run_id, kind=Step.Kind.RECOVERED).order_by("seq")
+    for text in told.values_list("facts_json", flat=True):
+        lost = RECOVERED.validate_json(text)
+        # The next seat, or the one after it where the call was given back first.
+        if any(fact.epoch - epoch in (1, 2) and (fact.cost_usd or fact.tokens) for fact in lost):
+            guess = Totals().after_losses(lost)
+            _add(run_id, Totals(output_tokens=-guess.output_tokens, cost_usd=-guess.cost_usd))
+            return
+
+
+def _add(run_id: int, used: Totals) -> None:
     Run.objects.filter(pk=run_id).update(
         model_calls=F("model_calls") + used.model_calls,
         cached_model_calls=F("cached_model_calls") + used.cached_model_calls,

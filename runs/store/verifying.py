@@ -20,7 +20,7 @@ from runs.store import standing
 from runs.store.appending import totals_of
 from runs.store.artifacts import Made, made_by
 from runs.store.birth import terms_hash
-from runs.store.loading import load, terms_of
+from runs.store.loading import gone_over, load, terms_of
 from runs.store.log import budgets_of, chain
 from runs.store.summaries import flaws
 
@@ -65,6 +65,8 @@ class _Walk:
         self.kinds: dict[int, str] = {}
         self.raised: Counter[str] = Counter()
         """What people added to each limit."""
+        self.guessed = Totals()
+        """What calls that were cut off may have used; taken back where it becomes known."""
         self.asked: int | None = None
         """The last row that asked."""
         self.named: dict[int, tuple[int | None, tuple[Fact, ...]]] = {}
@@ -115,6 +117,7 @@ class _Walk:
 
     def _fold(self, step: Step) -> str:
         facts = self.machine.facts.validate_json(step.facts_json)
+        self.guessed = self.guessed.after_losses(facts)
         self.raised.update({fact.name: fact.added for fact in facts if isinstance(fact, LimitRaised)})
         if any(isinstance(fact, Forked) for fact in facts):
             del self.stages[0]
@@ -195,19 +198,17 @@ class _Walk:
                     None,
                     f"{added:g} was added to the shared limit {name}; its rows say {self.raised[name]:g}",
                 )
-            if used > totals_of(self.run).used(name) + 1e-9:
+            if used > totals_of(self.run).used(name) + self.guessed.used(name) + 1e-9:
                 return Misfit(None, f"the limit {name} counts {used:g}, more than the run has used")
         return None
 
     def _liveness(self) -> Misfit | None:
         """A row is dead exactly where a later rewind went back past it."""
-        live = dict(self.run.steps.values_list("seq", "live"))
-        alive = dict.fromkeys(live, True)
-        for step in self.run.steps.filter(kind=Step.Kind.REWIND).order_by("seq"):
-            to = json.loads(step.facts_json)[0]["to_seq"]
-            alive.update({seq: False for seq in live if to < seq < step.seq})
-        wrong = [seq for seq in live if live[seq] != alive[seq]]
-        return Misfit(wrong[0], "it is marked live, or not, against the rewinds") if wrong else None
+        gone = gone_over(self.run.steps.all())
+        for seq, live in self.run.steps.order_by("seq").values_list("seq", "live"):
+            if live == any(seq in over for over in gone):
+                return Misfit(seq, "it is marked live, or not, against the rewinds")
+        return None
 
     def _exchanges(self) -> Misfit | None:
         spent = self._unconcluded()

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from runs import actions, store
+from runs import actions, driver, store
 from runs.driver.holds import held
 from runs.driver.journey import Journey, Slice
 from runs.engine.snapshot import Price
 from runs.models import Budget, Run
 from tests.runs.running import (
     FINAL,
+    WorkerKilled,
     _every_run_verifies,
     decide,
     in_threads,
+    kill,
     launch,
+    lose_worker,
     make_due,
     pending,
     script,
@@ -43,6 +47,8 @@ class Counted:
         self.run = run
         self.seen: list[tuple[float, int, int]] = []
         self.roles: list[str] = []
+        self.late: Any = None
+        """What came of a call after its worker was gone."""
 
     def ask(self, request: Any, watch: Any) -> Any:
         self.run.refresh_from_db()
@@ -156,6 +162,109 @@ def test_a_summary_is_a_model_call_and_reserved_like_one() -> None:
     roles = dict(zip(journey.model.roles, journey.model.seen, strict=True))
     usd, tokens, _ = roles["summary"]
     assert usd > 0 and tokens > 0, "it was set aside before the summariser was asked"
+
+
+# --- calls whose worker is lost ---------------------------------------------------------------------------------
+
+
+class Doomed(Counted):
+    """A model whose worker is lost while it waits for the reply."""
+
+    def ask(self, request: Any, watch: Any) -> Any:
+        self.late = super().ask(request, watch)
+        kill()
+
+
+class DoomedJourney(PricedJourney):
+    """A slice that ends in its first model call."""
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.model = self.ports.model = Doomed(self.model.model, Run.objects.get(pk=self.run.pk))
+
+
+def lost_in_a_call(run: Run) -> DoomedJourney:
+    """The worker dies in the model call; its lease runs out."""
+    make_due(run.pk)
+    lease = store.claim(run.pk, "doomed")
+    assert lease is not None
+    with held(lease) as hold:
+        journey = DoomedJourney(hold)
+        with pytest.raises(WorkerKilled):
+            journey.travel(Slice(10_000, 1_000))
+    lose_worker(run)
+    return journey
+
+
+def recovered(run: Run) -> Any:
+    return json.loads(run.steps.filter(kind="recovered").latest("seq").facts_json)[0]
+
+
+def test_a_call_whose_worker_was_lost_counts_as_what_it_may_have_used_at_most() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    usd, tokens, _ = lost_in_a_call(run).model.seen[0]
+    assert usd > 0
+    travel(run)
+    told = recovered(run)
+    assert (told["cost_usd"], told["tokens"]) == (pytest.approx(usd), tokens)
+    assert "is counted" in told["message"]
+    assert run.exit_reason == "goal_achieved"
+    assert run.cost_usd == pytest.approx(0.003 + usd)
+    assert run.input_tokens + run.output_tokens == 3 * 120 + tokens
+    assert (run.reserved_usd, run.reserved_tokens) == (0, 0)
+
+
+def test_lost_calls_can_use_a_limit_up() -> None:
+    run = launch(*THINKING, FINAL, limits={"tokens": 2_500}, max_steps=30)
+    while store.lost_in_a_row(run) < 4:
+        lost_in_a_call(run)
+        make_due(run.pk)
+        lease = store.claim(run.pk, "next")
+        assert lease is not None
+        store.let_go(lease)
+    travel(run)
+    assert run.input_tokens + run.output_tokens <= 2_500
+    assert pending(run).kind == "limit"
+
+
+def test_where_the_lost_worker_was_only_slow_the_real_price_takes_the_place_of_the_guess() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    late = lost_in_a_call(run)
+    travel(run)
+    late.ledger.keep(late.ledger.asked, late.model.late)
+    run.refresh_from_db()
+    assert run.cost_usd == pytest.approx(0.003 + 0.001), "four calls were made, and paid"
+    assert run.input_tokens + run.output_tokens == 4 * 120
+
+
+def test_a_call_that_was_given_back_is_counted_until_it_is_known_what_it_cost() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    make_due(run.pk)
+    lease = store.claim(run.pk, "leaving")
+    assert lease is not None
+    with held(lease) as hold:
+        journey = DoomedJourney(hold)
+        with pytest.raises(WorkerKilled):
+            journey.travel(Slice(10_000, 1_000))
+        assert store.hand_back(lease)
+    travel(run)
+    assert run.cost_usd > 0.003
+    journey.ledger.keep(journey.ledger.asked, journey.model.late)
+    run.refresh_from_db()
+    assert run.cost_usd == pytest.approx(0.004)
+
+
+def test_a_replay_and_a_fork_count_lost_calls_too() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"tokens": 5_000}, max_steps=30)
+    lost_in_a_call(run)
+    travel(run)
+    again = driver.made_again(driver.record_of(run))
+    for used in (again.snapshot.totals, store.totals_at(run, run.head)):
+        assert used.input_tokens + used.output_tokens == run.input_tokens + run.output_tokens
+        assert used.cost_usd == pytest.approx(run.cost_usd)
+    copy, difference = actions.replay(run, by=None)
+    assert difference is None
+    assert copy.head == run.head
 
 
 # --- families -----------------------------------------------------------------------------------------------------
