@@ -75,6 +75,8 @@ class Hub:
                 failures = 0 if self.connected else failures + 1
                 if self.connected:
                     log.warning("The message layer is gone (%s); pages look for themselves meanwhile.", why)
+            if _is_to_end():
+                return
             self.connected = False
             await asyncio.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.1 * 2 ** min(failures, 10))))
 
@@ -90,7 +92,7 @@ class Hub:
         try:
             await subscription.subscribe(self.channel)
             asked = False
-            while True:
+            while not _is_to_end():
                 message = await subscription.get_message(timeout=QUIET_SECONDS)
                 if message is None:
                     if asked:
@@ -123,3 +125,9 @@ class Hub:
         for listeners in tuple(self._listeners.values()):
             for listener in tuple(listeners):
                 what(listener)
+
+
+def _is_to_end() -> bool:
+    """Whether this task was cancelled: an error of the client at that moment may have taken the place of that."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -8,6 +8,8 @@ import time
 from typing import Any
 
 import pytest
+import redis.exceptions
+from redis.asyncio.client import PubSub
 
 from agentsite.environment import ROOT
 from runs import live
@@ -53,6 +55,46 @@ async def subscribed(ear: Ear, topic: int) -> Hub:
     here.join(topic, ear)
     await ear.until(lambda ear: ear.misses)
     return here
+
+
+async def test_a_hub_that_is_left_ends_even_where_its_connection_fails_at_that_moment(
+    valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = PubSub.aclose
+
+    async def fails(subscription: PubSub) -> None:
+        await close(subscription)
+        raise redis.exceptions.ConnectionError("The server is gone.")
+
+    ear = Ear()
+    here = await subscribed(ear, 7)
+    monkeypatch.setattr(PubSub, "aclose", fails)
+    task = here._task
+    assert task is not None
+    here.leave(7, ear)
+    await asyncio.wait([task], timeout=PATIENCE)
+    assert task.done()
+
+
+async def test_a_hub_that_is_left_ends_even_where_the_client_forgets_the_cancellation(
+    valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = PubSub.get_message
+
+    async def forgets(subscription: PubSub, **given: Any) -> Any:
+        try:
+            return await get(subscription, **given)
+        except asyncio.CancelledError:
+            return None
+
+    monkeypatch.setattr(PubSub, "get_message", forgets)
+    ear = Ear()
+    here = await subscribed(ear, 7)
+    task = here._task
+    assert task is not None
+    here.leave(7, ear)
+    await asyncio.wait([task], timeout=PATIENCE)
+    assert task.done()
 
 
 async def test_a_ring_reaches_those_who_listen_to_the_run_and_nobody_else(valkey: Valkey) -> None:
