@@ -23,6 +23,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=HOW_TO_GET))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _tables_are_emptied_quickly() -> Iterator[None]:
+    """After a test the rows are deleted; Django's flush makes every content type and permission anew, each time."""
+    from django.test import TransactionTestCase
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: _delete_all_rows())
+        yield
+
+
+def _delete_all_rows() -> None:
+    """Of all tables but those of content types and permissions, which a migrated database begins with."""
+    from django.db import connection, transaction
+
+    tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
+    with transaction.atomic(), connection.cursor() as cursor:  # foreign keys are looked at when it ends
+        for table in sorted({*tables} - {"django_content_type", "auth_permission"}):
+            cursor.execute(f'DELETE FROM "{table}"')
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Site"]:
     """The whole stack on a free port, one for all tests of the session."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from agentsite.environment import ROOT
 from agentsite.supervise import is_alive, read_record
+from tests.forking import Forker
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -38,6 +39,7 @@ class Site:
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.environ = own_environ(data_dir) | (environ or {})
+        self.forker = Forker(self.environ)
         self.lines: list[str] = []
         self.process: subprocess.Popen[str] | None = None
         self.reader: threading.Thread | None = None
@@ -45,6 +47,7 @@ class Site:
     def start(self) -> None:
         """Start (again), and wait until the page answers."""
         self.lines = []
+        self.forker.close()
         self.process = subprocess.Popen(
             [sys.executable, "manage.py", "up", "--port", str(self.port), "--no-browser"],
             cwd=ROOT,
@@ -101,19 +104,9 @@ class Site:
 
     def manage(self, *arguments: str, code: int | None = 0, timeout: float = 120) -> str:
         """A command of manage.py on this site's data; its standard output, after a check of its exit code."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=self.environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        assert code is None or done.returncode == code, (
-            f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-        )
-        return done.stdout
+        ended, printed, complained = self.forker.run(arguments, timeout)
+        assert code in (None, ended), f"exit code {ended}\n{printed}\n{complained}"
+        return printed
 
     def fresh_link(self, person: str = "admin") -> str:
         """Another one-time sign-in link, for anybody."""
@@ -210,3 +203,4 @@ def running_site(data_dir: Path, environ: dict[str, str] | None = None) -> Itera
         yield site
     finally:
         site.stop()
+        site.forker.close()
