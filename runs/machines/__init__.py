@@ -1,4 +1,7 @@
-"""The four machines, each one file of pure functions. A new one is a file and a line in CATALOGUE."""
+"""The four machines: pure functions, one file each, or a package where that is too long.
+
+A new one is a file and a line in CATALOGUE.
+"""
 
 from runs.engine.machine import Machine
 from runs.machines.checklist import CHECKLIST

@@ -1,0 +1,98 @@
+"""A row as it came out, held against the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from runs.engine.effects import EFFECT, Effect
+from runs.engine.facts import Fact
+from runs.engine.machine import State
+from runs.engine.replaying.record import RecordedRow
+from runs.engine.values import Value
+
+RECKONED = ("input_tokens", "reply_tokens")
+"""Parts of a request to a model that follow from the price list, which may be another one by now."""
+
+SHOWN = 160
+"""Characters of a value that a difference shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A row as it came out."""
+
+    seq: int
+    kind: str
+    node: str
+    edge: str | None
+    to: str | None
+    facts: tuple[Fact, ...]
+    state: State
+    effect: Effect | None = None
+    attempt: int = 1
+
+
+class Difference(Value):
+    """The first thing that came out otherwise than the record has it."""
+
+    run: str
+    seq: int
+    what: str
+    """The part of the row."""
+    recorded: str
+    made: str
+
+    def __str__(self) -> str:
+        return (
+            f"Run {self.run}, row {self.seq}: {self.what} is {self.made}, and the record has {self.recorded}."
+        )
+
+
+def parts(row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Iterator[tuple[str, Any, Any]]:
+    """Each part of the row, the state aside: what it is, as recorded, as it came out."""
+    yield "its number", row.seq, made.seq
+    yield "the kind of row", row.kind, made.kind
+    yield "the node", row.node, made.node
+    yield "the edge", row.edge, made.edge
+    yield "the next node", row.to, made.to
+    yield "what it concluded", _dumped(facts), _dumped(made.facts)
+    recorded = EFFECT.validate_python(row.effect) if row.effect else None
+    yield "what it asked", _asked(recorded), _asked(made.effect)
+    yield "the attempt", row.attempt, made.attempt
+
+
+def _asked(effect: Effect | None) -> dict[str, Any] | None:
+    """A request, as far as it follows from the log."""
+    return None if effect is None else _without_prices(effect.model_dump(mode="json"))
+
+
+def _without_prices(told: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in told.items() if name not in RECKONED}
+    if isinstance(kept.get("holds"), dict):
+        kept["holds"] = _without_prices(kept["holds"])
+    return kept
+
+
+def _dumped(facts: tuple[Fact, ...]) -> list[dict[str, Any]]:
+    return [fact.model_dump(mode="json") for fact in facts]
+
+
+def shown(value: Any, other: Any) -> str:
+    """The value; of large ones the first part that differs from `other`, with its place."""
+    place = ""
+    while True:
+        if isinstance(value, dict) and isinstance(other, dict):
+            names = [name for name in {**value, **other} if value.get(name) != other.get(name)]
+            step: Any = names[0]
+            value, other = value.get(step), other.get(step)
+        elif isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
+            step = next(at for at, pair in enumerate(zip(value, other, strict=True)) if pair[0] != pair[1])
+            value, other = value[step], other[step]
+        else:
+            break
+        place = f"{place}.{step}" if place else str(step)
+    text = repr(value)
+    text = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return f"{place} = {text}" if place else text

@@ -1,0 +1,121 @@
+"""What came from outside, read from the record: people, the runtime, the clock, prices, what other runs had used."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from runs.engine import kernel
+from runs.engine.effects import EFFECT, HumanCall
+from runs.engine.facts import Exited, Fact, Notice, Rewound
+from runs.engine.moves import Ask, Move, Rewind, Stop
+from runs.engine.replaying.record import RecordedRow
+from runs.engine.settings import LIMIT_REASONS, InterruptRule, LimitName
+from runs.engine.snapshot import Pending, SharedLimit, Snapshot
+
+GIVEN = ("decision", "limit", "pause", "note", "recovered")
+"""Kinds of rows that people and the runtime add: taken from the record."""
+
+FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
+"""Reasons with which somebody may stop a run whatever the machine was about to do."""
+
+MADE_ANEW = "not_happened"
+"""The notice on a call that is made anew, since the far side says that it did not happen."""
+
+_USED = re.compile(r"active_seconds ([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?) of ")
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_LIMIT = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
+_ROOT = re.compile(r"The limit \w+ of run ([0-9]+) is ")
+_PRICE = re.compile(r"may cost \$([0-9]+(?:\.[0-9]+)?)")
+_ROUNDED = 4e-5
+"""What the price in a question may have lost when it was written with four digits."""
+
+
+def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
+    """Whether the row was written because a worker was lost in a call: its answer, where there is one, came later."""
+    return _asks_whether_it_happened(row) or _made_anew(row, facts)
+
+
+def _asks_whether_it_happened(row: RecordedRow) -> bool:
+    asks = EFFECT.validate_python(row.effect) if row.effect else None
+    return isinstance(asks, HumanCall) and asks.about == "may_have_happened"
+
+
+def _made_anew(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
+    told = any(isinstance(fact, Notice) and fact.code == MADE_ANEW for fact in facts)
+    return row.effect is not None and told
+
+
+def unanswered(row: RecordedRow, facts: tuple[Fact, ...], pending: Pending) -> Move:
+    """Nothing was answered to what was asked: only somebody from outside can have gone on."""
+    if _asks_whether_it_happened(row):
+        return kernel.uncertain(pending)
+    if _made_anew(row, facts):
+        return Ask(pending.effect, facts)
+    outside = stop_or_rewind(row, facts, None)
+    if outside is None:
+        raise LookupError("what was asked in the row before has no answer in the record")
+    return outside
+
+
+def stop_or_rewind(row: RecordedRow, facts: tuple[Fact, ...], move: Move | None) -> Stop | Rewind | None:
+    """A stop or a rollback by a person, or by the runtime."""
+    if move is not None and move.facts == facts:
+        return None
+    match row.kind:
+        case "stop":
+            last = facts[-1] if facts else None
+            if isinstance(last, Exited) and last.reason in FROM_OUTSIDE:
+                return Stop(last.reason, facts)
+        case "rewind":
+            if facts and isinstance(facts[0], Rewound):
+                return Rewind(facts[0].to_seq, facts)
+    return None
+
+
+def clock(row: RecordedRow, limit: float | None) -> float:
+    """Seconds of work so far: where a question, a stop, or an answer that nobody gave says that they are up."""
+    if limit is None:
+        return 0.0
+    unasked = any(fact.get("source") == "fallback" for fact in row.facts)
+    if unasked or any(fact.get("reason") == "time_limit" for fact in row.facts):
+        return limit
+    found = _USED.search(str((row.effect or {}).get("title", "")))
+    return float(found[1]) if found else 0.0
+
+
+def price(row: RecordedRow, rules: Iterable[InterruptRule]) -> float:
+    """What the next model call may cost: what a question about it says."""
+    found = _PRICE.search(str((row.effect or {}).get("title", "")))
+    denied = any(fact.get("reason") == "cost_limit" and fact.get("message") for fact in row.facts)
+    held = [rule.when.next_cost_usd for rule in rules if rule.when.next_cost_usd is not None]
+    noted = any(fact.get("code") == "rule_notified" for fact in row.facts)
+    if held and (denied or noted):
+        return max(held) + 1
+    return float(found[1]) + _ROUNDED if found else 0.0
+
+
+def shared_limits(row: RecordedRow, snapshot: Snapshot) -> dict[LimitName, SharedLimit]:
+    """What other runs had used of a limit that this one shares, where the row says that it was reached."""
+    asked = row.effect or {}
+    found = _LIMIT.match(str(asked.get("title", ""))) if asked.get("about") == "limit" else None
+    root = _ROOT.search(str(asked.get("why", ""))) if found else None
+    for name in ("cost_usd", "tokens"):
+        own = snapshot.totals.used(name)
+        if found and root and found[1] == name:
+            used, limit = float(found[2]), float(found[3])
+            return {name: SharedLimit(limit, used - own, int(root[1]))}
+        if own < snapshot.limits.get(name, math.inf) and _says_reached(row, name):
+            return {name: SharedLimit(0.0, 0.0, 0)}
+    return {}
+
+
+def _says_reached(row: RecordedRow, name: LimitName) -> bool:
+    """Whether the row ends the run at a limit (a rule that does so says which), or a call was refused for it."""
+    told = f"The limit {name} is reached."
+    return any(
+        (row.kind == "stop" and fact.get("reason") == LIMIT_REASONS[name] and not fact.get("message"))
+        or told in str(fact.get("message", ""))
+        for fact in row.facts
+    )

@@ -1,0 +1,236 @@
+"""The replay itself: row after row, the kernel's move, and what follows from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from runs.engine import context, kernel
+from runs.engine.effects import ANSWER, Answer, ChildRun, Effect, HumanCall, HumanSaid, ToolCall
+from runs.engine.facts import Decided, Fact, LimitRaised, Rewound
+from runs.engine.machine import END, Block, Machine, State, Terms
+from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
+from runs.engine.replaying.differing import Difference, Made, parts, shown
+from runs.engine.replaying.outside import (
+    GIVEN,
+    clock,
+    price,
+    shared_limits,
+    stop_or_rewind,
+    unanswered,
+    was_lost,
+)
+from runs.engine.replaying.record import Record, RecordedRow
+from runs.engine.settings import LimitName
+from runs.engine.snapshot import Snapshot, Totals, Window
+from runs.engine.timeline import blocks_of, folded
+from runs.engine.values import fingerprint
+
+
+@dataclass(slots=True)
+class Replay:
+    """A record while it is made again. `difference` is None for as long as everything comes out the same."""
+
+    machine: Machine
+    record: Record
+    difference: Difference | None = None
+    rows: list[Made] = field(default_factory=list)
+    """Those that came out the same."""
+    terms: Terms = field(init=False)
+    snapshot: Snapshot = field(init=False)
+    targets: dict[int, tuple[str, State]] = field(init=False)
+    said: HumanSaid | None = None
+    """The decision on the question that is open."""
+    asked: RecordedRow | None = None
+    """The row of the ask that waits."""
+    calls: list[tuple[int, str]] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    before: dict[str, Any] = field(init=False)
+    """The recorded state at the row before."""
+    tokens_per_character: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        record, opening = self.record, self.record.opening
+        self.terms = record.terms(self.machine)
+        limits: dict[LimitName, float] = {}
+        for name in ("cost_usd", "tokens", "active_seconds"):
+            limit = self.terms.settings.limits.of(name)
+            if limit is not None:
+                limits[name] = limit
+        state = self._state(opening.state)
+        whole = {name: int(used) for name, used in opening.totals.items() if float(used).is_integer()}
+        totals = Totals(**(opening.totals | whole))  # type: ignore[arg-type]
+        self.snapshot = Snapshot(opening.node, state, head=opening.seq, totals=totals, limits=limits)
+        self.targets = {seq: (node, self._state(kept)) for seq, (node, kept) in opening.targets.items()}
+        self.calls = list(opening.calls)
+        self.before = state.model_dump(mode="json")
+        self.tokens_per_character = opening.tokens_per_character
+        for seq, facts in opening.facts:
+            self.blocks += blocks_of(self.machine, self.machine.facts.validate_python(facts), seq)
+
+    def _state(self, stored: dict[str, Any] | None) -> State:
+        if stored is None:
+            return self.machine.open(self.terms)
+        return self.machine.state.model_validate({**stored, "terms": self.terms})
+
+    def upto(self, seq: int | None = None) -> Replay:
+        """Make the rows again, to row `seq` or all, as far as they come out the same."""
+        for row in self.record.rows:
+            if self.difference is not None or (seq is not None and row.seq > seq):
+                break
+            self.difference = self._row(row)
+        return self
+
+    def _row(self, row: RecordedRow) -> Difference | None:
+        try:
+            facts = self.machine.facts.validate_python(row.facts)
+            move, totals = self._move(row, facts)
+            made, after = self._advanced(row, move, totals)
+        except Exception as fault:  # whatever a changed record or machine brings about is what is looked for
+            return self._other(row, "what follows", "this row", f"nothing ({type(fault).__name__}: {fault})")
+        difference = self._compared(row, facts, made)
+        if difference is None:
+            self._take(row, made, after)
+        return difference
+
+    # --- what comes next ----------------------------------------------------------------------------------
+
+    def _move(self, row: RecordedRow, facts: tuple[Fact, ...]) -> tuple[Move | tuple[Fact, ...], Totals]:
+        """The move that the kernel makes; the facts alone where the row was added from outside."""
+        snapshot = self._seen(row)
+        answer = self._answer()
+        if row.kind in GIVEN:
+            return facts, snapshot.totals.after_losses(facts)
+        if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
+            return unanswered(row, facts, snapshot.pending), snapshot.totals
+        move, totals = kernel.decide(self.machine, snapshot, answer)
+        outside = stop_or_rewind(row, facts, move)
+        return (outside, snapshot.totals.after(answer)) if outside is not None else (move, totals)
+
+    def _answer(self) -> Answer | None:
+        pending = self.snapshot.pending
+        if pending is None or self.asked is None:
+            return None
+        if isinstance(pending.effect, HumanCall):
+            return self.said
+        return ANSWER.validate_python(self.asked.answer) if self.asked.answer is not None else None
+
+    def _seen(self, row: RecordedRow) -> Snapshot:
+        """The run as the kernel sees it, with what the record tells of clock and prices."""
+        rules = self.terms.settings.rules
+        seconds = clock(row, self.snapshot.limits.get("active_seconds"))
+        totals = replace(self.snapshot.totals, active_seconds=seconds)
+        snapshot = replace(self.snapshot, totals=totals, next_cost_usd=price(row, rules))
+        if any(rule.when.same_call for rule in rules):
+            snapshot = replace(snapshot, calls=Counter(call for _, call in self.calls))
+        return replace(snapshot, window=self._window(), shared=shared_limits(row, self.snapshot))
+
+    def _window(self) -> Window | None:
+        """What prompts had to fit, as the driver reckons it."""
+        own = self.terms.settings.context
+        limit = own.limit_tokens or self.record.context_tokens
+        if limit is None and folded(self.blocks).wanted is None:
+            return None
+        return context.window_of(self.blocks, own, limit, self.tokens_per_character, self.record.price)
+
+    # --- what the row becomes -----------------------------------------------------------------------------
+
+    def _advanced(
+        self, row: RecordedRow, move: Move | tuple[Fact, ...], totals: Totals
+    ) -> tuple[Made, Snapshot]:
+        before, seq = self.snapshot, self.snapshot.head + 1
+        match move:
+            case tuple():
+                state = self.machine.fold(before.state, move)
+                after = replace(before, state=state, head=seq, totals=totals)
+                return Made(seq, row.kind, before.node, None, None, move, state), after
+            case Rewind(to=to, facts=facts):
+                node, kept = self.targets[to]
+                after = replace(kernel.rewound(self.machine, before, move, node, kept), totals=totals)
+                return Made(seq, "rewind", before.node, None, node, facts, after.state), after
+        after = kernel.advance(self.machine, before, move, totals)
+        match move:
+            case Ask(effect=effect, attempt=attempt):
+                return Made(
+                    seq, "ask", before.node, None, None, move.facts, after.state, effect, attempt
+                ), after
+            case Compact():
+                return Made(seq, "compaction", before.node, None, None, move.facts, after.state), after
+            case Go(edge=edge):
+                return Made(seq, "transition", before.node, edge, after.node, move.facts, after.state), after
+            case Stop():
+                return Made(seq, "stop", before.node, None, None, move.facts, after.state), after
+
+    def _compared(self, row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Difference | None:
+        for what, recorded, came in self._parts(row, facts, made):
+            if recorded != came:
+                return self._other(row, what, shown(recorded, came), shown(came, recorded))
+        return None
+
+    def _parts(self, row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Iterator[tuple[str, Any, Any]]:
+        yield from parts(row, facts, made)
+        state = self.before if row.state is None else self._state(row.state).model_dump(mode="json")
+        yield "the state", state, made.state.model_dump(mode="json")
+
+    def _other(self, row: RecordedRow, what: str, recorded: str, made: str) -> Difference:
+        return Difference(run=self.record.run, seq=row.seq, what=what, recorded=recorded, made=made)
+
+    def _take(self, row: RecordedRow, made: Made, after: Snapshot) -> None:
+        """The row is as it was: the run goes on from it."""
+        self.rows.append(made)
+        self.snapshot = after
+        self.before = made.state.model_dump(mode="json")
+        if made.kind == "transition" and made.to is not None:
+            self.targets[made.seq] = (made.to, made.state)
+        if made.kind == "rewind":
+            to = _rewound_to(made.facts)
+            self.targets = {seq: kept for seq, kept in self.targets.items() if seq <= to}
+            self.calls = [call for call in self.calls if call[0] <= to]
+            self.blocks = [block for block in self.blocks if block.seq <= to]
+        self.blocks += blocks_of(self.machine, made.facts, made.seq)
+        if self.record.reads_prompt and row.prompt_chars and row.input_tokens:
+            self.tokens_per_character = context.ratio(row.input_tokens, row.prompt_chars)
+        if made.effect is not None:
+            self.said, self.asked = None, row
+            if (call := _call(made.effect)) and made.attempt == 1:
+                self.calls.append((made.seq, call))
+        for fact in made.facts:
+            match fact:
+                case Decided() if after.pending is not None:
+                    self.said = _said(fact)
+                case LimitRaised(name=name, limit=limit) if name in self.snapshot.limits:
+                    self.snapshot = replace(self.snapshot, limits=_with(self.snapshot.limits, name, limit))
+
+    @property
+    def ended(self) -> bool:
+        """Whether what was made again has come to its end."""
+        return self.snapshot.node == END
+
+
+def _with(limits: Mapping[LimitName, float], name: str, limit: float) -> dict[LimitName, float]:
+    return {**limits, name: limit}  # type: ignore[dict-item]
+
+
+def _rewound_to(facts: tuple[Fact, ...]) -> int:
+    return next(fact.to_seq for fact in facts if isinstance(fact, Rewound))
+
+
+def _said(fact: Decided) -> HumanSaid:
+    return HumanSaid(
+        verdict=fact.verdict,
+        args=fact.args,
+        message=fact.message,
+        to_step=fact.to_step,
+        by=fact.by,
+    )
+
+
+def _call(effect: Effect) -> str:
+    match effect:
+        case ToolCall(tool=tool, args=args):
+            return fingerprint(tool, args)
+        case ChildRun(name=name, goal=goal):
+            return fingerprint(f"agent.{name}", {"goal": goal})
+    return ""

@@ -1,0 +1,108 @@
+"""`contract`: fills typed slots under hard and advisory budgets, with overdraft and one wrap-up round.
+
+Pure functions, in the order of a story: `settings` and the `budgets` that follow from them, the model's `replies`, the
+`facts` that are concluded, the `state` and its fold; then the nodes (`deciding`, `calling`, `judging`) and what is told
+of the state (`telling`). Here is the declaration. Source: spec/machines.md, "contract" (seeds 000 and 002).
+"""
+
+from runs.engine.machine import COMMON_EXITS, END, Edge, Machine
+from runs.machines.contract.budgets import derive
+from runs.machines.contract.calling import part_of, protocol_verify, tool_execution
+from runs.machines.contract.deciding import decision
+from runs.machines.contract.facts import (
+    ArtifactMade,
+    ContractJudged,
+    ContractSet,
+    DecisionMade,
+    DecisionUnread,
+    ExitIntended,
+    OverdraftGranted,
+    RerunTaken,
+    SlotMapped,
+    ThingsShown,
+    WrapUpBegan,
+)
+from runs.machines.contract.judging import exit_node, ok, succeeded
+from runs.machines.contract.replies import ACTIONS
+from runs.machines.contract.settings import Caps, ContractSettings, Hint, Slot
+from runs.machines.contract.state import ContractState, SlotState, evolve, open_state
+from runs.machines.contract.telling import STAGE_NAMES, artifacts, block, budget, budget_text
+from runs.machines.prompts import contract as words
+
+__all__ = [
+    "ACTIONS",
+    "CONTRACT",
+    "STAGE_NAMES",
+    "ArtifactMade",
+    "Caps",
+    "ContractSettings",
+    "ContractState",
+    "Hint",
+    "Slot",
+    "SlotState",
+    "derive",
+    "part_of",
+]
+
+CONTRACT = Machine(
+    name="contract",
+    line="Fills the slots of a contract, under budgets; what was made is put into the slots before the run ends.",
+    start="decision",
+    deciding="decision",
+    nodes={
+        "decision": decision,
+        "protocol_verify": protocol_verify,
+        "tool_execution": tool_execution,
+        "exit": exit_node,
+    },
+    edges=(
+        Edge("decision", "call_tool", "protocol_verify", "the decision calls a tool and no exit is pending"),
+        Edge("decision", "rerun", "decision", "an accepted `decision`, or a violation that forces a rerun"),
+        Edge("decision", "answered", "decision", "`clarify` that a person answered"),
+        Edge("decision", "wrapup", "decision", "the router opened the wrap-up round"),
+        Edge("decision", "exit", "exit", "the router resolved an exit reason"),
+        Edge("protocol_verify", "ok", "tool_execution"),
+        Edge("protocol_verify", "violation", "decision"),
+        Edge("tool_execution", "done", "decision"),
+        Edge("exit", "final", END),
+    ),
+    exit_reasons=(
+        "complete",
+        "clarify",
+        "max_iterations",
+        "context_reads_exhausted",
+        "decision_no_progress",
+        "decision_reruns_exhausted",
+        "wrapup_no_decision_rerun",
+        "exploit_overdraft_blocked",
+        "incomplete_contract",
+        *COMMON_EXITS,
+    ),
+    settings=ContractSettings,
+    state=ContractState,
+    own_facts=(
+        ContractSet,
+        OverdraftGranted,
+        DecisionMade,
+        DecisionUnread,
+        RerunTaken,
+        ThingsShown,
+        SlotMapped,
+        ArtifactMade,
+        ExitIntended,
+        WrapUpBegan,
+        ContractJudged,
+    ),
+    open=open_state,
+    evolve=evolve,
+    turns=lambda state: state.decisions,
+    budget=budget,
+    budget_text=budget_text,
+    system=words.system,
+    examples=words.examples,
+    block=block,
+    reply_schema=words.reply_schema,
+    artifacts=artifacts,
+    succeeded=succeeded,
+    ok=ok,
+)

@@ -1,0 +1,127 @@
+"""What the model is asked to say, and how it is read: a decision, or a contract where it makes one."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from runs.engine.values import Json, Value, canonical, parse_object
+from runs.machines.contract.settings import Hint, SlotType
+
+Shape = TypeVar("Shape", bound=Value)
+
+STRATEGIES = ("explore", "exploit", "render")
+ACTIONS = ("call_tool", "decision", "clarify", "complete", "exit")
+
+
+class Output(Value):
+    """An artifact that a call declares."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    name: str | None = None
+    kind: str | None = None
+
+
+class CallReply(Value):
+    """The call that a decision asks for; `protocol_verify` judges it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    tool_id: str | None = None
+    params: Json = Field(default_factory=dict)
+    out_artifacts: tuple[Output, ...] | None = None
+    reason: str | None = None
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """What it declares; an output without a kind is `inline`."""
+        given = self.out_artifacts or ()
+        return tuple(one.model_copy(update={"kind": "inline"}) if one.kind is None else one for one in given)
+
+
+class MapReply(Value):
+    """One artifact that is to fill one slot."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    slot: str | None = None
+    artifact: str | None = None
+    draft: bool | None = None
+    gaps: str | tuple[str, ...] | None = None
+
+
+class Reply(Value):
+    """What the model is asked to say; names beside these are passed over, and null is as good as absent."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    action: str | None = None
+    strategy: str | None = None
+    focus_slot: str | None = None
+    notes: str | None = None
+    tool_call: CallReply | None = None
+    show_artifacts: tuple[str, ...] | None = None
+    show_skills: tuple[str, ...] | None = None
+    map_slots: tuple[MapReply, ...] | None = None
+    questions: tuple[str, ...] | None = None
+    completion_summary: str | None = None
+
+    @property
+    def call(self) -> CallReply:
+        """The call, as far as there is one."""
+        return self.tool_call or CallReply()
+
+    @property
+    def charged(self) -> str | None:
+        """The strategy that a round is charged to."""
+        return self.strategy if self.strategy in STRATEGIES else None
+
+
+class SlotReply(Value):
+    """A slot as the coordinator writes it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    id: str = Field(min_length=1, max_length=60)
+    type: SlotType
+    description: str | None = None
+    format: str | None = None
+
+
+class HintReply(Hint):
+    """A hint as the coordinator writes it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class PlanReply(Value):
+    """What the coordinator is asked to say."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    slots: tuple[SlotReply, ...] | None = None
+    depth: str | None = None
+    plan_shape: str | None = None
+    hints: dict[str, HintReply | None] | None = None
+
+
+def read_decision(text: str) -> Reply | str:
+    """The decision, or what is wrong with it; strategy `exit` makes the action `exit`."""
+    reply = read(Reply, text)
+    if isinstance(reply, str):
+        return reply
+    if reply.strategy == "exit":
+        return reply.model_copy(update={"action": "exit"})
+    if reply.action not in ACTIONS:
+        wrong = f"There is no action {reply.action}." if reply.action else "The reply names no action."
+        return f"{wrong} Use one of {', '.join(ACTIONS)}."
+    return reply
+
+
+def read(shape: type[Shape], text: str) -> Shape | str:
+    """The reply, or what is wrong with it."""
+    found = parse_object(text)
+    if found is None:
+        return "The reply holds no JSON object."
+    try:
+        return shape.model_validate_json(canonical(found), strict=True)
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the reply"
+        return f"{place}: {first['msg']}."

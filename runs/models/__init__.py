@@ -1,0 +1,33 @@
+"""What is kept of a run. The database enforces what must never happen; only `store` writes steps and exchanges.
+
+JSON is kept as canonical text: hashes are taken of the text that is stored (reliability.md, D17).
+"""
+
+from runs.models.artifacts import Artifact
+from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step
+from runs.models.people import Decision, Interrupt
+from runs.models.run import FINISHED, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
+from runs.models.site import Halt, ModelProfile, RestoreEpoch, SiteRule, Skill
+
+__all__ = [
+    "FINISHED",
+    "UNFINISHED",
+    "Artifact",
+    "Budget",
+    "Compaction",
+    "CompactionManager",
+    "Decision",
+    "Exchange",
+    "Halt",
+    "Interrupt",
+    "ModelProfile",
+    "Remembered",
+    "RestoreEpoch",
+    "Run",
+    "RunQuerySet",
+    "RunStatus",
+    "ScriptText",
+    "SiteRule",
+    "Skill",
+    "Step",
+]

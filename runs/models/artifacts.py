@@ -1,0 +1,48 @@
+"""What runs made, version after version."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils import timezone
+
+from runs.models.run import Run
+
+
+class Artifact(models.Model):
+    """One version of something that a run made: the same name again is the next version."""
+
+    class Kind(models.TextChoices):
+        """What it is made for."""
+
+        INLINE = "inline"
+        FILE = "file"
+        DISPLAY = "display"
+        SEARCH = "search"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="artifacts")
+    name = models.CharField(max_length=200)
+    version = models.PositiveIntegerField()
+    """From 1, by name."""
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    media_type = models.CharField(max_length=100)
+    size = models.PositiveBigIntegerField()
+    """Bytes."""
+    sha256 = models.CharField(max_length=64)
+    """Of the bytes, in hex; they are kept under this name in the run's own directory."""
+    seq = models.PositiveIntegerField()
+    """The row that made it known."""
+    call_seq = models.PositiveIntegerField(null=True, blank=True)
+    """The ask of the tool call that made it."""
+    tool = models.CharField(max_length=100, blank=True, default="")
+    error = models.TextField(null=True, blank=True)
+    """Why it failed; None where it did not."""
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("run", "name", "version")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "name", "version"), name="artifact_version_once"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} (version {self.version})"

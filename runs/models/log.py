@@ -1,0 +1,139 @@
+"""The log: a row for each committed move, what was asked of the world and answered, and the words of each row."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from runs.models.run import Run
+
+
+class Step(models.Model):
+    """One committed move. Never changed, `live` aside; `seq` counts from 1 without gaps."""
+
+    class Kind(models.TextChoices):
+        """Who made the move, and what it is."""
+
+        TRANSITION = "transition"
+        ASK = "ask"
+        STOP = "stop"
+        REWIND = "rewind"
+        DECISION = "decision"
+        LIMIT = "limit"
+        PAUSE = "pause"
+        RECOVERED = "recovered"
+        NOTE = "note"
+        COMPACTION = "compaction"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
+    seq = models.PositiveIntegerField()
+    kind = models.CharField(max_length=12, choices=Kind.choices)
+    live = models.BooleanField(default=True)
+    node = models.CharField(max_length=40)
+    edge = models.CharField(max_length=40, null=True, blank=True)
+    to = models.CharField(max_length=40, null=True, blank=True)
+    facts_json = models.TextField(default="[]")
+    state_json = models.TextField(null=True, blank=True)
+    """The control state after the step; null where it is that of the row before."""
+    at = models.DateTimeField()
+    """When the work on the move began."""
+    ms = models.FloatField(default=0.0)
+    hash = models.CharField(max_length=64)
+
+    class Meta:
+        ordering = ("run", "seq")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "seq"), name="step_once"),
+            models.CheckConstraint(condition=Q(seq__gte=1), name="step_counts_from_1"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.run_id}:{self.seq} {self.kind}"
+
+
+class Exchange(models.Model):
+    """An effect with its answer: one for each ask."""
+
+    class Status(models.TextChoices):
+        """How far it is."""
+
+        ASKED = "asked"
+        STARTED = "started"
+        ANSWERED = "answered"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="exchanges")
+    seq = models.PositiveIntegerField()
+    """The row that asked."""
+    kind = models.CharField(max_length=12)
+    """Kind of the effect."""
+    name = models.CharField(max_length=100, blank=True, default="")
+    """The role of a model call, the tool, the child, or what a person is asked about."""
+    nth = models.PositiveIntegerField(default=0)
+    """Which of this run's attempts at `name` it is, from 1; 0 where the answer came from the cache or a person."""
+    attempt = models.PositiveSmallIntegerField(default=1)
+    request_json = models.TextField()
+    status = models.CharField(max_length=8, choices=Status.choices)
+    answer_json = models.TextField(null=True, blank=True)
+    key = models.CharField(max_length=64)
+    """The idempotency key: the same for every attempt of one worker after another at this ask."""
+    fingerprint = models.CharField(max_length=16, blank=True, default="")
+    prompt_hash = models.CharField(max_length=64, blank=True, default="")
+    prompt_chars = models.PositiveIntegerField(default=0)
+    """Characters of the prompt that was sent; 0 where none was. With `input_tokens` it corrects the token estimate."""
+    prompt_upto = models.PositiveIntegerField(default=0)
+    """The newest row that the prompt was rendered from; 0 where none was."""
+    remembered = models.BooleanField(default=False)
+    """The reply has passed validation and may be given again from the cache."""
+    input_tokens = models.PositiveIntegerField(default=0)
+    output_tokens = models.PositiveIntegerField(default=0)
+    cost_usd = models.FloatField(default=0.0)
+    started_at = models.DateTimeField()
+    answered_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("run", "seq")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "seq"), name="exchange_once"),
+            models.CheckConstraint(
+                condition=Q(status="answered", answer_json__isnull=False)
+                | (~Q(status="answered") & Q(answer_json__isnull=True)),
+                name="exchange_answer_when_answered",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.run_id}:{self.seq} {self.name}"
+
+
+class CompactionManager(models.Manager["Compaction"]):
+    """The rows that are compactions."""
+
+    def get_queryset(self) -> models.QuerySet[Compaction]:
+        """Those of kind `compaction`."""
+        return super().get_queryset().filter(kind=Step.Kind.COMPACTION)
+
+
+class Compaction(Step):
+    """A row that put a summary in place of older blocks; what people did to it since is in later rows."""
+
+    objects: ClassVar[models.Manager[Compaction]] = CompactionManager()
+
+    class Meta:
+        proxy = True
+        ordering = ("-run", "-seq")
+
+
+class Remembered(models.Model):
+    """The text of a row's blocks, for full-text search; written when a search first needs it."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="remembered")
+    seq = models.PositiveIntegerField()
+    text = models.TextField(blank=True, default="")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("run", "seq"), name="remembered_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.run_id}:{self.seq}"

@@ -1,0 +1,101 @@
+"""What people are asked, and what they decided."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F
+from django.utils import timezone
+
+from runs.models.run import Run
+
+
+class Interrupt(models.Model):
+    """A question to a person, bound to the exact call that it holds back."""
+
+    class Status(models.TextChoices):
+        """Whether it can still be decided."""
+
+        PENDING = "pending"
+        DECIDED = "decided"
+        EXPIRED = "expired"
+        SUPERSEDED = "superseded"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="interrupts")
+    seq = models.PositiveIntegerField()
+    kind = models.CharField(max_length=20)
+    title = models.TextField()
+    why = models.TextField(blank=True, default="")
+    tool = models.CharField(max_length=100, blank=True, default="")
+    args_json = models.TextField(default="{}")
+    schema_json = models.TextField(default="{}")
+    effects = models.CharField(max_length=8, blank=True, default="")
+    risk = models.CharField(max_length=8, default="unknown")
+    fingerprint = models.CharField(max_length=16, blank=True, default="")
+    limit = models.CharField(max_length=20, blank=True, default="")
+    """Of kind `limit`: which one."""
+    verdicts_json = models.TextField(default="[]")
+    revision = models.PositiveIntegerField(default=1)
+    deadline = models.DateTimeField(null=True, blank=True)
+    on_timeout = models.CharField(max_length=8, default="deny")
+    status = models.CharField(max_length=10, choices=Status.choices, default=Status.PENDING)
+    created_at = models.DateTimeField(default=timezone.now)
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = (F("deadline").asc(nulls_last=True), "created_at")
+        indexes = (models.Index(fields=("status", "deadline"), name="interrupt_pending"),)
+        constraints = (models.UniqueConstraint(fields=("run", "seq"), name="interrupt_once"),)
+
+    def __str__(self) -> str:
+        return self.title
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments of the call that is held, typed as the tool's schema has them."""
+        found: dict[str, Any] = json.loads(self.args_json)
+        return found
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of those arguments."""
+        found: dict[str, Any] = json.loads(self.schema_json)
+        return found
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What may be answered."""
+        found: list[str] = json.loads(self.verdicts_json)
+        return found
+
+
+class Decision(models.Model):
+    """What somebody decided, when, from where, and what they had seen. Append-only."""
+
+    interrupt = models.OneToOneField(Interrupt, on_delete=models.CASCADE, related_name="decision")
+    """One decision decides; the unique key settles a race."""
+    verdict = models.CharField(max_length=10)
+    args_json = models.TextField(null=True, blank=True)
+    message = models.TextField(blank=True, default="")
+    to_step = models.PositiveIntegerField(null=True, blank=True)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="decisions"
+    )
+    by_name = models.CharField(max_length=150)
+    channel = models.CharField(max_length=10)
+    """web, admin, api, command, deadline or settings."""
+    revision_seen = models.PositiveIntegerField(null=True, blank=True)
+    """None where whoever decided did not say what they had seen (a command, the deadline)."""
+    fingerprint_seen = models.CharField(max_length=16, blank=True, default="")
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("at",)
+
+    def __str__(self) -> str:
+        return f"{self.by_name}: {self.verdict}"

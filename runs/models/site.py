@@ -1,0 +1,116 @@
+"""What holds for the whole site: models, skills, rules, the kill switch, and which of its lives the database is in."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+
+class ModelProfile(models.Model):
+    """A model that runs may use: a scripted one, or any OpenAI-compatible server."""
+
+    class Kind(models.TextChoices):
+        """Which adapter speaks to it."""
+
+        SCRIPT = "script", "Script (plays prepared replies)"
+        OPENAI = "openai", "OpenAI-compatible server"
+
+    class OutputMode(models.TextChoices):
+        """How a reply schema is asked for."""
+
+        NATIVE = "native", "JSON schema (response_format)"
+        JSON_OBJECT = "json_object", "JSON object, schema in the prompt"
+        PROMPTED = "prompted", "Schema in the prompt only"
+
+    name = models.CharField(max_length=80, unique=True)
+    kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.OPENAI)
+    enabled = models.BooleanField(default=True)
+    base_url = models.URLField(blank=True, default="")
+    model_id = models.CharField(max_length=200, blank=True, default="")
+    sealed_key = models.TextField(blank=True, default="", editable=False)
+    key_variable = models.CharField(
+        max_length=80, blank=True, default="", help_text="Name of an environment variable that holds the key."
+    )
+    output_mode = models.CharField(max_length=12, choices=OutputMode.choices, default=OutputMode.NATIVE)
+    input_price = models.FloatField(null=True, blank=True, help_text="USD per million input tokens.")
+    output_price = models.FloatField(null=True, blank=True, help_text="USD per million output tokens.")
+    context_tokens = models.PositiveIntegerField(default=32_000)
+    max_output_tokens = models.PositiveIntegerField(default=2_000)
+    timeout_s = models.FloatField(default=120.0, help_text="Seconds for one call in all.")
+    guided = models.BooleanField(
+        default=False,
+        help_text="For weak models: narrow reply schemas, worked examples, tools in the order given.",
+    )
+    script_json = models.TextField(blank=True, default="", help_text="The script of a model of kind script.")
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Skill(models.Model):
+    """A named text that a run of `contract` may show its model for one round."""
+
+    name = models.SlugField(max_length=80, unique=True)
+    text = models.TextField()
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class SiteRule(models.Model):
+    """An interrupt rule for every run, looked at before the run's own; the first match wins."""
+
+    position = models.PositiveIntegerField(default=100)
+    rule_json = models.TextField(help_text='As JSON, e.g. {"when": {"tool": "send_*"}, "do": "ask"}.')
+    enabled = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ("position", "id")
+
+    def __str__(self) -> str:
+        return self.rule_json
+
+
+class Halt(models.Model):
+    """One throw of the kill switch: while one is on, no run is claimed and no effect begins. None is forgotten."""
+
+    on = models.BooleanField(default=False)
+    by_name = models.CharField(max_length=150, blank=True, default="")
+    reason = models.TextField(blank=True, default="")
+    at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    ended_by = models.CharField(max_length=150, blank=True, default="")
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("ended_at",), name="halt_ended"),)
+        constraints = (
+            models.UniqueConstraint(fields=("on",), condition=Q(on=True), name="halt_one_at_a_time"),
+            models.CheckConstraint(
+                condition=Q(on=True, ended_at__isnull=True) | Q(on=False, ended_at__isnull=False),
+                name="halt_is_on_until_it_ends",
+            ),
+        )
+        permissions = (("halt_site", "Can stop everything on the site"),)
+
+    def __str__(self) -> str:
+        return f"Halt {self.pk} by {self.by_name}"
+
+
+class RestoreEpoch(models.Model):
+    """One row: by which of its lives the database is told from an older copy of itself."""
+
+    value = models.CharField(max_length=32)
+    """Stands in a file beside the database too, and is another one after each start."""
+    restored = models.CharField(max_length=32, blank=True, default="")
+    """Another one after each restore; sign-in links of before are void by it."""
+
+    def __str__(self) -> str:
+        return self.value[:8]
