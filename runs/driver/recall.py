@@ -1,11 +1,15 @@
-"""The infra tools: what a run may read again of its own record, and of its owner's earlier runs.
+"""The infra tools: what a run may read again of its own record, and of its owner's other runs.
 
-Nothing in the world is called, so an answer never says that something `ran`. Source: spec/context.md, "Infra tools".
+A path names a place of the run itself (`st:4`, `su:9`, `fi:a.txt`); with `run:7/` before it, one of run 7 of the same
+owner. Whose a run is is looked up at each reading; a run of somebody else answers as one that is not there. Nothing in
+the world is called, so an answer never says that something `ran`. Source: spec/context.md, "Infra tools".
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from pydantic import ValidationError
 
 from runs import store
 from runs.engine.effects import Failed, ToolCall, ToolReturned
@@ -35,8 +39,9 @@ def recall(run: Run, call: ToolCall) -> ToolReturned | Failed:
     """What an infra tool answers."""
     match call.tool, call.args:
         case "react.read", {"paths": [*paths]}:
-            return _read(run, list(dict.fromkeys(map(str, paths))))
+            return _read(run, list(dict.fromkeys(_own(run, str(path)) for path in paths)))
         case "react.memory_hide", {"path": str(path), "replacement": str(text)}:
+            path = _own(run, path)
             if not path.startswith(("st:", "su:")) or _content(run, path) is None:
                 return _failed(f"There is no block at {_short(path)}.")
             return ToolReturned(value={"path": path, "replacement": text}, ran=False)
@@ -85,10 +90,28 @@ def _bounded(texts: dict[str, str]) -> dict[str, str]:
     return bounded
 
 
+def _own(run: Run, path: str) -> str:
+    """The path; one of the run itself in its short form, so that what is read is also no longer hidden."""
+    return path.removeprefix(f"run:{run.pk}/")
+
+
 def _content(run: Run, path: str) -> str | None:
-    """What stands at a path of the run; None where nothing does."""
+    """What stands at a path of the run, or of another one of its owner; None where nothing does."""
+    if not path.startswith("run:"):
+        return _in_run(run, path)
+    name, _, inner = path.removeprefix("run:").partition("/")
+    number = _number(name)
+    other = memory.run_of_same_owner(run, number) if number is not None else None
+    try:
+        return _in_run(other, inner) if other else None
+    except ValidationError:  # a row of another version of its machine
+        return None
+
+
+def _in_run(run: Run, path: str) -> str | None:
+    """What stands at a path within a run."""
     kind, _, name = path.partition(":")
-    number = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else None
+    number = _number(name)
     match kind:
         case "st" if number is not None:
             return memory.text_of(run, number) or None
@@ -99,7 +122,11 @@ def _content(run: Run, path: str) -> str | None:
     return None
 
 
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
 def _shown(run: Run, hit: memory.Hit, query: str) -> dict[str, Any]:
-    """Where a block is, and what stands around the words. Only blocks of this run have a path that can be read."""
-    place = {"path": f"st:{hit.seq}"} if hit.run == run.pk else {"run": hit.run, "step": hit.seq}
-    return {**place, "text": memory.extract(hit.text, query, SHOWN)}
+    """Where a block is, as `react.read` takes it, and what stands around the words."""
+    path = _own(run, f"run:{hit.run}/st:{hit.seq}")
+    return {"path": path, "text": memory.extract(hit.text, query, SHOWN)}

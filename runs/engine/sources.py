@@ -31,10 +31,11 @@ class Source(Value):
 
 def normalised(url: str) -> str | None:
     """The URL in the spelling that tells two of them apart; None where it is no web address."""
+    url = url.strip()
     if len(url) > LONGEST_URL:
         return None
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         return None

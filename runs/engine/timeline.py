@@ -36,6 +36,7 @@ STUB = "[an older result, left out for length]"
 SHOWN = 8000
 """Characters of one tool result that the model reads."""
 
+PROMPT = "user.prompt"
 SUMMARY = "conv.range.summary"
 PLAN = "react.plan"
 
@@ -287,7 +288,7 @@ def pieces(machine: Machine, terms: Terms, blocks: Sequence[Block], call: ModelC
     read = sanitized(read) if call.sanitize else read
     parts = [Piece("system", "system", machine.system(terms))]
     parts += (Piece("examples", message.author, message.text) for message in machine.examples(terms))
-    parts.append(Piece("goal", "user", f"Goal: {terms.goal}"))
+    parts.append(Piece(PROMPT, "user", f"Goal: {terms.goal}"))
     parts += _block_pieces(read, call.longest, named=machine.names_paths(terms))
     if context.sources:
         parts.append(Piece("sources", "user", sources_text(context.sources, call.longest // 2)))

@@ -76,13 +76,14 @@ INFRA: dict[str, ToolSpec] = {
     for spec in (
         _infra(
             "react.read",
-            "Shows earlier blocks (st:NUMBER), summaries (su:NUMBER) or files (fi:NAME) again.",
+            "Shows earlier blocks (st:NUMBER), summaries (su:NUMBER) or files (fi:NAME) again; those of an earlier "
+            "run by the path that react.memory_read gives (run:ID/st:NUMBER).",
             {"paths": {"type": "array", "items": {"type": "string"}}},
             {},
         ),
         _infra(
             "react.memory_read",
-            "Finds earlier blocks of this run and of earlier runs by words.",
+            "Finds earlier blocks of this run and of earlier runs by words, each with its path for react.read.",
             {"query": {"type": "string"}},
             {"top_k": {"type": "integer", "minimum": 1, "maximum": 50}},
         ),

@@ -17,7 +17,7 @@ from runs.engine import context
 from runs.engine.effects import EFFECT, ModelCall
 from runs.engine.machine import Block, Machine, Terms
 from runs.engine.sources import Source, with_found
-from runs.engine.timeline import PLAN, SUMMARY, Piece, blocks_of, folded, pieces, sources_text
+from runs.engine.timeline import PLAN, PROMPT, SUMMARY, Piece, blocks_of, folded, pieces, sources_text
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, Step
 from runs.reading import words
@@ -27,7 +27,7 @@ from runs.reading.prompts import full_terms, limit_of
 LABELS: dict[str, tuple[str, str]] = {
     "system": ("Instructions", "system"),
     "examples": ("Worked examples", "system"),
-    "goal": ("Goal", "goal"),
+    PROMPT: ("Goal", "goal"),
     PLAN: ("Plan", "goal"),
     SUMMARY: ("Summaries", "summary"),
     "react.decision": ("What the agent said", "think"),
@@ -348,7 +348,7 @@ def _added(machine: Machine, kept: _Kept, blocks: list[Block], head: int) -> _Ke
     new = sizes(
         part
         for part in pieces(machine, kept.terms, blocks, bare)
-        if part.what not in ("system", "examples", "goal", "sources")
+        if part.what not in ("system", "examples", PROMPT, "sources")
     )
     found = {what: size for what, size in kept.sizes.items() if what not in ("sources", "tail")}
     for what, size in new.items():

@@ -17,6 +17,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import OuterRef, Subquery
 from pydantic import ValidationError
 
+from runs.engine.facts import Fact
 from runs.engine.machine import Machine
 from runs.engine.timeline import FENCE, blocks_of
 from runs.machines import CATALOGUE
@@ -69,14 +70,31 @@ def search(run: Run, query: str, most: int) -> list[Hit]:
     for one, mark in _behind(runs):
         _index(one, mark)
     find = _found_by_postgresql if connection.vendor == "postgresql" else _found_by_sqlite
-    hits = (Hit(run_id, seq, text_of(runs[run_id], seq)) for run_id, seq in find(list(runs), words, most))
+    hits = (Hit(run_id, seq, _findable(runs[run_id], seq)) for run_id, seq in find(list(runs), words, most))
     return [hit for hit in hits if hit.text]
 
 
 def text_of(run: Run, seq: int) -> str:
-    """The blocks of a live row as the model read them, but for those of the infra tools; empty where there are none."""
+    """The blocks of a live row as the model read them; empty where there are none."""
+    machine = CATALOGUE[run.machine]
+    return _text(machine, seq, _told(machine, _facts_of(run, seq)))
+
+
+def run_of_same_owner(run: Run, number: int) -> Run | None:
+    """Run `number`, where whoever owns `run` owns it too, as the database has it now; None where nobody does."""
+    owner = Run.objects.filter(pk=run.pk, owner__isnull=False).values("owner_id")
+    return Run.objects.filter(pk=number, owner_id__in=owner, machine__in=CATALOGUE).first()
+
+
+def _findable(run: Run, seq: int) -> str:
+    """The text of a live row that a search may find."""
+    machine = CATALOGUE[run.machine]
+    return _text(machine, seq, _without_infra(_told(machine, _facts_of(run, seq))))
+
+
+def _facts_of(run: Run, seq: int) -> str:
     facts = Step.objects.filter(run=run, seq=seq, live=True).values_list("facts_json", flat=True).first()
-    return _text(CATALOGUE[run.machine], seq, facts) if facts else ""
+    return facts or "[]"
 
 
 def extract(text: str, query: str, most: int) -> str:
@@ -162,17 +180,25 @@ def _indexed(machine: Machine, seq: int, facts: str) -> str:
     """The words of a row, each once, with a space between them; what the fences say is no word of it."""
     if facts == "[]":
         return ""
-    lines = (line for line in _text(machine, seq, facts).split("\n") if not line.startswith(FENCE))
+    text = _text(machine, seq, _without_infra(_told(machine, facts)))
+    lines = (line for line in text.split("\n") if not line.startswith(FENCE))
     return " ".join(dict.fromkeys(words_of("\n".join(lines))))
 
 
-def _text(machine: Machine, seq: int, facts: str) -> str:
-    """The blocks of a row that a model reads, but for those of the infra tools: a search must not find searches."""
+def _told(machine: Machine, facts: str) -> list[Fact]:
     try:
-        told = machine.facts.validate_json(facts)
+        return list(machine.facts.validate_json(facts))
     except ValidationError:  # a fact of another version of the machine; its run shows the row as it is
-        return ""
-    told = [fact for fact in told if not str(getattr(fact, "tool", "")).startswith("react.")]
+        return []
+
+
+def _without_infra(told: list[Fact]) -> list[Fact]:
+    """The facts but for those of the infra tools: a search must not find searches."""
+    return [fact for fact in told if not str(getattr(fact, "tool", "")).startswith("react.")]
+
+
+def _text(machine: Machine, seq: int, told: list[Fact]) -> str:
+    """The blocks of a row that a model reads."""
     return "\n\n".join(block.text for block in blocks_of(machine, told, seq) if block.act is None)
 
 

@@ -76,6 +76,8 @@ def test_a_summary_is_mended_and_the_next_prompt_shows_it(site: Site, admin_page
     go_on(page)
     row = page.locator('[data-rows] > [data-kind="compaction"]').first
     expect(row).to_contain_text("tokens, rows", timeout=WITHIN)
+    begun = page.locator('[data-rows] > [data-kind="ask"]', has_text="Summarises").first
+    expect(begun).to_contain_text("rows")
     expect(panel.locator(".filling__said")).not_to_have_text(before, timeout=WITHIN)
     expect(page.locator('[data-panel="header"]')).to_contain_text("Needs you", timeout=WITHIN)
     row = page.locator('[data-rows] > [data-kind="compaction"]').last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from runs.engine.facts import (
     RangeSummarised,
     SummaryEdited,
     SummaryUndone,
+    ToolReported,
     Unpinned,
 )
 from runs.engine.machine import Block, Terms
@@ -89,9 +91,13 @@ def test_the_estimate_is_a_quarter_of_the_characters() -> None:
 
 
 def test_binary_data_counts_by_its_encoded_length() -> None:
-    plain, encoded = rounds(1, length=0), rounds(1, length=4000)
-    grown = context.size(TOY, TERMS, window(encoded), CALL) - context.size(TOY, TERMS, window(plain), CALL)
-    assert grown == 1000
+    """As the model reads it: 3,000 bytes are 4,000 characters of base64."""
+    sizes = []
+    for content in (b"", b"\xff\x00\x9f" * 1000):
+        result = ToolReported(tool="look", value={"data": b64encode(content).decode()})
+        blocks = [said(1, "agent", "look"), *blocks_of(TOY, (result,), 2)]
+        sizes.append(context.size(TOY, TERMS, window(blocks), CALL))
+    assert sizes[1] - sizes[0] == 1000
 
 
 @pytest.mark.parametrize(
@@ -133,6 +139,20 @@ def test_the_most_recent_rounds_stay() -> None:
     characters = sum(len(block.text) for block in recent)
     assert characters / 4 <= 200 < (characters + len(blocks[0].text) + len(blocks[1].text)) / 4
     assert (found.first, found.updates, found.kept) == (1, 0, ())
+
+
+def test_by_default_it_is_due_above_nine_tenths_and_half_of_the_limit_stays() -> None:
+    def by_default(blocks: list[Block], limit: int) -> Any:
+        return fitted(context.window_of(blocks, Settings().context, limit, 0.25, None))
+
+    blocks = rounds(40)
+    estimate = context.size(TOY, TERMS, window(blocks), CALL)
+    assert isinstance(by_default(blocks, int(estimate / 0.9) - 1), Compaction)
+    assert not isinstance(by_default(blocks, int(estimate / 0.9) + 4), Compaction)
+    found = by_default(blocks, 1000)
+    recent = [block for block in blocks if block.seq > found.last]
+    characters = sum(len(block.text) for block in recent)
+    assert characters / 4 <= 500 < (characters + len(blocks[-1].text) + len(blocks[-2].text)) / 4
 
 
 def test_the_last_round_stays_however_long() -> None:
@@ -269,7 +289,19 @@ def test_what_is_summarised_is_the_earlier_summary_and_what_came_since() -> None
 def test_a_summary_has_a_fixed_small_size() -> None:
     blocks = compacted(rounds(20), text="x" * 10_000)
     made = folded(blocks).standing()[0].made
-    assert len(made.text) <= context.SUMMARY_TOKENS * 4
+    assert len(made.text) == 400, "in a small window a quarter of it"
+
+
+@pytest.mark.parametrize(
+    ("limit", "per_character", "characters"), [(10_000, 0.25, 3200), (10_000, 0.5, 1600)]
+)
+def test_it_is_800_tokens_however_large_the_window(limit: int, per_character: float, characters: int) -> None:
+    more = {"tokens_per_character": per_character}
+    blocks = rounds(120, length=400)
+    after = compacted(blocks, limit, text="x" * 10_000, **more)
+    assert len(folded(after).standing()[0].made.text) == characters
+    whole = compacted(blocks, limit, text="x" * characters, **more)
+    assert folded(whole).standing()[0].made.text == "x" * characters
 
 
 def test_tokens_before_and_after_are_those_of_the_prompts() -> None:
@@ -286,7 +318,7 @@ def test_the_summary_stands_where_the_rows_stood() -> None:
     blocks = [said(1, "user", "The plan: look", kind="react.plan"), *rounds(20, start=2)]
     after = compacted(blocks)
     kinds = [piece.what for piece in pieces(TOY, TERMS, after, CALL)]
-    assert kinds[:4] == ["system", "goal", "react.plan", "conv.range.summary"]
+    assert kinds[:4] == ["system", "user.prompt", "react.plan", "conv.range.summary"]
     longer = read([*after, *rounds(1, start=60)]).removesuffix("the tail")
     assert longer.startswith(read(after).removesuffix("the tail"))
 
@@ -581,6 +613,39 @@ def test_a_source_keeps_its_number_and_the_same_address_has_one() -> None:
         ),
     )
     assert [(source.number, source.title) for source in again] == [(1, "A"), (2, "B"), (3, "C")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://a.example", "https://a.example/"),
+        ("https://a.example/x", "HTTPS://A.EXAMPLE/x"),
+        ("https://a.example/x", "https://a.example:443/x"),
+        ("http://a.example/x", "http://a.example:80/x"),
+        ("https://a.example/x", "https://a.example/x#part"),
+        ("https://a.example/x", " https://a.example/x\n"),
+        ("https://a.example/x", "https://ann:secret@a.example/x"),
+        ("https://[2001:DB8::1]/x", "https://[2001:db8::1]/x"),
+    ],
+)
+def test_spellings_of_one_address_are_one_source(one: str, other: str) -> None:
+    assert normalised(one) == normalised(other) is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(
+            "http://a.example/x?q=1",
+            "https://a.example/X?q=1",
+            "https://a.example/x?q=2",
+            "https://a.example/x",
+        ),
+        *("https://a.example:8443/x?q=1", "https://b.example/x?q=1"),
+    ],
+)
+def test_another_address_is_another_source(other: str) -> None:
+    assert None is not normalised("https://a.example/x?q=1") != normalised(other) is not None
 
 
 def test_the_pool_has_an_end() -> None:

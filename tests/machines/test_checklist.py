@@ -19,6 +19,7 @@ from runs.engine.effects import (
 )
 from runs.engine.machine import Terms
 from runs.engine.values import canonical
+from runs.machines import CATALOGUE
 from runs.machines.checklist import CHECKLIST, INFRA, ChecklistSettings, PlanStep, acknowledged
 from tests.worlds import GOAL, Run, ScriptedWorld, said
 
@@ -372,6 +373,11 @@ def test_surplus_of_an_infra_call_is_noticed(world: ScriptedWorld) -> None:
 def test_infra_tools_touch_nothing() -> None:
     assert set(INFRA) == {"react.read", "react.memory_read", "react.memory_hide"}
     assert {spec.effects for spec in INFRA.values()} == {"none"}
+
+
+def test_no_other_machine_offers_them() -> None:
+    offering = [name for name, one in CATALOGUE.items() if {spec.name for spec in one.built_in} & set(INFRA)]
+    assert offering == ["checklist"]
 
 
 # --- clarify ----------------------------------------------------------------------------------------------------

@@ -79,8 +79,13 @@ class Endless(ScriptedWorld):
     def _reply(self, role: str) -> Any:
         if role == "summary":
             return Failed(blame="fatal", message="gone") if self.failing else SUMMARY
-        self.replies[role] = [self.reply] * (self.played[role] + 1)
+        self.replies[role] = [self._said()] * (self.played[role] + 1)
         return super()._reply(role)
+
+    def _said(self) -> dict[str, Any]:
+        """The decision; `planned` would skip a call that is the same as the last one."""
+        asked = {"args": {"q": f"tides {self.played['decision']}"}}
+        return self.reply | asked if "args" in self.reply else self.reply
 
     def _result(self, tool: str) -> Any:
         return ToolReturned(value="word " * self.dice.choice((1, 20, 100, 400, 1600)))
@@ -96,9 +101,9 @@ class Endless(ScriptedWorld):
         return super().answer(run, pending)
 
 
-def drive(machine: Machine, world: Endless, transitions: int) -> Run:
+def drive(machine: Machine, world: Endless, transitions: int, **more: Any) -> Run:
     """A run that is driven for so many transitions, keeping no more blocks than a worker does."""
-    run = world.start(machine, context={"limit_tokens": LIMIT}, **SETTINGS[machine.name])
+    run = world.start(machine, context={"limit_tokens": LIMIT}, **SETTINGS[machine.name] | more)
     run.most_rows = 10 * transitions
     kept: list[Any] = []
     read = 0
@@ -145,6 +150,18 @@ def test_every_cut_keeps_calls_and_results_together(machine: Machine) -> None:
 
 
 @every_machine
+def test_what_all_machines_tell_has_the_names_of_the_specification(machine: Machine) -> None:
+    run = drive(machine, Endless(machine, seed=9), 200)
+    run.abort()
+    call = ModelCall(role="decision", reply="text", tail="the tail")
+    parts = timeline.pieces(machine, run.terms, run.blocks(), call)
+    read = [part.what for part in parts]
+    assert read[:2] == ["system", "user.prompt"] and parts[1].side == "user"
+    assert {"react.decision", "react.tool.result", "conv.range.summary"} <= set(read)
+    assert {"react.tool.call", "react.tool.result", "react.exit"} <= {fact.kind for fact in run.live_facts()}
+
+
+@every_machine
 def test_goal_and_plan_stay(machine: Machine) -> None:
     run = drive(machine, Endless(machine, seed=3), 200)
     text = "\n".join(message.text for message in run.prompt_messages())
@@ -152,6 +169,67 @@ def test_goal_and_plan_stay(machine: Machine) -> None:
     assert "a summary of rows" in text
     if machine.name in ("checklist", "planned"):
         assert "The plan:" in text
+
+
+@every_machine
+def test_the_prefix_stays_the_same_from_round_to_round(machine: Machine) -> None:
+    """All that a prompt says before its tail is how the next one begins, until a compaction takes something out."""
+    world = Searching(machine, seed=7)
+    drive(machine, world, 300)
+    assert world.kept > 40
+    assert world.compactions > 1
+    assert world.listed, "sources stand in the tail"
+
+
+class Searching(Endless):
+    """It finds sources; each prompt is compared with the one before."""
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        super().__init__(machine, seed)
+        self.kept = self.compactions = 0
+        self.listed = False
+        self.before = ""
+
+    def _result(self, tool: str) -> Any:
+        text = "word " * self.dice.choice((1, 20, 100, 400, 1600))
+        place = f"https://a.example/{self.dice.randrange(30)}"
+        return ToolReturned(value=[{"url": place, "title": "A", "text": text}])
+
+    def answer(self, run: Run, pending: Any) -> Any:
+        match pending.effect:
+            case Compaction():
+                self.compactions += 1
+                self.before = ""
+            case ModelCall() as call:
+                self._compare(run, call)
+        return super().answer(run, pending)
+
+    def _compare(self, run: Run, call: ModelCall) -> None:
+        parts = timeline.pieces(run.machine, run.terms, run.blocks(), call)
+        whole = "\n\n".join(message.text for message in timeline.messages(parts))
+        assert whole.startswith(self.before)
+        self.kept += bool(self.before)
+        tail = next((i for i, part in enumerate(parts) if part.what in TAIL), len(parts))
+        assert all(part.what in TAIL for part in parts[tail:])
+        self.listed |= any(part.what == "sources" for part in parts)
+        self.before = "\n\n".join(message.text for message in timeline.messages(parts[:tail]))
+
+
+TAIL = ("sources", "shown", "tail")
+
+
+def test_the_contract_stays() -> None:
+    """Its slots are told whole in every prompt, and so is the goal, whatever was summarised."""
+    machine = CATALOGUE["contract"]
+    world = Endless(machine, seed=8)
+    slots = [{"id": "report", "type": "file", "description": "What the tides do", "format": "Markdown"}]
+    run = drive(machine, world, 200, contract=slots)
+    assert [row for row in run.rows if row.kind == "compaction"]
+    asked = [row.effect for row in run.rows if row.effect and row.effect["kind"] == "model_call"]
+    last = run.prompt(ModelCall.model_validate(asked[-1]))
+    assert "- report (file, What the tides do, Markdown, the current one): open" in last[-1].text
+    assert f"Goal: {run.terms.goal}" in last[1].text
+    assert any("a summary of rows" in message.text for message in last)
 
 
 @every_machine
@@ -195,7 +273,31 @@ def test_the_calls_go_on_as_if_nothing_had_been() -> None:
         ][:120]
 
 
-def test_a_summary_has_its_sections() -> None:
+def test_a_summary_has_the_sections_of_the_specification_in_its_order() -> None:
+    asked = summary.reply_schema()
+    assert (
+        asked["required"]
+        == list(asked["properties"])
+        == [
+            *("goal", "constraints", "done", "in_progress", "blocked"),
+            *("key_decisions", "next_steps", "critical_context"),
+        ]
+    )
+    assert all(name in summary.SYSTEM for name in asked["required"])
+    reply = json.dumps({name: f"<{name}>" for name in reversed(asked["required"])} | {"mood": "calm"})
+    assert summary.read(reply).split("\n") == [
+        "Goal: <goal>",
+        "Constraints: <constraints>",
+        "Done: <done>",
+        "In progress: <in_progress>",
+        "Blocked: <blocked>",
+        "Key decisions: <key_decisions>",
+        "Next steps: <next_steps>",
+        "Critical context: <critical_context>",
+    ]
+
+
+def test_a_section_without_words_is_left_out_and_a_list_is_one_line() -> None:
     said = {"goal": "tides", "done": "looked", "blocked": "", "next_steps": ["write", "send"]}
     reply = json.dumps({**said, "critical_context": "4711"})
     assert summary.read(reply) == "Goal: tides\nDone: looked\nNext steps: write; send\nCritical context: 4711"

@@ -247,7 +247,10 @@ def test_a_file_that_no_row_tells_of_is_listed_and_can_be_saved() -> None:
     client = signed_in(bob())
     page = client.get(reverse("artifacts", args=[run.pk])).text
     assert "no row tells of it" in page
-    assert client.get(reverse("file", args=[run.pk, "old.txt"])).content == b"old"
+    answer = client.get(reverse("file", args=[run.pk, "old.txt"]))
+    assert answer.content == b"old"
+    assert answer["Content-Disposition"] == 'attachment; filename="old.txt"'
+    assert {header: answer[header] for header in STRICT} == STRICT
 
 
 def test_a_run_that_made_nothing_says_so() -> None:

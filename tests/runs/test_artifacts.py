@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, reading, store
@@ -97,6 +97,17 @@ def test_a_result_that_names_a_file_twice_makes_one_version_of_what_was_written_
     run = run_saving([made("a.txt", "one"), made("a.txt", "two")])
     assert rows(run) == [("a.txt", 1, "file")]
     assert bytes_of(run, "a.txt", 1) == b"two"
+
+
+def test_a_version_of_a_name_is_there_once_in_a_run_and_files_lie_in_its_own_directory() -> None:
+    run, other = run_saving([made("out/a.txt", "one")]), run_saving([made("out/a.txt", "two")])
+    assert rows(run) == rows(other) == [("out/a.txt", 1, "file")]
+    assert (store.folder_of(run.pk) / "out" / "a.txt").read_text() == "one"
+    assert (store.folder_of(other.pk) / "out" / "a.txt").read_text() == "two"
+    first = Artifact.objects.get(run=run)
+    first.pk = None
+    with pytest.raises(IntegrityError), transaction.atomic():
+        first.save(force_insert=True)
 
 
 CALL = {"tool_id": "save", "params": {}, "out_artifacts": [{"name": "i", "kind": "inline"}]}

@@ -316,7 +316,7 @@ def sent(*parts: Piece, seq: int = 1) -> Sent:
 
 
 def test_changes_say_what_is_the_same_what_came_what_went_and_what_reads_otherwise() -> None:
-    goal, tail = Piece("goal", "user", "g" * 40), Piece("tail", "user", "3 steps left")
+    goal, tail = Piece("user.prompt", "user", "g" * 40), Piece("tail", "user", "3 steps left")
     old, new = (
         Piece("react.decision", "assistant", "old", "st:3"),
         Piece("react.decision", "assistant", "new!", "st:9"),

@@ -12,11 +12,12 @@ from django.db import DatabaseError, connection
 from django.db.migrations.state import ProjectState
 from django.utils import timezone
 
+from runs.adapters.folder import RunFolder
 from runs.driver.recall import MOST_READ, recall
 from runs.engine.effects import Failed, ToolCall, ToolReturned
 from runs.engine.facts import SummaryEdited
 from runs.models import Remembered, Run, Step
-from runs.store import memory
+from runs.store import folder_of, memory
 from runs.store.memory import EARLIER_RUNS, Hit, extract, search, words_of
 from tests.runs.running import in_threads, person
 
@@ -433,13 +434,124 @@ def test_the_whole_answer_is_bounded_and_says_what_was_cut() -> None:
     assert found["st:12"] == f"… [{whole} characters more]"
 
 
-def test_a_search_gives_paths_for_this_run_and_places_for_others() -> None:
+def test_a_search_gives_five_blocks_where_nothing_is_said() -> None:
+    run = run_of(None, *(f"moon {number}" for number in range(9)))
+    for more in ({}, {"top_k": 0}, {"top_k": "many"}, {"top_k": True}):
+        answer = ask(run, "react.memory_read", query="moon", **more)
+        assert isinstance(answer, ToolReturned) and len(answer.value) == 5
+    assert len(hits(run, "moon", top_k=7)) == 7
+
+
+def hits(run: Run, query: str, **more: Any) -> list[dict[str, str]]:
+    """What a search of the run finds: where, and what stands there."""
+    answer = ask(run, "react.memory_read", query=query, **more)
+    assert isinstance(answer, ToolReturned), answer
+    found: list[dict[str, str]] = answer.value
+    return found
+
+
+def test_what_an_infra_tool_gave_is_read_and_hidden_by_its_path() -> None:
+    run = run_of(None, "sun")
+    told(run, "moon", tool="react.read")
+    assert "moon" in read(run, "st:2")["st:2"]
+    hidden = ask(run, "react.memory_hide", path="st:2", replacement="gone")
+    assert isinstance(hidden, ToolReturned), hidden
+
+
+# --- other runs of the same owner ---------------------------------------------------------------------------------
+
+
+def test_a_search_gives_paths_that_can_be_read_of_this_run_and_of_others() -> None:
     ann = person("ann")
-    earlier, run = run_of(ann, "the moon"), run_of(ann, "a moon")
-    answer = ask(run, "react.memory_read", query="moon", top_k=10**9)
-    assert isinstance(answer, ToolReturned) and isinstance(answer.value, list)
-    here, there = answer.value
-    assert isinstance(here, dict) and isinstance(there, dict)
-    assert here["path"] == "st:1"
-    assert (there["run"], there["step"]) == (earlier.pk, 1)
-    assert "the moon" in str(there["text"])
+    earlier, run = run_of(ann, "the moon " + "pulls " * 200), run_of(ann, "a moon")
+    here, there = hits(run, "moon", top_k=10**9)
+    assert (here["path"], there["path"]) == ("st:1", f"run:{earlier.pk}/st:1")
+    assert len(there["text"]) < 700
+    found = read(run, here["path"], there["path"])
+    assert found == {"st:1": memory.text_of(run, 1), there["path"]: memory.text_of(earlier, 1)}
+    assert len(found[there["path"]]) > 1200
+
+
+def test_summaries_and_artifacts_of_another_run_are_read_too() -> None:
+    ann = person("ann")
+    earlier, run = run_of(ann, "moon"), run_of(ann, "sun")
+    summary = f"run:{earlier.pk}/{summed_up(earlier, 'The moon costs 3 EUR.')}"
+    RunFolder(folder_of(earlier.pk)).write("notes/a.txt", b"high water")
+    assert read(run, summary, f"run:{earlier.pk}/fi:notes/a.txt") == {
+        summary: "The moon costs 3 EUR.",
+        f"run:{earlier.pk}/fi:notes/a.txt": "high water",
+    }
+
+
+def test_a_run_of_somebody_else_answers_like_one_that_is_not_there() -> None:
+    ann, ben = person("ann"), person("ben")
+    run, lonely = run_of(ann, "sun"), run_of(None, "sun")
+    theirs, nobodys = run_of(ben, "moon"), run_of(None, "moon")
+    for one in (theirs, nobodys):
+        summed_up(one, "The moon costs 3 EUR.")
+        RunFolder(folder_of(one.pk)).write("a.txt", b"high water")
+    for reader in (run, lonely):
+        for inner in ("st:1", "su:2", "fi:a.txt", "st:99"):
+            said = []
+            for number in (theirs.pk, nobodys.pk, 999_999):
+                path = f"run:{number}/{inner}"
+                said.append(refusal(ask(reader, "react.read", paths=[path])).replace(path, "PATH"))
+            assert said == ["There is nothing at PATH."] * 3
+
+
+def test_whose_a_run_is_counts_when_it_is_read() -> None:
+    ann, ben = person("ann"), person("ben")
+    earlier, run = run_of(ann, "moon"), run_of(ann, "sun")
+    (hit,) = hits(run, "moon")
+    assert "moon" in read(run, hit["path"])[hit["path"]]
+    Run.objects.filter(pk=earlier.pk).update(owner=ben)
+    assert refusal(ask(run, "react.read", paths=[hit["path"]])) == f"There is nothing at {hit['path']}."
+    Run.objects.filter(pk=run.pk).update(owner=ben)  # `run` is as a worker has loaded it
+    assert "moon" in read(run, hit["path"])[hit["path"]]
+    Run.objects.filter(pk__in=(run.pk, earlier.pk)).update(owner=None)
+    assert refusal(ask(run, "react.read", paths=[hit["path"]])) == f"There is nothing at {hit['path']}."
+
+
+def test_a_dead_row_of_another_run_and_one_of_another_version_are_not_read() -> None:
+    ann = person("ann")
+    earlier, run = run_of(ann, "moon", "sun"), run_of(ann, "sky")
+    summed_up(earlier, "Moon.")
+    earlier.steps.filter(seq=1).update(live=False)
+    earlier.steps.filter(seq__in=(2, 3)).update(facts_json='[{"kind": "no.such.fact"}]')
+    for inner in ("st:1", "st:2", "su:3"):
+        path = f"run:{earlier.pk}/{inner}"
+        assert refusal(ask(run, "react.read", paths=[path])) == f"There is nothing at {path}."
+    Run.objects.filter(pk=earlier.pk).update(machine="gone")
+    assert refusal(ask(run, "react.read", paths=[path]))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("run:", "run:/", "run:{0}", "run:{0}/", "run:{0}/x", "run:{0}/st:", "run:x/st:1", "run:-{0}/st:1"),
+        *("run:{0}/run:{0}/st:1", "run:٣/st:1", "run:²/st:1", "run:" + "9" * 5000 + "/st:1", "run:{0}//st:1"),
+        *("run:{0}/fi:../../secret_key", "run:{0}/fi:/etc/passwd", "run:{0}/fi:\x00", "run: {0}/st:1"),
+        *("RUN:{0}/st:1", "run:{0}/st:1 ", "run:{0}/st:1/st:1", "st:run:{0}/st:1", "run:999999999999/st:1"),
+    ],
+)
+def test_no_path_of_another_run_raises(path: str) -> None:
+    ann = person("ann")
+    earlier, run = run_of(ann, "moon"), run_of(ann, "sun")
+    asked = path.format(earlier.pk)
+    assert refusal(ask(run, "react.read", paths=[asked])).startswith("There is nothing at ")
+
+
+def test_a_run_may_name_itself_and_what_it_reads_so_is_the_block_itself() -> None:
+    run = run_of(None, "moon")
+    long = f"run:{run.pk}/st:1"
+    assert read(run, long, "st:1") == {"st:1": memory.text_of(run, 1)}
+    answer = ask(run, "react.memory_hide", path=long, replacement="gone")
+    assert isinstance(answer, ToolReturned) and answer.value == {"path": "st:1", "replacement": "gone"}
+
+
+def test_what_stands_in_another_run_can_not_be_hidden() -> None:
+    ann = person("ann")
+    earlier, run = run_of(ann, "moon"), run_of(ann, "sun")
+    path = f"run:{earlier.pk}/st:1"
+    answer = ask(run, "react.memory_hide", path=path, replacement="gone")
+    assert refusal(answer) == f"There is no block at {path}."

@@ -465,6 +465,21 @@ def test_a_worker_in_a_model_call_finds_its_seat_taken_and_nothing_is_lost() -> 
     assert run.tool_calls == 5
 
 
+def test_the_run_page_shows_a_compaction_while_it_is_made_and_when_it_is_made() -> None:
+    run = long_run(*searches(4), HELD, FINAL)
+    seen: list[tuple[str, bool]] = []
+
+    def look() -> None:
+        seen.append((said(run)[-1], run.steps.filter(kind="compaction").exists()))
+
+    slice_of(run, before=look, only="summary")
+    view = newest(run)
+    [(line, made)] = seen
+    assert line.startswith(f"Summarises: rows {view.first}–{view.last}") and not made
+    row = next(one for one in reading.row_views(run) if one.seq == view.seq)
+    assert f"tokens, rows {view.first}–{view.last}" in row.summary
+
+
 def test_a_worker_that_dies_between_ask_and_summary_leaves_a_run_that_makes_it_again() -> None:
     run = long_run(*searches(4), HELD, FINAL)
     die_in(run, before=kill, only="summary")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,8 @@ from runs import actions, driver, reading, store
 from runs.driver.holds import held
 from runs.driver.journey import Journey, Slice
 from runs.engine.ports import Message, ModelPort, ModelRequest, Watch
-from runs.engine.timeline import Summary, folded
+from runs.engine.timeline import Summary, folded, shown
+from runs.machines import CATALOGUE
 from runs.models import Exchange, Run
 from runs.reading.prompts import sent_at, sent_with_the_one_before
 from tests.runs.running import (
@@ -112,7 +114,7 @@ def long_run(rounds: int, limit: int = 1200, **settings: Any) -> Run:
     )
 
 
-def hiding_run() -> Run:
+def hiding_run(rounds: int = 14) -> Run:
     """A checklist that hides a result, and brings it back later."""
 
     def use(tool: str, **params: Any) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def hiding_run() -> Run:
             "tool_call": {"tool_id": tool, "params": params},
         }
 
-    replies = [use("notes", q=f"tide {number}") for number in range(14)]
+    replies = [use("notes", q=f"tide {number}") for number in range(rounds)]
     replies[3] = use("react.memory_hide", path="st:4", replacement="Nothing of use.")
     replies[9] = use("react.read", paths=["st:4"])
     done = {"action": "complete", "completion_summary": "Twice a day."}
@@ -130,7 +132,8 @@ def hiding_run() -> Run:
         "replies": {"decision": [*replies, done], "summary": ["Read on."] * 9},
         "tools": {"notes": NOTES},
     }
-    settings = {"context": {"limit_tokens": 1600}, "tools": ["notes"]}
+    settings: dict[str, Any] = {"context": {"limit_tokens": 1600}, "tools": ["notes"]}
+    settings |= {"exploration_budget": 40, "max_iterations": 40}
     return actions.start_run(machine="checklist", goal="Tides", settings=settings, owner=None, script=played)
 
 
@@ -268,6 +271,60 @@ def test_what_a_checklist_hides_and_reads_again_is_shown_as_it_was_sent() -> Non
         sent |= drive(run)
     check(run, sent)
     assert any("hidden," in message.text for messages in sent.values() for message in messages)
+    assert run.steps.filter(
+        kind="transition", facts_json__contains='"tool":"react.read"', edge="infra"
+    ).exists()
+    assert run.steps.filter(kind="compaction").exists()
+
+
+def test_what_was_read_again_is_no_longer_hidden_for_a_worker_that_comes_later() -> None:
+    """Also where a summary stands for the rows that hid it and brought it back."""
+    run = hiding_run(26)
+    drive(run, moves=12)
+    actions.pin(run, path="st:4", by=None)
+    while not run.finished:
+        drive(run)
+    machine = CATALOGUE[run.machine]
+    whole, kept = (load(run, machine, run.head) for load in (store.load_blocks, store.load_window))
+    brought_back = next(block.seq for block in whole if "st:4" in block.covers and not block.covers["st:4"])
+    assert any(summary.covers(brought_back) for summary in folded(whole).standing())
+    texts = [block.text for block in shown(kept, folded(kept))]
+    assert texts == [block.text for block in shown(whole, folded(whole))]
+    assert any("result 0: tide" in text for text in texts)
+
+
+def test_every_source_keeps_its_number_in_every_prompt() -> None:
+    """Whatever was compacted, and whichever worker goes on."""
+    results: list[Any] = [
+        [
+            {
+                "url": f"https://a.example/{number % 7}#{number}",
+                "title": f"A {number % 7}",
+                "text": "tide " * 60,
+            },
+            {"url": f"HTTPS://B.example:443/{number}", "title": f"B {number}", "text": "low"},
+        ]
+        for number in range(20)
+    ]
+    notes = NOTES | {"results": [{"output": result} for result in results]}
+    played = script(
+        *[think("notes", q=f"tide {number}") for number in range(20)], FINAL, tools={"notes": notes}
+    )
+    played["replies"]["summary"] = [{"goal": "tides"}] * 60
+    run = launch(
+        played=played, context={"limit_tokens": 2000}, max_steps=90, rules=[], ruleset=[], tools=["notes"]
+    )
+    sent: Prompts = {}
+    while not run.finished:
+        sent |= drive(run, moves=7)
+    assert run.steps.filter(kind="compaction").count() > 1
+    numbers: dict[str, set[str]] = {}
+    for messages in sent.values():
+        for number, url in re.findall(r"^\[(\d+)\] .* (https\S+)$", messages[-1].text, re.MULTILINE):
+            numbers.setdefault(url, set()).add(number)
+    assert len(numbers) == 27
+    assert all(len(found) == 1 for found in numbers.values()), numbers
+    assert {int(*found) for found in numbers.values()} == set(range(1, 28))
 
 
 def test_a_prompt_knows_what_was_counted_and_the_one_before_it() -> None:
