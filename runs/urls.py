@@ -12,6 +12,7 @@ from runs.views import (
     halting,
     launching,
     mending,
+    restored,
     steering,
     watching,
 )
@@ -20,6 +21,7 @@ urlpatterns = [
     path("", watching.home, name="home"),
     path("runs/", watching.run_list, name="runs"),
     path("runs/new/", launching.launch, name="launch"),
+    path("runs/restored/", restored.restored, name="restored"),
     path("runs/<int:run_id>/", watching.run_page, name="run"),
     path("runs/<int:run_id>/steps/<int:seq>/", watching.step_page, name="step"),
     path("runs/<int:run_id>/rows/", watching.other_rows, name="rows"),

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from agentsite.environment import ROOT
@@ -25,6 +27,7 @@ class Forker:
     def __init__(self, environ: dict[str, str]) -> None:
         self.environ = environ
         self.process: subprocess.Popen[str] | None = None
+        self.end: Callable[[], object] = lambda: None
         self.guard = threading.Lock()
 
     def run(self, arguments: tuple[str, ...], timeout: float) -> tuple[int, str, str]:
@@ -38,10 +41,8 @@ class Forker:
     def close(self) -> None:
         """No process is left, and the next command finds the project as it is then."""
         with self.guard:
-            if self.process is not None:
-                self.process.kill()
-                self.process.communicate()
-                self.process = None
+            self.end()
+            self.process = None
 
     def _ask(self, line: str, timeout: float) -> int:
         if self.process is None:
@@ -54,12 +55,18 @@ class Forker:
                 text=True,
                 start_new_session=True,
             )
+            self.end = weakref.finalize(self, _end, self.process)
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         if not select.select([self.process.stdout], [], [], timeout)[0]:
             raise TimeoutError(f"after {timeout:g} seconds still at {line}")
         return int(self.process.stdout.readline())
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from runs.actions.copying import Answers, fork, replay, rerun
 from runs.actions.launching import BadLaunch, Problem, check_launch, start_run
 from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, unpin
 from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
-from runs.actions.steering import abort, decide, pause, resume, rewind
+from runs.actions.steering import Resumption, abort, decide, pause, resume, resume_restored, rewind
 from runs.rights import may_decide, may_halt, may_launch, may_mend, may_steer
 from runs.store import BadDecision, Conflict, NotPossible
 
@@ -21,6 +21,7 @@ __all__ = [
     "NotAllowed",
     "NotPossible",
     "Problem",
+    "Resumption",
     "abort",
     "check_launch",
     "check_rule",
@@ -40,6 +41,7 @@ __all__ = [
     "replay",
     "rerun",
     "resume",
+    "resume_restored",
     "rewind",
     "start_run",
     "undo_summary",

@@ -1,7 +1,9 @@
-"""Deciding interrupts, and steering a run: abort, pause, resume, rewind."""
+"""Deciding interrupts, and steering a run: abort, pause, resume, rewind; and letting go on what a restore paused."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from runs import store
@@ -10,7 +12,7 @@ from runs.engine.facts import KeptAnswer
 from runs.engine.values import clean_text
 from runs.models import Decision, Interrupt, Run
 from runs.rights import Person, may_decide
-from runs.store import Conflict
+from runs.store import Conflict, NotPossible
 
 
 def decide(
@@ -74,6 +76,33 @@ def resume(run: Run, *, by: Person) -> Run:
     after = store.resume(run.pk, name_of(by))
     tell(run.pk)
     return after
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What came of letting several runs go on: those that do, and a sentence for each that was passed over."""
+
+    resumed: tuple[Run, ...]
+    passed_over: tuple[str, ...]
+
+
+def resume_restored(run_ids: Iterable[int], *, by: Person) -> Resumption:
+    """Let these runs go on, which a restore has paused. One that goes on already, or is another's, is passed over."""
+    visible = Run.objects.all() if by is None else Run.objects.for_user(by)
+    resumed, passed_over = [], []
+    for run_id in dict.fromkeys(run_ids):
+        run = visible.filter(pk=run_id).first()
+        if run is None:
+            passed_over.append(f"There is no run {run_id}.")
+            continue
+        try:
+            check_steering(by, run)
+            resumed.append(store.resume_restored(run_id, name_of(by)))
+        except (NotAllowed, NotPossible) as why:
+            passed_over.append(why.sentence)
+        else:
+            tell(run_id)
+    return Resumption(tuple(resumed), tuple(passed_over))
 
 
 def rewind(

@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import stat
+import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from runs.adapters.media import media_type_of
 from runs.adapters.tool import ToolError
 from runs.engine.effects import MadeFile
 from runs.engine.values import Value
+from runs.failpoints import failpoint
 
 MAX_FILE_BYTES = 1_000_000
 MAX_FOLDER_BYTES = 20_000_000
@@ -38,6 +40,8 @@ _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that mean a device on some computers, whatever follows the dot."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_PART = re.compile(r"\.[0-9a-f]{16}\.part")
+"""What is being written; a process that dies in the middle leaves it behind."""
 _UNSEEN = frozenset(
     map(
         chr,
@@ -209,6 +213,24 @@ class RunFolder:
                 break
         return sorted(entries, key=lambda entry: entry.name)[:MAX_FILES]
 
+    def clear_parts(self, older_than_s: float) -> int:
+        """Remove what processes that are gone had begun to write, and not touched for so many seconds; how many.
+
+        A younger part may be that of a process which lives, and has yet to notice that its seat was taken.
+        """
+        removed, before = 0, time.time() - older_than_s
+        if not self.path.is_dir():
+            return removed
+        for _, _, names, descriptor in os.fwalk(self.path, follow_symlinks=False):
+            for name in filter(_PART.fullmatch, names):
+                try:
+                    if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime < before:
+                        os.unlink(name, dir_fd=descriptor)
+                        removed += 1
+                except OSError:  # it stays, and counts for nothing
+                    continue
+        return removed
+
     def _check_room(self, name: str, size: int) -> None:
         others = [entry for entry in self.entries() if entry.name != name]
         same = _same_for_some(name)
@@ -225,7 +247,8 @@ class RunFolder:
         self._make(name, [KEPT])
         with self._inside(name, [KEPT]) as folder:
             with os.scandir(folder) as found:
-                kept = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in found}
+                whole = [entry for entry in found if _DIGEST.fullmatch(entry.name)]
+                kept = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in whole}
             if kept.get(digest) != len(content):
                 size = sum(kept.values()) + len(content)
                 if len(kept) >= MAX_KEPT or size > MAX_KEPT_BYTES:
@@ -290,6 +313,7 @@ def _put(last: str, content: bytes, folder: int) -> None:
     temporary = f".{secrets.token_hex(8)}.part"
     try:
         _write_new(temporary, content, folder)
+        failpoint("inside_put")
         os.rename(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
     except OSError:

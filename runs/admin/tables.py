@@ -21,7 +21,7 @@ from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.secrets import seal
 from runs.admin.compactions import compact_now, run_links
 from runs.admin.parts import ReadOnlyAdmin, page_link, tokens
-from runs.models import Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
+from runs.models import Decision, Exchange, Halt, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
 from runs.reading.lines import call_text
 from runs.reading.unseen import holds_unseen
 
@@ -141,6 +141,15 @@ class DecisionAdmin(ReadOnlyAdmin):
     list_display = ("interrupt", "verdict", "by_name", "channel", "at", "message")
     list_filter = ("verdict", "channel")
     list_select_related = ("interrupt",)
+    date_hierarchy = "at"
+
+
+@admin.register(Halt)
+class HaltAdmin(ReadOnlyAdmin):
+    """Who stopped everything, when, why, and until when; the runs that it held back say so in their logs."""
+
+    list_display = ("at", "by_name", "reason", "ended_at", "ended_by", "on")
+    search_fields = ("by_name", "reason")
     date_hierarchy = "at"
 
 

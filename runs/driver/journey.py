@@ -129,6 +129,7 @@ class Journey:
         """Read the run once, and build its world."""
         if store.lost_in_a_row(self.run) >= store.MOST_LOST:
             raise TooManyLost
+        store.clear_parts(self.run.pk)
         self.ports = ports_of(self.run)
         terms = store.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided)
         self.ledger = Ledger(self.run, self.hold.lease.epoch, terms)

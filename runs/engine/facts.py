@@ -233,6 +233,21 @@ RECOVERED = TypeAdapter(tuple[Recovered, ...])
 """What a row of kind `recovered` says."""
 
 
+class HeldBack(Fact):
+    """The kill switch kept workers from the run while it wanted one. The model is not told."""
+
+    kind: Literal["run.held_back"] = "run.held_back"
+    halt: int
+    """The number of the halt; a run's log has one such fact for each."""
+    since: str
+    """The moment from which a worker could have gone on with the run, and that of the halt's end (ISO 8601, UTC)."""
+    until: str = ""
+    """Empty where the halt was still on when the row was written."""
+    by: str
+    """Who threw the switch."""
+    reason: str = ""
+
+
 class Forked(Fact):
     """The run begins as a copy of another one's rows, and goes on by terms and from a state of its own."""
 
@@ -287,6 +302,7 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     Paused,
     Resumed,
     Recovered,
+    HeldBack,
     RangeSummarised,
     SummaryEdited,
     SummaryUndone,

@@ -37,6 +37,7 @@ BY_CHANCE = {
     "planned.attempt.began": ("number",),
     "run.decided": ("interrupt",),
     "run.recovered": ("epoch", "message", "cost_usd", "tokens"),
+    "run.held_back": ("halt", "since", "until", "by", "reason"),
 }
 """Parts of facts that differ between any two runs, or count what stood before."""
 OF_THE_COPY = {"run.forked", "run.answers.kept"}

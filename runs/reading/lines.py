@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from runs.reading import words
@@ -323,6 +324,20 @@ def _by(title: str, icon: str) -> Callable[[Data], Line]:
     return line
 
 
+def _held_back(fact: Data) -> Line:
+    since = datetime.fromisoformat(fact["since"])
+    begins = f"{since.day} {since:%b, %H:%M}"
+    reason = f" — “{short(fact['reason'], 200)}”" if fact["reason"] else ""
+    if not fact["until"]:
+        text = f"since {begins} UTC: {fact['by']} halted the site{reason}"
+        return Line("Held back", text, icon="stop", tone="warn", level="turn")
+    until = datetime.fromisoformat(fact["until"])
+    ends = f"{until:%H:%M}" if until.date() == since.date() else f"{until.day} {until:%b, %H:%M}"
+    text = f"from {begins} to {ends} UTC: {fact['by']} had halted the site{reason}"
+    tag = f"for {words.seconds((until - since).total_seconds())}"
+    return Line("Held back", text, icon="stop", tone="warn", level="turn", tag=tag)
+
+
 def _exited(fact: Data) -> Line:
     tone = "good" if fact["reason"] in ("complete", "goal_achieved") else "quiet"
     return Line(
@@ -418,6 +433,7 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "run.recovered": lambda fact: Line("Recovered", fact["message"], icon="alert", tone="warn", level="turn"),
     "react.tool.result": _reported,
     "react.infra.result": lambda fact: _reported({**fact, "ran": True}),
+    "run.held_back": _held_back,
     "ruled.rule.broken": lambda fact: Line(
         "Rule broken", fact["message"], icon="cross", tone="bad", level="turn"
     ),

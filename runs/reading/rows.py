@@ -70,8 +70,9 @@ def row_views(run: Run, *, after: int = 0, before: int | None = None, limit: int
         shown = found[-limit:]
     if not shown:
         return []
-    exchanges = _exchanges(run, found[0].seq, shown[-1].seq)
-    concluded = _concluded(found)
+    asked = _asked_before(run, found, shown[0].seq)
+    exchanges = _exchanges(run, asked or found[0].seq, shown[-1].seq)
+    concluded = _concluded(found, asked)
     children = _children(run, exchanges)
     return [
         _view(run, step, exchanges, exchanges.get(concluded.get(step.seq, 0)), children.get(step.seq, ""))
@@ -95,9 +96,21 @@ def _children(run: Run, exchanges: dict[int, Exchange]) -> dict[int, str]:
     return {child.parent_seq: child_html(child) for child in children_of(run) if child.parent_seq}
 
 
-def _concluded(steps: Iterable[Step]) -> dict[int, int]:
-    """For each row that concludes an ask the ask's seq."""
-    asked, pairs = 0, {}
+def _asked_before(run: Run, found: list[Step], first: int) -> int:
+    """The ask that one of these rows concludes, though more than the lead-in lies between; 0 where none does."""
+    telling = next((step for step in found if step.kind in ("ask", *CONCLUDING)), None)
+    if telling is None or telling.kind == "ask" or telling.seq < first or found[0].seq == 1:
+        return 0
+    before = Step.objects.filter(run=run, seq__lt=found[0].seq, kind__in=("ask", *CONCLUDING)).order_by(
+        "-seq"
+    )
+    last = before.values_list("seq", "kind").first()
+    return last[0] if last is not None and last[1] == "ask" else 0
+
+
+def _concluded(steps: Iterable[Step], asked: int) -> dict[int, int]:
+    """For each row that concludes an ask the ask's seq. `asked` is an ask before these rows, 0 where none is open."""
+    pairs = {}
     for step in steps:
         if step.kind == "ask":
             asked = step.seq

@@ -6,7 +6,14 @@ Source: spec/runtime.md, "One log".
 """
 
 from runs.store.appending import facts_text, prompt_chain
-from runs.store.artifacts import artifact_bytes, artifact_text, artifacts_of, made_by, newest_artifact
+from runs.store.artifacts import (
+    artifact_bytes,
+    artifact_text,
+    artifacts_of,
+    clear_parts,
+    made_by,
+    newest_artifact,
+)
 from runs.store.birth import NewRun, create_run, folder_of, unsaved
 from runs.store.clock import now
 from runs.store.copying import (
@@ -70,10 +77,18 @@ from runs.store.people import (
     unanswered,
 )
 from runs.store.purse import Worst, reserve, shared_limits
+from runs.store.restored import (
+    MAY_HAVE_HAPPENED,
+    paused_by_restore,
+    pausers_before,
+    resume_restored,
+    urgent_first,
+)
 from runs.store.verifying import Misfit, verify
 
 __all__ = [
     "KEPT",
+    "MAY_HAVE_HAPPENED",
     "MOST_LOST",
     "PEOPLE",
     "RENEW_S",
@@ -105,6 +120,7 @@ __all__ = [
     "check_answer",
     "check_fork",
     "claim",
+    "clear_parts",
     "commit",
     "compaction_wanted",
     "context_blocks",
@@ -133,6 +149,8 @@ __all__ = [
     "note",
     "now",
     "pause",
+    "paused_by_restore",
+    "pausers_before",
     "pin",
     "postpone",
     "prepared_answer",
@@ -141,6 +159,7 @@ __all__ = [
     "renew",
     "reserve",
     "resume",
+    "resume_restored",
     "rewind",
     "rewind_batch",
     "save_answer",
@@ -158,6 +177,7 @@ __all__ = [
     "unhalt_site",
     "unpin",
     "unsaved",
+    "urgent_first",
     "verify",
     "want_a_hint",
     "want_compaction",

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, QuerySet
 
 from runs.adapters.folder import MAX_NAME, RunFolder
@@ -25,6 +27,13 @@ from runs.machines.checklist import PICTURES
 from runs.machines.contract import ArtifactMade, part_of
 from runs.models import Artifact, Run, Step
 from runs.store.birth import folder_of
+
+LEFT_BEHIND_S = settings.LEASE_SECONDS / 2
+"""Seconds that nothing has been written to a part before it counts as left behind.
+
+A killed worker's lease was renewed at most a quarter of its length before the death, and the run is taken by another
+once it has run out: what it left is older than that by then.
+"""
 
 _TEXTS = ("text/", "application/json", "application/xml", "image/svg+xml")
 
@@ -135,6 +144,12 @@ def write_artifacts(run_id: int, seq: int, made: tuple[Made, ...]) -> None:
         )
         for one in made
     )
+
+
+def clear_parts(run_id: int) -> None:
+    """Remove what a worker of before had begun to write, and left behind when it was killed."""
+    with suppress(OSError):  # where the directory is at fault, whoever needs it says so
+        RunFolder(folder_of(run_id)).clear_parts(LEFT_BEHIND_S)
 
 
 _ROW_IS_LIVE = Exists(Step.objects.filter(run=OuterRef("run"), seq=OuterRef("seq"), live=True))

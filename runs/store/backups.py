@@ -25,6 +25,7 @@ from django.db.models.functions import Now
 from runs.engine.facts import Paused
 from runs.models import UNFINISHED, RestoreEpoch, Run, RunStatus
 from runs.store.appending import append
+from runs.store.restored import THE_RESTORE
 
 LEFT_OUT = frozenset({"sessions.session", "runs.remembered", "runs.restoreepoch"})
 LEFT_OUT_APPS = frozenset({"axes"})
@@ -200,7 +201,7 @@ def pause_unfinished(why: str) -> int:
             Run.objects.filter(pk=run.pk).update(
                 epoch=run.epoch, worker="", lease_until=Now(), hinted_at=None
             )
-            append(run, "pause", (Paused(by="the restore", message=why),), status=RunStatus.PAUSED)
+            append(run, "pause", (Paused(by=THE_RESTORE, message=why),), status=RunStatus.PAUSED)
             count += 1
     return count
 

@@ -1,4 +1,4 @@
-"""The kill switch of the site: one row that every claim and every intent reads.
+"""The kill switch of the site: a row that every claim and every intent reads; each throw of it is one, and is kept.
 
 An intent (the transaction that writes an effect as begun) and the switch exclude one another, so each intent is
 committed before the switch or sees it; nothing begins after the switch is committed. Source: reliability.md, D16b.
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from django.db import connection, transaction
 from django.db.models import Exists
-from django.utils import timezone
 
 from runs.models import Halt, Run, RunStatus
+from runs.store import clock
 
-_ROW = 1
 _LOCK = 0x61676E74
 """The number that PostgreSQL's advisory lock of the switch has; any number that nothing else takes."""
 
@@ -48,19 +47,18 @@ def halt_site(by: str, reason: str) -> Halt:
         before = halt_now()
         if before is not None:
             return before
-        return _switch(on=True, by_name=by, reason=reason)
+        return Halt.objects.create(on=True, by_name=by, reason=reason, at=clock.now())
 
 
 def unhalt_site(by: str) -> Halt | None:
     """Let the site work again. None where it did already."""
     with transaction.atomic():
         _exclude_intents()
-        return None if halt_now() is None else _switch(on=False, by_name=by, reason="")
-
-
-def _switch(**values: object) -> Halt:
-    switch, _ = Halt.objects.update_or_create(pk=_ROW, defaults={**values, "at": timezone.now()})
-    return switch
+        halt = halt_now()
+        if halt is not None:
+            halt.on, halt.ended_at, halt.ended_by = False, clock.now(), by
+            halt.save(update_fields=["on", "ended_at", "ended_by"])
+        return halt
 
 
 def _exclude_intents() -> None:

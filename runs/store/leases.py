@@ -9,13 +9,14 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import DatabaseError, transaction
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import Coalesce, Now
 
 from runs.engine.facts import Recovered
 from runs.models import Run, RunStatus, Step
 from runs.store.appending import append
 from runs.store.halting import is_halted
+from runs.store.held_back import TOLD, halted_after, tell_of_halts
 
 LEASE_S: float = settings.LEASE_SECONDS
 """Seconds that a claim lasts without being renewed."""
@@ -32,6 +33,8 @@ SUSPECT = 3
 LONGEST_REST = 4.0
 """Leases that it rests at most."""
 
+NO_REST = timedelta()
+
 log = logging.getLogger(__name__)
 
 
@@ -47,18 +50,20 @@ class Lease:
 def claim(run_id: int, worker: str) -> Lease | None:
     """Take the run, if it is due, nobody holds it, and the site is not halted.
 
-    A run whose worker was lost gets a `recovered` row.
+    A run whose worker was lost gets a `recovered` row, and one that a halt has held back a note of it.
     """
     due = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | Q(status=RunStatus.RUNNING)
     free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
     with transaction.atomic():
-        run = Run.objects.filter(due, free, pk=run_id).first()
-        if run is None:
+        wanting = Run.objects.filter(due, free, pk=run_id).annotate(wanting=_WANTING)
+        found = wanting.annotate(was_halted=halted_after("wanting")).first()
+        if found is None:
             return None
-        lost = run.status == RunStatus.RUNNING
-        if lost and _must_rest(run):
+        lost = found.status == RunStatus.RUNNING
+        rest = _rest(found) if lost else NO_REST
+        if rest and not Run.objects.filter(pk=run_id, lease_until__lt=Now() - rest).exists():
             return None
-        taken = Run.objects.filter(due, free, pk=run_id, epoch=run.epoch, status=run.status).update(
+        taken = Run.objects.filter(due, free, pk=run_id, epoch=found.epoch, status=found.status).update(
             epoch=F("epoch") + 1,
             worker=worker,
             status=RunStatus.RUNNING,
@@ -72,6 +77,8 @@ def claim(run_id: int, worker: str) -> Lease | None:
             _tell(run, "The worker was lost; another one goes on from the last row.")
         elif run.reserved_usd or run.reserved_tokens:
             _tell(run, "The worker was stopped in a model call; another one makes it again.")
+        if found.was_halted:
+            tell_of_halts(run, found.wanting + rest)
     return Lease(run_id, run.epoch, worker)
 
 
@@ -84,19 +91,22 @@ def _tell(run: Run, message: str) -> None:
     append(run, "recovered", (fact,))
 
 
-def _must_rest(run: Run) -> bool:
-    """Whether the run is left alone for longer than its lease: it may be the one that kills its workers.
+_WANTING = Case(When(status=RunStatus.RUNNING, then=F("lease_until")), default=F("due_at"))
+"""Since when a run that can be claimed has wanted a worker."""
+
+
+def _rest(run: Run) -> timedelta:
+    """How much longer than its lease the run is left alone: it may be the one that kills its workers.
 
     Whoever was in such a worker by chance is lost with it, and would be taken up at the same moment again. Rests of
     different length part them, so that one of them ends and the other is found out.
     """
     times = lost_in_a_row(run)
     if times < SUSPECT:
-        return False
+        return NO_REST
     longest = LEASE_S * min(2.0 ** (times - SUSPECT) / 8, LONGEST_REST)
     chance = int(hashlib.sha256(f"{run.pk} {times}".encode()).hexdigest()[:8], 16) / 2**32
-    rested = Now() - timedelta(seconds=longest * chance)
-    return not Run.objects.filter(pk=run.pk, lease_until__lt=rested).exists()
+    return timedelta(seconds=longest * chance)
 
 
 def renew(lease: Lease) -> bool:
@@ -141,6 +151,10 @@ def postpone(lease: Lease, seconds: float, why: str) -> None:
 
 
 def lost_in_a_row(run: Run) -> int:
-    """How many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
-    last = run.steps.order_by("-seq").values_list("kind", flat=True)[:MOST_LOST]
+    """How many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted.
+
+    A halt between them is no move.
+    """
+    rows = run.steps.exclude(kind=Step.Kind.NOTE, facts_json__startswith=TOLD)
+    last = rows.order_by("-seq").values_list("kind", flat=True)[:MOST_LOST]
     return next((count for count, kind in enumerate(last) if kind != Step.Kind.RECOVERED), len(last))

@@ -20,6 +20,9 @@ from runs.models import Exchange, Run, Skill, Step
 from runs.store.appending import totals_of
 from runs.store.log import budgets_of
 
+MOVES = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP, Step.Kind.COMPACTION)
+"""Kinds of rows that are moves of the machine's, and not what people or the runtime added."""
+
 
 @dataclass(slots=True)
 class Loaded:
@@ -95,8 +98,7 @@ def _held(run: Run) -> Held | None:
 
 def _last_move(run: Run) -> tuple[int, str] | None:
     """Seq and kind of the last live row that is a move of the machine's, and not what people or the runtime added."""
-    moves = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP, Step.Kind.COMPACTION)
-    return run.steps.filter(live=True, kind__in=moves).order_by("-seq").values_list("seq", "kind").first()
+    return run.steps.filter(live=True, kind__in=MOVES).order_by("-seq").values_list("seq", "kind").first()
 
 
 def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
@@ -171,8 +173,9 @@ def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
     acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
     for told in (
         '"react.memory_hide"',
+        '"react.read"',
         '"outputs":["',
-    ):  # what hides rows, and artifacts that may be shown again
+    ):  # what hides rows and shows them again, and artifacts that may be shown again
         acting |= Q(facts_json__contains=told)
     return needed(_blocks(machine, rows.filter(~covered | Q(seq__in=pinned) | acting)))
 

@@ -36,6 +36,7 @@ from runs.store.appending import append, batch_on, facts_text
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
+from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import Row, commit, lock
 from runs.store.purse import raise_shared
@@ -57,12 +58,17 @@ class Said:
 
 
 def seated(run_id: int) -> Run:
-    """The unfinished run, its epoch raised: whoever drives it is fenced from here on."""
+    """The unfinished run, its epoch raised: whoever drives it is fenced from here on.
+
+    Where a halt holds it back, or has, its log says so before what the person does.
+    """
     run = Run.objects.select_for_update().get(pk=run_id)
     if run.finished:
         raise NotPossible(f"Run {run_id} has ended already ({run.status}: {run.exit_reason}).")
     run.epoch += 1
     Run.objects.filter(pk=run_id).update(epoch=run.epoch)
+    if run.status == RunStatus.QUEUED:
+        tell_of_halts(run, run.due_at)
     return run
 
 

@@ -16,6 +16,7 @@ from runs.models import Run
 from runs.reading.listing import STATUS_FILTERS, filters_from
 from runs.reading.listing import run_page as page_of_runs
 from runs.reading.panels import status_name
+from runs.reading.restored import restored_of
 from runs.reading.rows import WINDOW
 from runs.views.seeing import number_in, visible_run
 
@@ -43,6 +44,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
         "next": following,
         "may_launch": actions.may_launch(request.user),
         "first_page": filters.before is None,
+        "restored": restored_of(request.user).count() if filters.before is None else 0,
     }
     return render(request, "runs/list.html", context)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -19,6 +21,8 @@ from django.urls import reverse
 from agentsite.management.commands.sweeper import late_runs
 from runs import actions, driver, reading, store, tasks
 from runs.driver import holds
+from runs.driver.journey import Slice
+from runs.machines import CATALOGUE
 from runs.models import Exchange, Halt, Run
 from runs.store.halting import halted_for_intent
 from tests.factories import alice, bob, cast_member, charlie, signed_in
@@ -31,13 +35,16 @@ from tests.runs.running import (
     die_in,
     in_threads,
     kill,
+    kinds,
     launch,
+    lose_worker,
     make_due,
     pending,
     person,
     script,
     slice_of,
     think,
+    transitions,
     work,
 )
 
@@ -213,7 +220,11 @@ def test_the_first_halt_keeps_its_words_and_only_a_halted_site_can_go_on() -> No
     with pytest.raises(actions.NotPossible, match="not halted"):
         unhalt()
     assert halt("third").reason == "third"
-    assert Halt.objects.count() == 1
+    kept = Halt.objects.order_by("pk").values_list("reason", "on", "by_name", "ended_by")
+    assert list(kept) == [
+        ("first", False, "the operator", "the operator"),
+        ("third", True, "the operator", ""),
+    ]
 
 
 def test_after_the_halt_runs_go_on_without_anybody_asking() -> None:
@@ -224,6 +235,197 @@ def test_after_the_halt_runs_go_on_without_anybody_asking() -> None:
     Run.objects.update(hinted_at=Now() - timedelta(seconds=6))
     assert tasks.sweep() == 1
     assert late_runs() == [run.pk]
+
+
+# --- a run that it held back says so ------------------------------------------------------------------------------
+
+
+def held_back(run: Run) -> list[dict[str, Any]]:
+    """What the run's log says of halts."""
+    rows = run.steps.filter(kind="note").order_by("seq").values_list("facts_json", flat=True)
+    return [fact for text in rows for fact in json.loads(text) if fact["kind"] == "run.held_back"]
+
+
+def go_on(run: Run) -> Run:
+    """A worker takes it as it stands, due or not."""
+    driver.drive(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def test_a_run_that_was_due_says_how_long_it_was_held_back_by_whom_and_why() -> None:
+    run = launch(FINAL)
+    switch = halt()
+    unhalt()
+    assert (go_on(run).status, kinds(run)[0]) == ("succeeded", "note")
+    (told_of,) = held_back(run)
+    switch.refresh_from_db()
+    assert (told_of["by"], told_of["reason"]) == ("the operator", "a wrong price list")
+    assert datetime.fromisoformat(told_of["since"]) == switch.at
+    assert datetime.fromisoformat(told_of["until"]) == switch.ended_at
+
+
+def test_a_run_that_a_worker_let_go_says_so_once_it_goes_on() -> None:
+    played = script(think("search", q="tides"), FINAL, pace={"model_s": 0.2})
+    run = launch(played=played)
+
+    def stop() -> None:
+        halt()
+        glance()
+
+    slice_of(run, before=stop, only="decision")
+    unhalt()
+    assert go_on(run).status == "succeeded"
+    (told_of,) = held_back(run)
+    assert datetime.fromisoformat(told_of["since"]) > Halt.objects.get().at
+
+
+def test_who_the_halt_did_not_touch_says_nothing() -> None:
+    waiting, ended, later = work(launch(think("send", to="bob"), FINAL)), work(launch(FINAL)), launch(FINAL)
+    Run.objects.filter(pk=later.pk).update(due_at=Now() + timedelta(hours=1))
+    halt()
+    unhalt()
+    fresh = launch(FINAL)
+    decide(waiting, "approve")
+    make_due(later.pk)
+    Run.objects.filter(pk=later.pk).update(due_at=Now())
+    for run in (waiting, later, fresh):
+        assert go_on(run).status == "succeeded"
+    assert [held_back(run) for run in (waiting, ended, later, fresh)] == [[], [], [], []]
+
+
+def test_what_was_decided_in_a_halt_is_held_back_from_then_on() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    halt()
+    decide(run, "approve")
+    decided = run.steps.get(kind="decision").at
+    unhalt()
+    assert go_on(run).status == "succeeded"
+    (told_of,) = held_back(run)
+    assert abs(datetime.fromisoformat(told_of["since"]) - decided) < timedelta(seconds=5)
+    assert datetime.fromisoformat(told_of["since"]) > Halt.objects.get().at
+
+
+def test_each_halt_is_told_once_however_often_the_run_is_taken() -> None:
+    run = launch(*[think("search", q=str(number)) for number in range(4)], FINAL)
+    for reason in ("first", "second"):
+        halt(reason)
+        unhalt()
+    slice_of(run, Slice(moves=2))
+    slice_of(run, Slice(moves=2))
+    assert work(run).status == "succeeded"
+    assert [fact["reason"] for fact in held_back(run)] == ["first", "second"]
+    assert kinds(run)[:2] == ["note", "note"]
+
+
+@pytest.mark.parametrize("deed", [actions.abort, actions.pause])
+def test_a_held_run_that_a_person_moves_meanwhile_says_so_before_it(deed: Any) -> None:
+    run = launch(FINAL)
+    halt()
+    deed(run, by=None)
+    (told_of,) = held_back(run)
+    assert told_of["until"] == ""
+    assert kinds(run)[0] == "note"
+
+
+def test_a_halt_is_told_once_also_where_the_run_is_due_in_it_twice() -> None:
+    run = launch(FINAL)
+    halt()
+    actions.pause(run, by=None)
+    actions.resume(run, by=None)
+    unhalt()
+    assert go_on(run).status == "succeeded"
+    assert kinds(run)[:4] == ["note", "pause", "pause", "ask"]
+
+
+def test_a_run_that_waits_or_is_worked_on_is_not_held_back_when_a_person_moves_it() -> None:
+    waiting, busy = work(launch(think("send", to="bob"), FINAL)), launch(FINAL)
+    store.claim(busy.pk, "alpha")
+    halt()
+    for run in (waiting, busy):
+        actions.pause(run, by=None)
+        assert held_back(run) == []
+
+
+def test_a_run_whose_worker_was_lost_says_both_and_its_losses_go_on_counting() -> None:
+    run = launch(FINAL)
+    for _ in range(2):
+        lose_worker(run)
+        assert store.claim(run.pk, "doomed") is not None
+    lose_worker(run)
+    halt()
+    unhalt()
+    assert store.claim(run.pk, "doomed") is not None
+    assert kinds(run) == ["recovered", "recovered", "note"]
+    run.refresh_from_db()
+    assert store.lost_in_a_row(run) == 2
+    lose_worker(run)
+    assert work(run).status == "succeeded"
+    assert len(held_back(run)) == 1
+
+
+def test_throwing_the_switch_and_taking_it_back_writes_to_no_run() -> None:
+    runs = [launch(FINAL) for _ in range(3)]
+    halt()
+    unhalt()
+    for run in runs:
+        run.refresh_from_db()
+        assert (run.head, run.epoch, kinds(run)) == (0, 0, [])
+
+
+def test_a_claim_asks_the_database_nothing_more_for_halts_that_are_over() -> None:
+    def asked() -> int:
+        run = launch(FINAL)
+        with CaptureQueriesContext(connection) as queries:
+            assert store.claim(run.pk, "alpha") is not None
+        return len(queries)
+
+    before = asked()
+    for _ in range(3):
+        halt()
+        unhalt()
+    assert asked() == before
+
+
+def test_the_model_is_not_told_and_a_replay_and_a_fork_come_out_the_same() -> None:
+    run = launch(think("search", q="tides"), FINAL)
+    halt("secret plans")
+    unhalt()
+    assert go_on(run).status == "succeeded"
+    assert len(held_back(run)) == 1
+    blocks = store.load_blocks(run, CATALOGUE[run.machine], run.head)
+    assert not any("secret plans" in block.text for block in blocks)
+    copy, difference = actions.replay(run, by=None)
+    assert difference is None and held_back(copy) == held_back(run)
+    forked = actions.fork(run, at=transitions(run)[0], by=None)
+    assert go_on(forked).answer == run.answer
+
+
+def test_the_timeline_and_the_export_say_it_in_words() -> None:
+    owner = person("alice", "add_run")
+    run = launch(FINAL, owner=owner)
+    halt("<b>prices</b>")
+    unhalt()
+    go_on(run)
+    page = signed_in(owner).get(reverse("run", args=[run.pk])).content.decode()
+    assert "Held back" in page and "the operator had halted the site" in page
+    assert "&lt;b&gt;prices&lt;/b&gt;" in page and "<b>prices" not in page
+    summary = reading.row_views(run)[0].summary
+    assert re.fullmatch(
+        r"Held back \(for \d+\.\d s\): from \d+ \w+, \d\d:\d\d to \d\d:\d\d UTC: the operator had halted the site"
+        r" — “<b>prices</b>”",
+        summary,
+    ), summary
+
+
+def test_the_admin_lists_every_halt_and_changes_none() -> None:
+    halt("first")
+    unhalt()
+    client = signed_in(root())
+    page = client.get(reverse("admin:runs_halt_changelist")).content.decode()
+    assert "first" in page and "the operator" in page
+    number = Halt.objects.get().pk
+    assert client.post(reverse("admin:runs_halt_delete", args=[number]), {"post": "yes"}).status_code == 403
 
 
 # --- no effect begins after it ------------------------------------------------------------------------------------

@@ -62,7 +62,8 @@ class Command(BaseCommand):
         if done.paused:
             self.stdout.write(
                 f"Paused, each with a note: {done.paused} unfinished run(s). What they did after the backup is not "
-                "known here. Look outside before you resume them."
+                "known here. Look outside before you resume them: on the page of the runs, which shows what each was "
+                "about to do, or with manage.py resume --restored."
             )
         if done.lost_keys:
             self.stdout.write(

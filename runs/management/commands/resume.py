@@ -1,19 +1,70 @@
-"""Lets a paused run go on."""
+"""Lets a paused run go on, or all that a restore has paused."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions
+from runs.management.asking import bad_input, run_of
 from runs.management.steering import SteeringCommand
 from runs.models import Run
+from runs.reading.restored import RestoredRun, all_restored
 
 
 class Command(SteeringCommand):
-    """Lets a paused run go on."""
+    """Lets a paused run go on, or all that a restore has paused."""
 
-    help = "Let a paused run go on."
+    help = "Let a paused run go on; with --restored all runs that a restore has paused."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which run, or those of a restore, some of them left out."""
+        parser.add_argument("run", metavar="RUN", nargs="?")
+        parser.add_argument(
+            "--restored",
+            action="store_true",
+            help="every run that a restore has paused, but those with a call that may have happened and those that "
+            "somebody had paused before: name these one by one",
+        )
+        parser.add_argument(
+            "--except",
+            nargs="+",
+            default=[],
+            metavar="RUN",
+            dest="left_out",
+            help="with --restored: not these",
+        )
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
         """The move."""
         return actions.resume(run, by=None)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Make the move, or the moves, and say where each run is."""
+        if options["restored"] == bool(options["run"]):
+            raise bad_input("Name a run, or say --restored.")
+        if options["left_out"] and not options["restored"]:
+            raise bad_input("--except goes with --restored.")
+        if options["run"]:
+            super().handle(*args, **options)
+        else:
+            self.resume_restored({run_of(text).pk for text in options["left_out"]})
+
+    def resume_restored(self, left_out: set[int]) -> None:
+        """Let them go on, and say which ones stay paused, and why."""
+        restored = list(all_restored(None))
+        chosen = [one for one in restored if not one.hold and one.run.pk not in left_out]
+        done = actions.resume_restored([one.run.pk for one in chosen], by=None)
+        for run in done.resumed:
+            self.stdout.write(f"Run {run.pk}: {run.status}, at {run.node}, row {run.head}.")
+        self.stdout.write(f"Resumed: {len(done.resumed)}.")
+        for sentence in done.passed_over:
+            self.stdout.write(f"Not resumed: {sentence}")
+        for one in restored:
+            if one not in chosen:
+                self.stdout.write(_left(one))
+
+
+def _left(one: RestoredRun) -> str:
+    why = one.hold or "it was left out"
+    return f"Run {one.run.pk} stays paused: {why}. Look first, then: manage.py resume {one.run.pk}"

@@ -1,0 +1,168 @@
+"""Runs that a restore paused: what each was about to do, or may have done, for somebody to look before it goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from runs.models import Exchange, Run
+from runs.reading import words
+from runs.reading.lines import call_text, short
+from runs.reading.words import Word
+from runs.rights import Person, may_steer
+from runs.store import MAY_HAVE_HAPPENED, paused_by_restore, pausers_before, urgent_first
+
+AT_ONCE = 100
+"""Runs that a page shows, and lets go on, at a time."""
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """Where a run stands: what it is at, and what it does when it is resumed."""
+
+    word: Word
+    code: str
+    """The call, where it is at one."""
+    text: str
+    """Else what it is at."""
+    then: str
+    effects: Word | None = None
+    """What the call touches, where it touches anything."""
+
+
+@dataclass(frozen=True)
+class RestoredRun:
+    """A run that the restore paused."""
+
+    run: Run
+    at: InFlight
+    may_have_happened: bool
+    """A call was begun that changes something, and no answer is known."""
+    paused_before: str
+    """Who had paused it before the restore; empty where nobody had."""
+    mine: bool
+    """Whether the reader may let it go on."""
+
+    @property
+    def hold(self) -> str:
+        """Why it is better looked at first; empty where it may go on with all others."""
+        if self.may_have_happened:
+            return f"{self.at.code} may have happened"
+        return f"{self.paused_before} had paused it before" if self.paused_before else ""
+
+
+def restored_of(user: Person) -> QuerySet[Run]:
+    """The runs that a restore paused and `user` may see, those first that may have done something."""
+    found = urgent_first(paused_by_restore(Run.objects.all() if user is None else Run.objects.for_user(user)))
+    return found.select_related("owner").defer("settings_json", "site_rules_json", "answer")
+
+
+def restored_views(runs: Sequence[Any], user: Person) -> list[RestoredRun]:
+    """At most AT_ONCE of them, as they are shown."""
+    waits = _waits_of(runs)
+    before = pausers_before([run.pk for run in runs])
+    return [
+        RestoredRun(
+            run=run,
+            at=in_flight(run, waits.get(run.pk)),
+            may_have_happened=run.urgency == MAY_HAVE_HAPPENED,
+            paused_before=before.get(run.pk, ""),
+            mine=may_steer(user, run),
+        )
+        for run in runs
+    ]
+
+
+def all_restored(user: Person) -> Iterator[RestoredRun]:
+    """Every one of them."""
+    runs = list(restored_of(user))
+    for first in range(0, len(runs), AT_ONCE):
+        yield from restored_views(runs[first : first + AT_ONCE], user)
+
+
+def _waits_of(runs: Iterable[Any]) -> dict[int, Exchange]:
+    """The exchange of each one's last move, where that asked."""
+    wanted = Q(pk__in=())
+    for run in runs:
+        wanted |= Q(run=run.pk, seq=run.move)
+    return {exchange.run_id: exchange for exchange in Exchange.objects.filter(wanted)}
+
+
+def in_flight(run: Run, exchange: Exchange | None) -> InFlight:
+    """Where the run stands; `exchange` is what its last move asked of the world, where it asked."""
+    if exchange is None:
+        return InFlight(
+            Word("Between steps", "dot"), "", f"at {words.spoken(run.node)}", "it goes on from there."
+        )
+    asked = json.loads(exchange.request_json)
+    answer = json.loads(exchange.answer_json) if exchange.answer_json else None
+    match exchange.kind:
+        case "tool_call":
+            return _called(asked, exchange.status)
+        case "human_call":
+            return _decided(asked, answer) if answer else _asking(asked)
+    if answer is not None:
+        return InFlight(Word("Answered", "check", "good"), "", _what(asked), "it goes on with the answer.")
+    if exchange.kind == "child_run":
+        return InFlight(Word("Waits for a child", "clock"), "", _what(asked), "it waits on.")
+    return InFlight(Word("Next", "model"), "", _what(asked), "it asks, and pays, again.")
+
+
+def _called(asked: dict[str, Any], status: str) -> InFlight:
+    code = call_text(asked["tool"], asked["args"])
+    touches = None if asked["effects"] in ("none", "read") else words.EFFECTS[asked["effects"]]
+    match status:
+        case Exchange.Status.ANSWERED:
+            return InFlight(
+                Word("Answered", "check", "good"), code, "", "it goes on with the answer.", touches
+            )
+        case Exchange.Status.STARTED if asked.get("idempotent"):
+            then = "it makes the call again under the same key, by which the other side can tell."
+            return InFlight(words.INTERRUPT["may_have_happened"], code, "", then, touches)
+        case Exchange.Status.STARTED:
+            then = "the tool is asked whether it happened; where that can’t tell, a person is."
+            return InFlight(words.INTERRUPT["may_have_happened"], code, "", then, touches)
+    return InFlight(Word("Next", "tool"), code, "", "it makes this call.", touches)
+
+
+def _decided(asked: dict[str, Any], answer: dict[str, Any]) -> InFlight:
+    """A person has answered, and what they said is still to be done."""
+    code, text, touches = _held(asked)
+    word = words.VERDICT_DONE.get(answer["verdict"], Word("Answered", "check", "good"))
+    if answer["verdict"] == "edit" and answer.get("args") is not None:
+        code = call_text(asked["holds"]["tool"], answer["args"])
+    then = (
+        "it makes this call."
+        if answer["verdict"] in ("approve", "edit") and code
+        else "it does what was answered."
+    )
+    return InFlight(word, code, text, then, touches)
+
+
+def _asking(asked: dict[str, Any]) -> InFlight:
+    code, text, touches = _held(asked)
+    return InFlight(words.INTERRUPT[asked["about"]], code, text, "it waits for the answer.", touches)
+
+
+def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
+    """The call that a question holds back, else what is asked."""
+    held = asked.get("holds") or {}
+    if asked["about"] == "limit" and asked["limit"] in words.LIMIT:
+        return "", f"{words.LIMIT[asked['limit']]} limit reached", None
+    if held.get("kind") != "tool_call":
+        return "", short(asked["title"]), None
+    touches = None if held["effects"] in ("none", "read") else words.EFFECTS[held["effects"]]
+    return call_text(held["tool"], held["args"]), "", touches
+
+
+def _what(asked: dict[str, Any]) -> str:
+    match asked["kind"]:
+        case "child_run":
+            return f"the child run {asked['name']}: {short(asked['goal'], 120)}"
+        case "compaction":
+            return f"a summary of rows {asked['first']}–{asked['last']}"
+    return f"a call of the model for a {words.spoken(asked['role'])}"

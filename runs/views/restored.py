@@ -1,0 +1,56 @@
+"""Runs that a restore paused: what each was about to do, and one POST that lets the chosen ones go on."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from runs import actions
+from runs.reading.restored import AT_ONCE, restored_of, restored_views
+
+SAID_AT_MOST = 20
+"""Sentences about runs that were passed over."""
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def restored(request: HttpRequest) -> HttpResponse:
+    """The list with its form; what was chosen is resumed."""
+    if request.method == "GET":
+        return _page(request)
+    chosen = [
+        int(text)
+        for text in request.POST.getlist("run")
+        if text.isascii() and text.isdigit() and len(text) < 16
+    ]
+    if not chosen:
+        return _page(request, fault="No run is chosen. Tick those that are to go on.", status=400)
+    _say(request, actions.resume_restored(chosen, by=request.user))
+    return redirect("restored")
+
+
+def _say(request: HttpRequest, done: actions.Resumption) -> None:
+    if done.resumed:
+        messages.success(request, f"Resumed: {len(done.resumed)}.")
+    if done.passed_over:
+        said = " ".join(done.passed_over[:SAID_AT_MOST])
+        more = len(done.passed_over) - SAID_AT_MOST
+        rest = f" And {more} more." if more > 0 else ""
+        messages.error(request, f"Not resumed: {len(done.passed_over)}. {said}{rest}")
+
+
+def _page(request: HttpRequest, fault: str = "", status: int = 200) -> HttpResponse:
+    page = Paginator(restored_of(request.user), AT_ONCE).get_page(request.GET.get("page"))
+    runs = restored_views(list(page.object_list), request.user)
+    context = {
+        "page": page,
+        "runs": runs,
+        "chosen": sum(one.mine and not one.hold for one in runs),
+        "any_mine": any(one.mine for one in runs),
+        "fault": fault,
+    }
+    return render(request, "runs/restored.html", context, status=status)

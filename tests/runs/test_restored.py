@@ -1,0 +1,415 @@
+"""After a restore every unfinished run is paused; somebody looks, and lets the chosen ones go on, each once."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from runs import actions, store
+from runs.models import Run
+from runs.reading.restored import RestoredRun, all_restored
+from runs.store import backups
+from tests.factories import cast_member, signed_in
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    SEND,
+    _every_run_verifies,
+    decide,
+    die_in,
+    in_threads,
+    kill,
+    kinds,
+    launch,
+    person,
+    script,
+    slice_of,
+    think,
+    work,
+)
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+PAGE = "/runs/restored/"
+
+
+def alice() -> User:
+    """She launches runs."""
+    return person("alice", "add_run")
+
+
+def bob() -> User:
+    """He sees all runs and decides."""
+    return person("bob", "view_run", "decide_interrupt")
+
+
+def restore() -> int:
+    """What a restore does to the runs that it brings back."""
+    return backups.pause_unfinished("Restored from a backup.")
+
+
+def uncertain(**parts: Any) -> Run:
+    """A run whose worker was lost in the middle of a deed."""
+    played = script(think("send", to="bob"), FINAL, tools={"send": SEND | parts.pop("tool", {})})
+    run = launch(played=played, rules=ALLOW, **parts)
+    die_in(run, before=kill, only="send")
+    return run
+
+
+def seen(run: Run) -> RestoredRun:
+    return next(one for one in all_restored(None) if one.run.pk == run.pk)
+
+
+def status_of(*runs: Run) -> list[str]:
+    return [Run.objects.get(pk=run.pk).status for run in runs]
+
+
+def root() -> Client:
+    """The administrator's browser."""
+    return signed_in(cast_member("root", is_superuser=True, is_staff=True))
+
+
+def boxes(page: str) -> dict[int, bool]:
+    """The boxes of the form: each run, and whether it is ticked."""
+    found = re.findall(r'<input class="held__box"[^>]*value="(\d+)"[^>]*>', page)
+    whole = re.findall(r'<input class="held__box"[^>]*>', page)
+    return {int(number): " checked" in box for number, box in zip(found, whole, strict=True)}
+
+
+# --- letting them go on -------------------------------------------------------------------------------------------
+
+
+def test_the_chosen_ones_go_on_and_the_others_stay() -> None:
+    chosen, other = [launch(FINAL) for _ in range(3)], launch(FINAL)
+    restore()
+    done = actions.resume_restored([run.pk for run in chosen], by=None)
+    assert [run.pk for run in done.resumed] == [run.pk for run in chosen]
+    assert done.passed_over == ()
+    for run in chosen:
+        assert work(run).status == "succeeded"
+        assert kinds(run)[:2] == ["pause", "pause"]
+    assert status_of(other) == ["paused"]
+
+
+def test_who_was_moved_on_meanwhile_is_passed_over_with_a_sentence() -> None:
+    resumed, aborted, paused, fine = (launch(FINAL) for _ in range(4))
+    restore()
+    actions.resume(resumed, by=None)
+    actions.abort(aborted, by=None)
+    actions.resume(paused, by=None)
+    actions.pause(paused, by=None)
+    heads = [Run.objects.get(pk=run.pk).head for run in (resumed, aborted, paused)]
+    everyone = [resumed.pk, aborted.pk, paused.pk, fine.pk, fine.pk, 999_999]
+    done = actions.resume_restored(everyone, by=None)
+    assert [run.pk for run in done.resumed] == [fine.pk]
+    assert done.passed_over == (
+        f"Run {resumed.pk} goes on already (queued).",
+        f"Run {aborted.pk} has ended already (cancelled: aborted).",
+        f"Run {paused.pk} is paused by somebody, and no longer by the restore.",
+        "There is no run 999999.",
+    )
+    assert [Run.objects.get(pk=run.pk).head for run in (resumed, aborted, paused)] == heads
+    assert status_of(paused) == ["paused"]
+
+
+def test_two_people_at_once_resume_each_run_once() -> None:
+    runs = [launch(FINAL) for _ in range(4)]
+    restore()
+    numbers = [run.pk for run in runs]
+    dones = in_threads(3, lambda number: actions.resume_restored(numbers, by=None))
+    assert sorted(run.pk for done in dones for run in done.resumed) == sorted(numbers)
+    assert sum(len(done.passed_over) for done in dones) == 8
+    for run in runs:
+        assert kinds(run) == ["pause", "pause"]
+
+
+def test_only_what_is_yours_goes_on_and_what_you_may_not_see_is_not_there() -> None:
+    owner, reviewer, stranger = alice(), bob(), person("charlie")
+    hers, somebodys = launch(FINAL, owner=owner), launch(FINAL)
+    restore()
+    both = [hers.pk, somebodys.pk]
+    assert actions.resume_restored(both, by=stranger).passed_over == tuple(
+        f"There is no run {number}." for number in both
+    )
+    assert actions.resume_restored(both, by=reviewer).passed_over == tuple(
+        f"Run {number} is not yours to steer." for number in both
+    )
+    done = actions.resume_restored(both, by=owner)
+    assert [run.pk for run in done.resumed] == [hers.pk]
+    assert done.passed_over == (f"There is no run {somebodys.pk}.",)
+    assert status_of(somebodys) == ["paused"]
+    assert hers.steps.latest("seq").facts_json == '[{"kind":"run.resumed","by":"alice"}]'
+
+
+def test_a_run_of_a_machine_that_is_gone_does_not_keep_the_others() -> None:
+    gone, fine = launch(FINAL), launch(FINAL)
+    restore()
+    Run.objects.filter(pk=gone.pk).update(machine="older")
+    done = actions.resume_restored([gone.pk, fine.pk], by=None)
+    assert [run.pk for run in done.resumed] == [fine.pk]
+    assert done.passed_over == (f"Run {gone.pk} is of the machine older, which is not here any more.",)
+    Run.objects.filter(pk=gone.pk).update(machine="ruled")
+
+
+def test_who_waits_goes_on_waiting_and_what_may_have_happened_is_asked() -> None:
+    waiting, deed = work(launch(think("send", to="bob"), FINAL)), uncertain()
+    restore()
+    actions.resume_restored([waiting.pk, deed.pk], by=None)
+    assert status_of(waiting, deed) == ["waiting", "queued"]
+    assert work(deed).interrupts.get().kind == "may_have_happened"
+
+
+# --- what each was about to do ------------------------------------------------------------------------------------
+
+
+def test_what_may_have_happened_comes_first_and_is_held() -> None:
+    plain, deed = launch(FINAL), uncertain()
+    keyed = uncertain(tool={"idempotent": True})
+    restore()
+    found = list(all_restored(None))
+    assert [one.run.pk for one in found] == [deed.pk, keyed.pk, plain.pk]
+    assert [one.may_have_happened for one in found] == [True, True, False]
+    assert [one.hold for one in found] == ['send(to="bob") may have happened'] * 2 + [""]
+    assert found[0].at.word.text == "May have happened" and "a person is" in found[0].at.then
+    assert "same key" in found[1].at.then
+    assert found[0].at.effects is not None and found[0].at.effects.text == "sends"
+
+
+def test_each_says_where_it_stands_and_what_it_does_next() -> None:
+    asking = work(launch(think("send", to="bob"), FINAL))
+    approved = work(launch(think("send", to="bob"), FINAL))
+    decide(approved, "edit", args={"to": "eve"})
+    refused = work(launch(think("send", to="bob"), FINAL))
+    decide(refused, "reject", message="no")
+    limited = work(launch(FINAL, limits={"cost_usd": 0}))
+    fresh = launch(FINAL)
+    inner = {"replies": {"decision": [think("send", to="bob"), FINAL]}}
+    played = script(think("agent.inner", goal="Ask bob"), FINAL, subgraphs={"inner": inner})
+    parent = work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": {}}}))
+    unread, kept = launch("no JSON", FINAL), launch("no JSON", FINAL)
+    die_in(unread, before=lambda: kill() if unread.exchanges.exists() else None)
+    with pytest.raises(store.Fenced):
+        slice_of(kept, before=lambda: kept.exchanges.exists() and actions.pause(kept, by=None))
+    actions.resume(kept, by=None)
+    begun = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    slice_of(begun, after=lambda: actions.halt_site(by=None, reason="x") and None, only="decision")
+    actions.unhalt_site(by=None)
+    restore()
+    told = {
+        "asking": (asking, "Approval", 'send(to="bob")', "it waits for the answer."),
+        "approved": (approved, "Approved with changes", 'send(to="eve")', "it makes this call."),
+        "refused": (refused, "Rejected", 'send(to="bob")', "it does what was answered."),
+        "limited": (limited, "Limit reached", "", "it waits for the answer."),
+        "fresh": (fresh, "Between steps", "", "it goes on from there."),
+        "parent": (parent, "Waits for a child", "", "it waits on."),
+        "unread": (unread, "Next", "", "it asks, and pays, again."),
+        "kept": (kept, "Answered", "", "it goes on with the answer."),
+        "begun": (begun, "Next", 'send(to="bob")', "it makes this call."),
+    }
+    for run, word, code, then in told.values():
+        at = seen(run).at
+        assert (at.word.text, at.code, at.then) == (word, code, then)
+        assert not seen(run).hold
+    assert seen(limited).at.text == "Cost limit reached"
+    order = [one.run.pk for one in all_restored(None)]
+    assert set(order[:3]) == {approved.pk, refused.pk, begun.pk}  # they would act at once
+
+
+def test_who_was_paused_before_is_held_and_named() -> None:
+    owner = alice()
+    mine, resumed, plain = (launch(FINAL, owner=owner) for _ in range(3))
+    actions.pause(mine, by=owner)
+    actions.pause(resumed, by=owner)
+    actions.resume(resumed, by=owner)
+    restore()
+    restore()
+    assert [seen(run).hold for run in (mine, resumed, plain)] == ["alice had paused it before", "", ""]
+
+
+def test_a_run_that_was_moved_while_it_was_paused_is_still_paused_by_the_restore() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    restore()
+    decide(run, "approve")
+    assert seen(run).at.then == "it makes this call."
+    actions.resume_restored([run.pk], by=None)
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_the_number_of_questions_to_the_database_does_not_grow_with_the_runs() -> None:
+    client = root()
+    counts = []
+    for _ in range(2):
+        for _ in range(3):
+            launch(FINAL)
+            uncertain()
+        restore()
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get(PAGE).status_code == 200
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_runs_says_how_many_and_leads_there() -> None:
+    client = root()
+    launch(FINAL)
+    assert "paused by the restore" not in client.get("/runs/").text
+    launch(FINAL)
+    restore()
+    page = client.get("/runs/").text
+    assert "2 runs are paused by the restore." in page
+    assert f'href="{PAGE}"' in page
+    actions.resume_restored(list(Run.objects.values_list("pk", flat=True)), by=None)
+    assert "paused by the restore" not in client.get("/runs/").text
+    assert "No run is paused by the restore" in client.get(PAGE).text
+
+
+def test_all_boxes_are_ticked_but_those_of_runs_to_look_at() -> None:
+    plain, waiting, deed, hers = (
+        launch(FINAL),
+        work(launch(think("send", to="bob"), FINAL)),
+        uncertain(),
+        launch(FINAL),
+    )
+    actions.pause(hers, by=None)
+    restore()
+    page = root().get(PAGE).text
+    assert boxes(page) == {plain.pk: True, waiting.pk: True, deed.pk: False, hers.pk: False}
+    assert next(iter(boxes(page))) == deed.pk
+    assert "Resume <span data-chosen>these 2 runs</span>" in page
+    assert "May have happened" in page and "It was paused before the restore, by the operator." in page
+
+
+def test_posting_resumes_the_chosen_ones_and_says_how_many_and_why_not() -> None:
+    client = root()
+    chosen, left, gone = launch(FINAL), uncertain(), launch(FINAL)
+    restore()
+    actions.abort(gone, by=None)
+    answer = client.post(PAGE, {"run": [str(chosen.pk), str(gone.pk)]}, follow=True)
+    assert answer.redirect_chain == [(PAGE, 302)]
+    assert "Resumed: 1." in answer.text
+    assert f"Not resumed: 1. Run {gone.pk} has ended already" in answer.text
+    assert status_of(chosen, left, gone) == ["queued", "paused", "cancelled"]
+    again = client.post(PAGE, {"run": [str(chosen.pk)]}, follow=True)
+    assert f"Not resumed: 1. Run {chosen.pk} goes on already (queued)." in again.text
+    assert kinds(chosen) == ["pause", "pause"]
+
+
+def test_looking_resumes_nothing_and_a_post_needs_a_choice_and_the_pages_token() -> None:
+    run = launch(FINAL)
+    restore()
+    client = root()
+    client.get(f"{PAGE}?run={run.pk}")
+    empty = client.post(PAGE, {"run": ["x", "", "-1"]})
+    assert empty.status_code == 400 and "No run is chosen" in empty.text
+    strict = signed_in(cast_member("other", is_superuser=True), csrf=True)
+    assert strict.post(PAGE, {"run": [str(run.pk)]}).status_code == 403
+    assert Client().get(PAGE)["Location"].startswith("/sign-in/?next=")
+    assert status_of(run) == ["paused"]
+
+
+def test_everybody_sees_their_own_part() -> None:
+    owner, reviewer, stranger = alice(), bob(), person("charlie")
+    hers, somebodys = launch(FINAL, owner=owner), launch(FINAL)
+    restore()
+    assert boxes(signed_in(owner).get(PAGE).text) == {hers.pk: True}
+    page = signed_in(reviewer).get(PAGE).text
+    assert boxes(page) == {hers.pk: False, somebodys.pk: False}
+    assert "not yours to resume" in page and "data-chosen" not in page
+    assert boxes(signed_in(stranger).get(PAGE).text) == {}
+    assert "paused by the restore." not in signed_in(stranger).get("/runs/").text
+    answer = signed_in(reviewer).post(PAGE, {"run": [str(hers.pk)]}, follow=True)
+    assert f"Run {hers.pk} is not yours to steer." in answer.text
+    assert status_of(hers, somebodys) == ["paused", "paused"]
+
+
+def test_many_runs_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runs.views.restored.AT_ONCE", 2)
+    runs = [launch(FINAL) for _ in range(5)]
+    restore()
+    client = root()
+    first, last = client.get(PAGE).text, client.get(f"{PAGE}?page=3").text
+    assert list(boxes(first)) == [runs[0].pk, runs[1].pk]
+    assert list(boxes(last)) == [runs[4].pk]
+    assert "5 runs" in first and "Page 1 of 3" in first
+    assert list(boxes(client.get(f"{PAGE}?page=nonsense").text)) == list(boxes(first))
+
+
+def test_what_a_run_says_hurts_nobody() -> None:
+    run = launch(think("send", to="<img src=x>\u202e"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    restore()
+    page = root().get(PAGE).text
+    assert "&lt;img src=x&gt;" in page and "<img src=x" not in page and "\u202e" not in page
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def told(*words: str) -> list[str]:
+    out = io.StringIO()
+    call_command(*words, stdout=out)
+    return out.getvalue().splitlines()
+
+
+def test_the_command_resumes_them_says_where_each_is_and_which_ones_stay() -> None:
+    plain, deed, waiting, mine, out = (
+        launch(FINAL),
+        uncertain(),
+        work(launch(think("send", to="bob"), FINAL)),
+        launch(FINAL),
+        launch(FINAL),
+    )
+    actions.pause(mine, by=None)
+    restore()
+    lines = told("resume", "--restored", "--except", str(out.pk))
+    waiting.refresh_from_db()
+    assert lines == [
+        f"Run {plain.pk}: queued, at {plain.node}, row 2.",
+        f"Run {waiting.pk}: waiting, at {waiting.node}, row {waiting.head}.",
+        "Resumed: 2.",
+        f'Run {deed.pk} stays paused: send(to="bob") may have happened. Look first, then: '
+        f"manage.py resume {deed.pk}",
+        f"Run {mine.pk} stays paused: the operator had paused it before. Look first, then: "
+        f"manage.py resume {mine.pk}",
+        f"Run {out.pk} stays paused: it was left out. Look first, then: manage.py resume {out.pk}",
+    ]
+    assert status_of(plain, deed, waiting, mine, out) == ["queued", "paused", "waiting", "paused", "paused"]
+    assert told("resume", "--restored")[:2] == [f"Run {out.pk}: queued, at {out.node}, row 2.", "Resumed: 1."]
+    deed.refresh_from_db()
+    assert told("resume", str(deed.pk)) == [f"Run {deed.pk}: queued, at {deed.node}, row {deed.head + 1}."]
+
+
+def test_the_command_says_what_it_needs() -> None:
+    run = launch(FINAL)
+    number = str(run.pk)
+    for words, said in (
+        (("resume",), "Name a run, or say --restored."),
+        (("resume", number, "--restored"), "Name a run, or say --restored."),
+        (("resume", number, "--except", number), "--except goes with --restored."),
+        (("resume", "--restored", "--except", "999999"), "There is no run 999999."),
+    ):
+        with pytest.raises(CommandError, match=re.escape(said)) as caught:
+            told(*words)
+        assert caught.value.returncode == 2
+    assert told("resume", "--restored") == ["Resumed: 0."]
+    assert run.steps.count() == 0
+
+
+def test_what_is_shown_of_a_run_is_what_it_asked() -> None:
+    """The exchange is that of the run's own last move, where several runs stand at the same row."""
+    one, other = (work(launch(think("send", to=name), FINAL)) for name in ("bob", "eve"))
+    restore()
+    assert [seen(run).at.code for run in (one, other)] == ['send(to="bob")', 'send(to="eve")']
