@@ -4,3 +4,6 @@
 
 Source: reliability.md, sections 1 and 4.
 """
+
+MODEL_KEY = "CHAOS_MODEL_KEY"
+"""The environment's variable that holds a model's key: a secret that must be nowhere else."""

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import random
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.benchmarks import postgres
+from tests.chaos import MODEL_KEY, leftovers
+from tests.chaos.findings import Violation
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INSIDE = "CHAOS_INSIDE"
@@ -50,9 +53,11 @@ def main() -> int:
 
 def outside(options: argparse.Namespace, database: str, seed: int) -> int:
     """A data directory and a database that go away, and the bench on them."""
+    left: list[Violation] = []
     with tempfile.TemporaryDirectory(prefix="agentsite-chaos-") as name, _database(database) as url:
         folder = Path(name)
         (folder / "logs").mkdir()
+        (folder / "static").mkdir()
         (folder / "broker").mkdir(mode=0o700)
         own = {
             INSIDE: database,
@@ -67,13 +72,25 @@ def outside(options: argparse.Namespace, database: str, seed: int) -> int:
             "LOG_LEVEL": "ERROR",
             "CELERY_SKIP_CHECKS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+            MODEL_KEY: f"canary{secrets.token_hex(16)}",
         }
         words = [*sys.argv[1:], "--seed", str(seed)]
         command = [sys.executable, "-m", "tests.chaos", *words]
         done = subprocess.run(command, cwd=ROOT, env=os.environ | own, check=False)
         if done.returncode and os.environ.get("CHAOS_KEEP"):
             subprocess.run(["cp", "-r", name, os.environ["CHAOS_KEEP"]], check=False)
-        return done.returncode
+        left += leftovers.of_the_bench(folder)
+    left += leftovers.of_folders(folder, *([Path(url.partition("host=")[2])] if "host=" in url else []))
+    return max(done.returncode, _told(left))
+
+
+def _told(left: list[Violation]) -> int:
+    """I11, once the bench itself is gone: what is left of it."""
+    for one in left:
+        sys.stdout.write(f"{one}\n")
+    if left:
+        sys.stdout.write("RED\n")
+    return 1 if left else 0
 
 
 @contextlib.contextmanager
@@ -97,10 +114,13 @@ def inside(options: argparse.Namespace, seed: int) -> int:
     from django.core.management import call_command
 
     from tests.chaos import bench as stage
-    from tests.chaos import report
+    from tests.chaos import leftovers, pages, report, scenes, world
     from tests.chaos.far_side import EFFECTS
 
     settings.HINTS = False
+    settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
+    pages.in_small_portions()
+    world.furnish()
     call_command("migrate", verbosity=0)
     EFFECTS.create()
     bench = stage.Bench(
@@ -108,6 +128,7 @@ def inside(options: argparse.Namespace, seed: int) -> int:
     )
     share = 0 if "broker" in options.without else options.kills // 5
     began = time.monotonic()
+    bench.canaries.let_loose()
     try:
         with bench.playing("no hints"):
             bench.without_broker(options.kills - share, options.pause)
@@ -118,15 +139,18 @@ def inside(options: argparse.Namespace, seed: int) -> int:
             bench.calm()
         if "poison" not in options.without:
             with bench.playing("poison"):
-                stage.poison(bench)
+                scenes.poison(bench)
         with bench.playing("check"):
             bench.judge()
         if "controls" not in options.without:
             with bench.playing("controls"):
-                bench.report.controls = {name: stage.control(bench, name) for name in stage.CONTROLS}
+                bench.report.controls = {name: scenes.plant(bench, name) for name in scenes.PLANTS}
+                bench.report.controls |= {name: scenes.control(bench, name) for name in scenes.CONTROLS}
     finally:
         bench.stop_all()
-        bench.stop_broker()
+        bench.broker.stop()
+        bench.canaries.silence()
+    bench.report.findings.take("I11", leftovers.of_the_bench(Path(settings.DATA_DIR)))
     bench.report.seconds = time.monotonic() - began
     sys.stdout.write(report.text_of(bench.report) + "\n")
     sys.stdout.flush()

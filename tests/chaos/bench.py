@@ -6,12 +6,11 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,20 +20,27 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Max
 
-from agentsite import broker
 from runs import actions
 from runs.models import Run, RunStatus, Step
-from runs.store import MOST_LOST
-from tests.chaos import plays
-from tests.chaos.controls import CONTROLS
-from tests.chaos.invariants import Counts, Violation, check, flipped_byte_is_found, weight_of
-from tests.chaos.processes import Wiring, live, start
-from tests.runs.running import kinds
+from tests.chaos import canaries, leftovers, pages, plays, purses, saved
+from tests.chaos.findings import Violation
+from tests.chaos.invariants import check, flipped_byte_is_found
+from tests.chaos.people import start
+from tests.chaos.plants import Cast
+from tests.chaos.processes import live
+from tests.chaos.report import Report
+from tests.chaos.weak_broker import WeakBroker
+from tests.chaos.wiring import Wiring
 
 PLACES = (
     ("before_claim", 3),
     ("after_claim", 3),
-    ("before_model_call", 3),
+    ("model_asked", 4),
+    ("model_answered", 4),
+    ("summary_asked", 1),
+    ("inside_compaction", 1),
+    ("inside_question", 1),
+    ("inside_put", 1),
     ("after_effect", 6),
     ("before_ask_commit", 6),
     ("before_conclusion_commit", 6),
@@ -45,7 +51,16 @@ PLACES = (
     ("after_commit_before_ring", 8),
     ("before_hint", 3),
 )
-"""Kill points (K1 to K12 of reliability.md), and up to which of the times that they are reached."""
+"""Kill points of workers (K2 to K10 and K12 of reliability.md), and up to which of the times that they are reached."""
+
+PLACES_OF = {
+    "person": (("before_hint", 8), ("inside_commit", 8)),
+    "launcher": (("before_hint", 8),),
+    "meddler": (("before_hint", 8), ("inside_commit", 8), ("inside_rollback", 1)),
+    "copier": (("inside_fork", 2), ("after_fork_files", 2)),
+    "keeper": (("backup_after_table", 12), ("backup_before_rename", 2)),
+}
+"""The same of the others (K1, K11, K12)."""
 
 QUIET_S = 90.0
 """Seconds within which every run must end once nothing disturbs any more."""
@@ -60,8 +75,11 @@ ROWS_A_FAULT = 6
 LONGEST_WAIT_S = 0.4
 """Between two faults so many rows are waited for, at most for so many leases."""
 
-WARM_S = 2.0
-"""Seconds after which a worker has loaded and opened what it needs."""
+LEAST_TO_WEIGH = 40
+"""Kills that a part has at least where a worker is weighed in it."""
+
+FAULTS_A_LOOK = 4
+"""Faults between two looks at the purses."""
 
 YOUNG_S = 0.15
 """Seconds that a process gets before it is killed at random: it should be in the middle of something."""
@@ -94,29 +112,6 @@ class Death:
     part: str
 
 
-@dataclass
-class Report:
-    """What happened, and what was found."""
-
-    database: str
-    seed: int
-    lease_s: float
-    seconds: float = 0.0
-    kills: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    killed_holding: int = 0
-    take_over_s: dict[str, list[float]] = field(default_factory=dict)
-    """By the part of the play: from a worker's death to the next row of the run that it held."""
-    counts: Counts | None = None
-    statuses: Counter[str] = field(default_factory=Counter)
-    violations: list[Violation] = field(default_factory=list)
-    poison_kills: int = 0
-    parts: dict[str, float] = field(default_factory=dict)
-    """Seconds of each part of the play."""
-    controls: dict[str, str] = field(default_factory=dict)
-    """By the control: what was seen, or empty where it did not turn red."""
-
-
 class Bench:
     """The stage, and the one who disturbs."""
 
@@ -135,9 +130,16 @@ class Bench:
         self.part = ""
         self.began = time.monotonic()
         self.wanted_row = 0
-        self.broker: subprocess.Popen[bytes] | None = None
-        self.broker_back: float = 0.0
+        self.broker = WeakBroker(self.dice)
         self.batches = 0
+        self.open_pages = pages.OpenPages()
+        self.canaries = canaries.Canaries.fresh()
+        self.cast: Cast | None = None
+        """Runs to plant faults in, once there are such."""
+        self.most_set_aside = 0
+        self.weighed = 0
+        """The process that is weighed, while one is."""
+        self.weights: list[dict[str, int]] = []
 
     # processes
 
@@ -183,7 +185,7 @@ class Bench:
         """Disturb until so many have been killed."""
         before = self.report.kills.total()
         self.batches += 1
-        said = before
+        said, faults = before, 0
         while self.report.kills.total() - before < kills:
             if self.report.kills.total() >= said + 100:
                 said = self.report.kills.total()
@@ -194,14 +196,27 @@ class Bench:
             self._wake()
             self._let_them_move()
             self._disturb()
-            self._mend_the_broker()
+            self.broker.mend()
+            faults += 1
+            self._look_on(faults)
             time.sleep(self.dice.uniform(0.2, 1.8) * pause_s)
 
     def bury_the_dead(self) -> None:
         """Those that a failpoint, or a run, has killed."""
         for actor in [one for one in self.actors if not one.process.is_alive()]:
             place = actor.wiring.failpoint.split(":")[0]
+            if actor.process.exitcode != -signal.SIGKILL:
+                self.report.faults[f"{actor.kind} that ended by itself"] += 1
             self._buried(actor, f"at {place}" if place else "by a run")
+
+    def _look_on(self, faults: int) -> None:
+        """In the middle of it: what pages have, and what purses hold."""
+        self.open_pages.look()
+        if self.weighed:
+            self.weights.append(leftovers.weight_of(self.weighed))
+        if faults % FAULTS_A_LOOK == 0:
+            self.most_set_aside = max(self.most_set_aside, purses.set_aside())
+            self.report.findings.take("I6", purses.now(purses.moving()))
 
     def _let_them_move(self) -> None:
         """Between two faults some rows are written, or on a slow machine nothing would ever be in the middle."""
@@ -241,7 +256,8 @@ class Bench:
         elif lot < 0.15 and others:
             self.kill(self.dice.choice(others))
         elif lot < 0.21 and self.hints:
-            self._hurt_the_broker()
+            if how := self.broker.hurt():
+                self.report.faults[f"broker {how}"] += 1
         elif lot < 0.23 and connection.vendor == "postgresql":
             self._cut_a_connection()
         elif lot < 0.8 and workers:
@@ -279,16 +295,16 @@ class Bench:
     def oddity(self) -> dict[str, Any]:
         """How the next worker differs: most wait for their death at a failpoint, some have a wrong clock."""
         lot = self.dice.random()
-        if lot < 0.5:
+        if lot < 0.57:
             place, most = self.dice.choice(PLACES)
             return {"failpoint": f"{place}:kill9:{self.dice.randint(1, most)}"}
-        if lot < 0.6:
+        if lot < 0.65:
             self.report.faults["worker with a wrong clock"] += 1
             return {"clock_s": self.dice.uniform(-BEHIND_S, BEHIND_S)}
-        if lot < 0.65 and connection.vendor == "sqlite":
+        if lot < 0.7 and connection.vendor == "sqlite":
             self.report.faults["worker whose database clock jumped ahead"] += 1
             return {"database_clock_s": self.dice.uniform(0, 2 * settings.LEASE_SECONDS)}
-        if lot < 0.68 and connection.vendor == "sqlite":
+        if lot < 0.73 and connection.vendor == "sqlite":
             self.report.faults["worker with a full disk"] += 1
             return {"file_bytes": self._nearly_full()}
         return {}
@@ -303,9 +319,11 @@ class Bench:
         """So many of a kind."""
         for _ in range(count - sum(one.kind == kind for one in self.actors)):
             odd = self.oddity() if kind in ("worker", "sweeper", "celery") else {}
-            if kind in ("person", "launcher", "meddler") and self.dice.random() < 0.5:
-                place = self.dice.choice(("before_hint", "inside_commit"))
-                odd = {"failpoint": f"{place}:kill9:{self.dice.randint(1, 8)}"}
+            if kind == "celery" and self.dice.random() < 0.2:
+                odd = {"failpoint": f"before_claim:kill9:{self.dice.randint(1, 3)}"}  # K9: its hint is taken
+            if kind in PLACES_OF and self.dice.random() < 0.5:
+                place, most = self.dice.choice(PLACES_OF[kind])
+                odd = {"failpoint": f"{place}:kill9:{self.dice.randint(1, most)}"}
             self.spawn(kind, **(odd | wiring))
 
     def without_hints(self) -> None:
@@ -326,6 +344,8 @@ class Bench:
         self.keep("person", 2)
         self.keep("launcher", 1, batch=f"{self.seed}-{self.batches}-{time.monotonic_ns()}", level=self.level)
         self.keep("meddler", 1)
+        self.keep("copier", 1, level=self.level)
+        self.keep("keeper", 1)
 
     @contextlib.contextmanager
     def playing(self, part: str) -> Iterator[None]:
@@ -336,75 +356,45 @@ class Bench:
 
     def without_broker(self, kills: int, pause_s: float) -> None:
         """Everything is found in the database; one worker is never disturbed."""
-        steady(self, lambda: self.torment(kills, self.without_hints, pause_s))
+        for model in canaries.MODELS if kills else ():
+            start(plays.keyed(f"first-{self.seed}", model))
+        self._weighing("worker", kills, lambda some: self.torment(some, self.without_hints, pause_s))
         self.stop_all()
 
     def around_a_broker(self, kills: int, pause_s: float) -> None:
         """Hints are sent, lost, repeated and late."""
-        self.start_broker()
+        self.broker.start()
         self.hints = True
-        self.torment(kills, self.with_hints, pause_s)
+        self._weighing("celery", kills, lambda some: self.torment(some, self.with_hints, pause_s))
         self.hints = False
+        self.broker.mend_now()
+        self.report.findings.take("I10", self.canaries.in_broker())
+        self.stop_all()
+        self.report.findings.take("I12", leftovers.broker_clients_left())
 
-    # the broker
-
-    def start_broker(self) -> None:
-        """The embedded broker, as `up` starts it."""
-        path = broker.prepare(settings.DATA_DIR)
-        self.broker = subprocess.Popen(
-            broker.command(settings.DATA_DIR, path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        until = time.monotonic() + 10
-        while not broker.replies(path) and time.monotonic() < until:
-            time.sleep(0.02)
-
-    def stop_broker(self) -> None:
-        """The end of the broker."""
-        if self.broker is not None:
-            self.broker.kill()
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.broker.pid, signal.SIGCONT)
-            self.broker.wait()
-            self.broker = None
-
-    def _hurt_the_broker(self) -> None:
-        if self.broker_back:
+    def _weighing(self, kind: str, kills: int, torment: Callable[[int], None]) -> None:
+        """I12: one that is never disturbed weighs at the end no more than it did in the first half of its life."""
+        if kills < LEAST_TO_WEIGH:
+            torment(kills)
             return
-        how = self.dice.choice(("frozen", "restarted", "flushed", "off"))
-        self.report.faults[f"broker {how}"] += 1
-        match how:
-            case "flushed":
-                import redis
-
-                with contextlib.suppress(redis.RedisError), redis.Redis.from_url(settings.REDIS_URL) as line:
-                    line.flushall()
-            case "frozen":
-                assert self.broker is not None
-                os.kill(self.broker.pid, signal.SIGSTOP)
-                self.broker_back = time.monotonic() + self.dice.uniform(0.5, 4)
-            case "restarted" | "off":
-                self.stop_broker()
-                for kept in (settings.DATA_DIR / "broker").rglob("*.aof"):
-                    kept.unlink()
-                wait = self.dice.uniform(1, 5) if how == "off" else 0.0
-                self.broker_back = time.monotonic() + wait
-
-    def _mend_the_broker(self) -> None:
-        if not self.broker_back or time.monotonic() < self.broker_back:
-            return
-        self.broker_back = 0.0
-        if self.broker is None:
-            self.start_broker()
-        else:
-            os.kill(self.broker.pid, signal.SIGCONT)
+        actor = self.spawn(kind)
+        self.actors.remove(actor)
+        self.weighed, self.weights = actor.pid, []
+        torment(kills)
+        self.weighed = 0
+        last = leftovers.lightest(actor.pid)
+        actor.process.kill()
+        actor.process.join()
+        first = leftovers.heaviest(self.weights[: max(1, len(self.weights) // 2)])
+        self.report.findings.take("I12", leftovers.heavier(f"a {kind}", first, last))
+        told = ", ".join(f"{name} {first[name]} to {last[name]}" for name in first)
+        self.report.seen[f"weight, {kind}"] = told
 
     # the end
 
     def calm(self, *, runs: Callable[[], Any] = Run.objects.all) -> None:
         """No more faults: every run ends, or the check will say so."""
-        if self.broker_back:
-            self.broker_back = 1e-9
-            self._mend_the_broker()
+        self.broker.mend_now()
         self.stop_all()
         self.spawn("worker", threads=3)
         self.spawn("person")
@@ -422,144 +412,64 @@ class Bench:
         self.stop_all()
 
     def judge(self) -> None:
-        """The check, and the times."""
-        report = self.report
-        report.violations, report.counts = check(Run.objects.all())
+        """The check of all that can be told of runs, and of what was open and kept meanwhile."""
+        report, findings = self.report, self.report.findings
+        report.counts = check(Run.objects.all(), findings, self.dice)
         report.statuses = Counter(Run.objects.values_list("status", flat=True))
+        for page in self.open_pages.pages.values():
+            page.catch_up()
+            findings.take("I7", pages.page_is_right(page, Run.objects.get(pk=page.run_id)))
         sample = Run.objects.filter(head__gt=3).order_by("?").first()
         if sample is not None and not flipped_byte_is_found(sample):
-            report.violations.append(Violation("I13", sample.pk, "a flipped byte was not found"))
-        report.violations += self._leftovers()
+            findings.take("I13", [Violation("I13", sample.pk, "a flipped byte was not found")])
+        self._keep_secrets()
+        self._leave_nothing()
+        self._tell()
 
-    def _leftovers(self) -> Iterator[Violation]:
-        """I11: no process of the bench is left."""
+    def _keep_secrets(self) -> None:
+        """I10."""
+        findings, secrets = self.report.findings, self.canaries
+        findings.take("I10", secrets.in_tables())
+        findings.take("I10", secrets.in_files(Path(settings.DATA_DIR)))
+        _, client = pages.onlooker()
+        shown = [
+            *Run.objects.filter(goal__startswith=canaries.GOAL, head__gt=0).order_by("?")[:1],
+            *Run.objects.filter(head__gt=0).order_by("?")[:1],
+        ]
+        findings.take("I10", secrets.in_pages(shown, client))
+
+    def _leave_nothing(self) -> None:
+        """I11 and I12, as far as they can be told while the report is still to be written."""
+        findings = self.report.findings
         for actor in self.actors:
             if actor.process.is_alive():
-                yield Violation("I11", None, f"a {actor.kind} is left")
+                findings.take("I11", [Violation("I11", None, f"a {actor.kind} is left")])
+        findings.take("I11", leftovers.forgotten_parts(Path(settings.DATA_DIR) / "runs"))
+        findings.take("I12", leftovers.connections_left())
 
-
-# --- parts of a run of the bench ----------------------------------------------------------------------------------
-
-
-def poison(bench: Bench) -> None:
-    """A run that kills each worker that takes it; beside it, in the same process, others that are slow.
-
-    It must end with a reason, and they must not be drawn in.
-    """
-    call = plays.Planned("poison", "poison", 1)
-    run = start(plays.play_of("ruled", "poison", [call]))
-    slow_ms = int(settings.LEASE_SECONDS * 1000 * 0.6)
-    slow = [
-        start(plays.play_of("ruled", f"beside-{n}", [plays.Planned("doze", f"beside-{n}", slow_ms)] * 2)).pk
-        for n in range(3 if bench.most_lost == MOST_LOST else 0)
-    ]
-    only = (run.pk, *slow)
-    bench.deaths.clear()
-    until = time.monotonic() + 80 * settings.LEASE_SECONDS + 60
-    while time.monotonic() < until:
-        bench.bury_the_dead()
-        if not Run.objects.filter(pk__in=only, ended_at__isnull=True).exists():
-            break
-        if not any(one.kind == "worker" for one in bench.actors):
-            bench.spawn("worker", only=only, threads=4, most_lost=bench.most_lost)
-        time.sleep(0.02)
-    bench.stop_all("worker")
-    bench.deaths.clear()
-    bench.report.poison_kills = kinds(run).count("recovered")
-
-
-def steady(bench: Bench, moves: Callable[[], None]) -> None:
-    """I12: a worker that is never disturbed weighs at the end what it weighed once it was warm."""
-    actor = bench.spawn("worker")
-    bench.actors.remove(actor)
-    until = time.monotonic() + WARM_S
-    while time.monotonic() < until:
-        time.sleep(0.1)
-    before = weight_of(actor.pid)
-    moves()
-    after = weight_of(actor.pid)
-    actor.process.kill()
-    actor.process.join()
-    for name, slack in (("descriptors", 8), ("threads", 3), ("memory", 40_000)):
-        if after[name] > before[name] * 1.1 + slack:
-            bench.report.violations.append(
-                Violation("I12", None, f"{name} of a worker: {before[name]} at first, {after[name]} at last")
-            )
-
-
-def control(bench: Bench, name: str) -> str:
-    """Take a protection away; what the check finds then. Empty: nothing, and the bench is blind there."""
-    wanted = CONTROLS[name]
-    runs = _SCENES[name](bench, name)
-    violations, _ = check(Run.objects.filter(pk__in=[run.pk for run in runs]))
-    bench.stop_all()
-    hits = [str(one) for one in violations if one.invariant == wanted.invariant]
-    return hits[0] if hits else ""
-
-
-def _one_deed(bench: Bench, name: str, tool: str, place: str) -> list[Run]:
-    """A worker without the protection dies at `place`; another one goes on."""
-    run = start(plays.play_of("ruled", f"control-{name}", [plays.Planned(tool, f"control-{name}", 1)]))
-    first = bench.spawn("worker", only=(run.pk,), without=name, failpoint=f"{place}:kill9")
-    first.process.join(30)
-    bench.actors.remove(first)
-    bench.spawn("worker", only=(run.pk,), without=name)
-    _until(lambda: Run.objects.get(pk=run.pk).finished, 10 * settings.LEASE_SECONDS + 10)
-    run.refresh_from_db()
-    return [run]
-
-
-def _key(bench: Bench, name: str) -> list[Run]:
-    return _one_deed(bench, name, "pay", "effect_done")
-
-
-def _remember(bench: Bench, name: str) -> list[Run]:
-    return _one_deed(bench, name, "pay", "remembered")
-
-
-def _started(bench: Bench, name: str) -> list[Run]:
-    return _one_deed(bench, name, "shout", "effect_done")
-
-
-def _count(bench: Bench, name: str) -> list[Run]:
-    """More workers are lost on the run than may be, and still nobody gives it up."""
-    run = start(plays.play_of("ruled", "poison-control", [plays.Planned("poison", "poison-control", 1)]))
-    for _ in range(bench.most_lost + 2):
-        actor = bench.spawn("worker", only=(run.pk,), without=name, most_lost=bench.most_lost)
-        Run.objects.filter(pk=run.pk).exclude(worker="").update(lease_until=run.created_at)
-        actor.process.join(20)
-        if actor.process.is_alive():
-            break
-        bench.actors.remove(actor)
-    run.refresh_from_db()
-    actions.abort(run, by=None)
-    run.refresh_from_db()
-    return [run]
-
-
-def _fence(bench: Bench, name: str) -> list[Run]:
-    """Two workers that know of no epoch, on runs whose every call takes longer than the lease."""
-    unique = next(one for one in Step._meta.constraints if one.name == "step_once")
-    Step._meta.constraints = [one for one in Step._meta.constraints if one is not unique]
-    with connection.schema_editor() as editor:
-        editor.remove_constraint(Step, unique)
-    slow_ms = int(settings.LEASE_SECONDS * 1300)
-    calls = [plays.Planned("doze", "control-fence", slow_ms + n) for n in range(2)]
-    runs = [start(plays.play_of("ruled", f"control-fence-{n}", calls)) for n in range(2)]
-    only = tuple(run.pk for run in runs)
-    for _ in range(3):
-        bench.spawn("worker", only=only, without=name, threads=2)
-    _until(
-        lambda: not Run.objects.filter(pk__in=only, ended_at__isnull=True).exists(),
-        8 * settings.LEASE_SECONDS,
-    )
-    return list(Run.objects.filter(pk__in=only))
-
-
-_SCENES = {"key": _key, "remember": _remember, "started": _started, "count": _count, "fence": _fence}
-
-
-def _until(condition: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
+    def _tell(self) -> None:
+        """What there was to look at: a check that never had anything to find says nothing."""
+        runs, seen = Run.objects.all(), self.report.seen
+        made = Counter(runs.exclude(origin="").values_list("origin", flat=True))
+        limited = len(purses.limited())
+        raised = Step.objects.filter(kind=Step.Kind.LIMIT).count()
+        seen["limits"] = (
+            f"{limited} families, {raised} times raised, at most {self.most_set_aside} reservations at once, "
+            f"{purses.lost_calls():,.0f} tokens of lost calls"
+        )
+        seen["copies"] = ", ".join(f"{count} {origin}" for origin, count in sorted(made.items())) or "none"
+        seen["compactions"] = str(Step.objects.filter(kind=Step.Kind.COMPACTION).count())
+        folder = Path(settings.DATA_DIR) / "runs"
+        known = set(runs.values_list("pk", flat=True))
+        seen["files"] = (
+            f"{len(leftovers.unnamed_parts(folder))} without a name, "
+            f"{len(leftovers.folders_of_nobody(folder, known))} folders of runs that never came to be"
+        )
+        seen["backups"] = ", ".join(path.name for path in saved.found()) or "none"
+        answers = sum(page.answers for page in self.open_pages.pages.values())
+        seen["pages"] = f"{len(self.open_pages.pages)} open under fire, {answers} answers of the catch-up"
+        secrets = self.canaries
+        seen["canaries"] = (
+            f"{len(secrets.texts)} in {secrets.columns} columns, {secrets.files} files, {secrets.keys} keys"
+            f" of the broker, {secrets.pages} pages; used by {runs.filter(goal__startswith=canaries.GOAL).count()} runs"
+        )

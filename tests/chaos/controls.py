@@ -5,13 +5,16 @@ Nothing of this exists in the product: a function or a property is replaced in t
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runs import store
+from runs import driver, store
 from runs.adapters import toolbox, tools
 from runs.driver import holds
+from runs.engine import gates
 from runs.engine.effects import ToolCall
 from runs.failpoints import failpoint
 from runs.store import leases, log
@@ -77,10 +80,38 @@ def _uncounted() -> None:
     leases.append = lambda *_, **__: None
 
 
+def _no_purse() -> None:
+    """No limit is looked at before a call, and nothing is set aside for it."""
+    gates.limits = lambda snapshot, effect, passed: gates.PASS
+    store.reserve = lambda run, epoch, worst, limits: True
+
+
+def _no_family() -> None:
+    """A run knows of no limit but its own."""
+    store.shared_limits = lambda run: {}
+    store.reserve = lambda run, epoch, worst, limits: True
+
+
+def _leaking() -> None:
+    """Whoever looks for a run to drive loses a descriptor, and leaves a thread behind."""
+    whole = driver.drive
+
+    def drive(run_id: int) -> list[int]:
+        for _ in range(20):
+            os.dup(0)
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        return whole(run_id)
+
+    driver.drive = drive
+
+
 CONTROLS: dict[str, Control] = {
     "key": Control("I4", "the tool ignores the key", _ignored_key),
     "remember": Control("I4", "the tool remembers the key first and acts then", _remember_then_act),
     "started": Control("I4", "no row says that a deed was started", _no_started_row),
     "count": Control("D4b", "lost workers are not counted", _uncounted),
+    "purse": Control("I6", "no limit is looked at", _no_purse),
+    "shared": Control("I6", "a fork knows nothing of its root's limit", _no_family),
+    "leak": Control("I12", "a worker leaks descriptors and threads", _leaking),
     "fence": Control("I3", "no epoch in any write, and no unique key", _no_fence),
 }

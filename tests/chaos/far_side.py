@@ -1,7 +1,8 @@
 """The far side of the tools: a ledger of effects outside the product's database, and the tools that write into it.
 
 Four kinds: `look` only reads; `pay` honours its key (key and effect become visible in one atomic act); `post` can be
-asked whether it happened, and then takes no call under that key any more; `shout` can neither.
+asked whether it happened, and then takes no call under that key any more; `shout` can neither. Beside them `jot` writes
+a file of the run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from runs.adapters.folder import RunFolder
 from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool, ToolError
 from runs.engine.effects import EffectClass
 from runs.failpoints import failpoint
@@ -150,6 +152,11 @@ def _look(call: Call, place: Place) -> Result:
     return slowly(call, lambda: None)
 
 
+def _jot(call: Call, place: Place) -> Result:
+    made = RunFolder(place.folder).write("jotted.txt", f"{call.label} {call.n}".encode())
+    return Result({"done": call.n}, (made,))
+
+
 def _pay(call: Call, place: Place) -> Result:
     return slowly(call, lambda: EFFECTS.happen_once("pay", place.key, call))
 
@@ -185,11 +192,12 @@ def _tool(
     run: Callable[[Call, Place], Result],
     happened: Callable[[Call, Place], Result | NotHappened] | None = None,
 ) -> Tool:
-    return Tool(name, f"The tool {name}.", Call, effects, name == "pay", 10, run, happened)
+    return Tool(name, f"The tool {name}.", Call, effects, name in ("pay", "jot"), 10, run, happened)
 
 
 TOOLS = [
     _tool("look", "read", _look),
+    _tool("jot", "write", _jot),
     _tool("pay", "write", _pay),
     _tool("post", "send", _post, _posted),
     _tool("shout", "send", _shout),

@@ -1,95 +1,116 @@
-"""What every fault test checks at the end: I1 to I13 of reliability.md, over the database and the far side's ledger.
+"""What every fault test checks at the end: I1 to I13 of reliability.md, over the database and what lies beside it.
 
-What the database alone can tell is `manage.py verify --all`'s to check; here it is asked, and the rest is added.
+What the database alone can tell is `manage.py verify --all`'s to check; here it is asked, and the rest is added: the
+far side's ledger (effects), limits (purses), pages, copies. Each check is said to which invariants it looks.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from django.conf import settings
 from django.db import transaction
 
-from runs import driver, store
-from runs.models import FINISHED, Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
-from runs.reading.exporting import export
+from runs import driver, reading, store
+from runs.machines import CATALOGUE
+from runs.models import FINISHED, Run, RunStatus
 from runs.store import MOST_LOST
-from tests.chaos.far_side import ABOVE, EFFECTS
-from tests.chaos.plays import DEEDS
+from tests.chaos import canaries, copies, effects, pages, purses, saved
+from tests.chaos.findings import Findings, Violation
+from tests.chaos.rounds import rounds_are_whole
 from tests.runs.running import _check_prompt
 
-NAMES = (*(f"I{number}" for number in range(1, 14)), "D4b")
+SAMPLE = 40
+"""Runs that the dear checks look at, by chance: limits row by row, a state."""
 
+PAGES = 12
+"""The same of pages: their rows are rendered twice."""
 
-@dataclass(frozen=True)
-class Violation:
-    """Something that must never be, with the invariant's name."""
-
-    invariant: str
-    run: int | None
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.invariant}{f' run {self.run}' if self.run else ''}: {self.what}"
+IN_BROWSER = 3
+"""Runs whose pages are asked for over HTTP."""
 
 
 @dataclass(frozen=True)
 class Counts:
     """How much was looked at, and what a report shows of it."""
 
-    runs: int
-    effects: int
-    duplicates: int
-    lost: int
-    gaps: int
-    unfinished: int
+    runs: int = 0
+    effects: int = 0
+    duplicates: int = 0
+    lost: int = 0
+    gaps: int = 0
+    unfinished: int = 0
 
 
-def check(runs: Iterable[Run]) -> tuple[list[Violation], Counts]:
-    """All invariants of these runs, which nothing disturbs any more: they must have ended."""
-    found: list[Violation] = []
+def check(runs: Iterable[Run], findings: Findings, dice: random.Random) -> Counts:
+    """All that can be told of these runs, which nothing disturbs any more: they must have ended."""
     everything = list(runs)
-    effects = _effects()
+    ledger = effects.happened()
     duplicates = lost = 0
     for run in everything:
-        found += _log(run)
-        found += _end(run)
-        found += _page(run)
-        found += _prompt(run)
-        found += _limits(run)
-        twice, missing = _deeds(run, effects)
+        findings.take("I1 I2 I3 I5 I13", _log(run))
+        findings.take("I1 D4b", _end(run))
+        findings.take("I8", _prompt(run))
+        twice, missing = effects.deeds(run, ledger)
         duplicates, lost = duplicates + len(twice), lost + len(missing)
-        found += (*twice, *missing, *_ungated(run, effects))
-    found += _outside(everything, effects)
-    found += _leaks()
-    counts = Counts(
+        findings.take("I4", (*twice, *missing))
+        findings.take("I5", effects.ungated(run, ledger))
+        findings.take("I9", copies.acyclic(run))
+        if run.origin:
+            findings.take("I9", copies.whole(run))
+    findings.take("I4", effects.outside(everything, ledger))
+    _limits(everything, findings, dice)
+    for before in copies.written_down():
+        findings.take("I9", copies.unchanged(before))
+    broken = {one.run for one in findings.violations if one.invariant in ("I2", "I3", "I13")}
+    sound = [run for run in everything if run.pk not in broken]
+    for run in _some(copies.restorable(sound), dice):
+        findings.take("I9", copies.restores(run, dice))
+    _pages(sound, findings, dice)
+    for path in saved.found():
+        findings.take("K12", saved.is_sound(path))
+    return Counts(
         runs=len(everything),
-        effects=sum(effects.by_key.values()),
+        effects=sum(ledger.by_key.values()),
         duplicates=duplicates,
         lost=lost,
-        gaps=sum(one.invariant == "I3" for one in found),
+        gaps=sum(one.invariant == "I3" for one in findings.violations),
         unfinished=sum(not run.finished for run in everything),
     )
-    return found, counts
 
 
-@dataclass(frozen=True)
-class _Effects:
-    """The ledger, by key and by what was wanted."""
-
-    by_key: Counter[str]
-    by_call: Counter[tuple[str, int]]
+def _some(runs: list[Run], dice: random.Random, most: int = SAMPLE) -> list[Run]:
+    return dice.sample(runs, min(most, len(runs)))
 
 
-def _effects() -> _Effects:
-    rows = EFFECTS.all()
-    return _Effects(Counter(key for _, key, _, _ in rows), Counter((label, n) for _, _, label, n in rows))
+def _limits(runs: list[Run], findings: Findings, dice: random.Random) -> None:
+    """I6, at the end and at each row of some."""
+    ids = {run.pk for run in runs}
+    roots = purses.limited() & ids
+    for root in roots:
+        findings.take("I6", purses.now([root]))
+    findings.take("I6", purses.settled(Run.objects.filter(pk__in=ids)))
+    limited = [run for run in runs if '"limits"' in run.settings_json]
+    for run in _some(limited, dice):
+        findings.take("I6", purses.events(run))
+
+
+def _pages(runs: list[Run], findings: Findings, dice: random.Random) -> None:
+    """I7 of pages that are opened now."""
+    user, client = pages.onlooker()
+    for run in _some(runs, dice, PAGES):
+        page = pages.Page(run.pk)
+        page.catch_up()
+        findings.take("I7", pages.page_is_right(page, run))
+        findings.take("I7", pages.numbers_are_right(run, reading.panels(run, user)))
+    for run in _some(runs, dice, IN_BROWSER):
+        findings.take("I7", pages.answers_are_right(run, user, client))
+
+
+# --- one run ------------------------------------------------------------------------------------------------------
 
 
 def _log(run: Run) -> Iterator[Violation]:
@@ -113,13 +134,13 @@ def _end(run: Run) -> Iterator[Violation]:
     """I1, and D4b: only the run that kills its workers ends by that."""
     if run.status not in (*FINISHED, RunStatus.PAUSED):
         yield Violation("I1", run.pk, f"it is {run.status} at row {run.head}, and nothing moves it")
-    poisoned = run.goal.startswith("poison")
-    lost = store.lost_in_a_row(run) >= MOST_LOST
-    if not run.finished:
+    if not run.finished or run.origin == "replay":
         return
+    poisoned, keyed = run.goal.startswith("poison"), run.goal.startswith(canaries.GOAL)
+    lost = store.lost_in_a_row(run) >= MOST_LOST
     if poisoned and (run.exit_reason != "fatal_error" or "workers in a row" not in _last(run)):
         yield Violation("D4b", run.pk, f"it kills every worker, and ended as {run.exit_reason}")
-    if not poisoned and (lost or run.status == RunStatus.FAILED):
+    if not poisoned and (lost or (run.status == RunStatus.FAILED and not keyed)):
         yield Violation("D4b", run.pk, f"a poisoned neighbour or a fault ended it: {_last(run)[:200]}")
 
 
@@ -127,104 +148,13 @@ def _last(run: Run) -> str:
     return str(run.steps.order_by("-seq").values_list("facts_json", flat=True).first())
 
 
-def _page(run: Run) -> Iterator[Violation]:
-    """I7: what a page shows has every row once, in order."""
-    shown = [row["seq"] for row in export(run)["steps"]]
-    if shown != sorted(set(shown)) or len(shown) != run.head:
-        yield Violation("I7", run.pk, f"its page shows {len(shown)} rows of {run.head}")
-
-
 def _prompt(run: Run) -> Iterator[Violation]:
-    """I8: what the model was shown is what the live rows say."""
+    """I8: what the model was shown is what the live rows say, and each call in it has its one result."""
     try:
         _check_prompt(run)
     except AssertionError as fault:
         yield Violation("I8", run.pk, str(fault))
-
-
-def _limits(run: Run) -> Iterator[Violation]:
-    """I6: nothing used beyond a limit."""
-    for line in Budget.objects.filter(run=run, scope="limits"):
-        if line.used > line.limit + 1e-9:
-            yield Violation("I6", run.pk, f"{line.name}: {line.used:g} of {line.limit:g}")
-
-
-# --- effects ------------------------------------------------------------------------------------------------------
-
-
-def _deeds(run: Run, effects: _Effects) -> tuple[list[Violation], list[Violation]]:
-    """I4: what happened twice, and what the log says has happened and has not."""
-    twice, missing = [], []
-    rejected = _rejected(run)
-    done = Counter[tuple[str, int]]()
-    for exchange in run.exchanges.filter(kind="tool_call", name__in=DEEDS):
-        times = effects.by_key[exchange.key]
-        answer = json.loads(exchange.answer_json) if exchange.answer_json else None
-        args = json.loads(exchange.request_json)["args"]
-        call = (args["label"], args["n"])
-        if times > 1:
-            twice.append(
-                Violation("I4", run.pk, f"{exchange.name} happened {times} times under {exchange.key}")
-            )
-        if answer is not None and answer["kind"] == "tool_returned" and answer.get("ran", True):
-            done[call] += 1
-            if times == 0:
-                missing.append(Violation("I4", run.pk, f"row {exchange.seq}: {exchange.name} never happened"))
-    if run.goal.startswith("steered") or run.steps.filter(kind="rewind").exists():
-        return twice, missing
-    for call in _wanted(run):
-        times = effects.by_call[call]
-        if times > 1 or (times and call in rejected):
-            twice.append(Violation("I4", run.pk, f"call {call} happened {times} times, under several keys"))
-    return twice, missing
-
-
-def _wanted(run: Run) -> set[tuple[str, int]]:
-    """The calls that the run made or was to make."""
-    asked = run.exchanges.filter(kind="tool_call", name__in=DEEDS).values_list("request_json", flat=True)
-    calls = [json.loads(text)["args"] for text in asked]
-    return {(args["label"], args["n"]) for args in calls} | _rejected(run)
-
-
-def _rejected(run: Run) -> set[tuple[str, int]]:
-    found = Interrupt.objects.filter(run=run, kind="tool_call", decision__verdict="reject")
-    return {(one.args["label"], one.args["n"]) for one in found}
-
-
-def _ungated(run: Run, effects: _Effects) -> Iterator[Violation]:
-    """I5: a call that a rule holds back happened only where a person had approved it."""
-    approved = Counter(
-        (one.interrupt.args["label"], one.interrupt.args["n"])
-        for one in Decision.objects.filter(
-            interrupt__run=run, interrupt__kind="tool_call", verdict="approve"
-        ).select_related("interrupt")
-    )
-    for call in _wanted(run):
-        if call[1] > ABOVE and effects.by_call[call] and not approved[call]:
-            yield Violation("I5", run.pk, f"call {call} happened, and nobody had approved it")
-
-
-def _outside(runs: list[Run], effects: _Effects) -> Iterator[Violation]:
-    """I4: no effect of which the database knows nothing."""
-    ids = {run.pk for run in runs}
-    known = set(Exchange.objects.filter(run_id__in=ids, kind="tool_call").values_list("key", flat=True))
-    for key in effects.by_key:
-        run_id = int(key.split("-")[1])
-        if run_id in ids and key not in known:
-            yield Violation("I4", run_id, f"the effect {key} is in no row")
-
-
-# --- the rest -----------------------------------------------------------------------------------------------------
-
-
-def _leaks() -> Iterator[Violation]:
-    """I10: the site's secret is in no log and in no row."""
-    secret = settings.SECRET_KEY
-    for path in (Path(settings.DATA_DIR) / "logs").glob("*.log"):
-        if secret in path.read_text(errors="replace"):
-            yield Violation("I10", None, f"the secret key is in {path.name}")
-    if Step.objects.filter(facts_json__contains=secret).exists():
-        yield Violation("I10", None, "the secret key is in a row")
+    yield from rounds_are_whole(run, CATALOGUE[run.machine])
 
 
 def flipped_byte_is_found(run: Run) -> bool:
@@ -241,15 +171,3 @@ def flipped_byte_is_found(run: Run) -> bool:
         misfit = store.verify(run, driver.tool_specs(run))
         transaction.set_rollback(True)
     return misfit is not None and misfit.seq == step.seq
-
-
-def weight_of(pid: int) -> dict[str, int]:
-    """I12: descriptors, threads and memory (KiB) of a process."""
-    status = dict(
-        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
-    )
-    return {
-        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),  # noqa: PTH208
-        "threads": int(status["Threads"]),
-        "memory": int(status["VmRSS"].split()[0]),
-    }

@@ -1,20 +1,36 @@
-"""What the runs of the bench do: calls of the far side's tools by all four machines, and by children."""
+"""What the runs of the bench do: calls of the far side's tools by all four machines, and by children.
+
+Some have limits, and a price; some read more than fits their window; some use a model whose server tells its key.
+"""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.chaos import canaries
 from tests.chaos.far_side import ABOVE
 
-TOOLS = ["look", "pay", "post", "shout", "doze", "poison"]
+TOOLS = ["look", "jot", "pay", "post", "shout", "doze", "poison"]
 DEEDS = ("pay", "post", "shout")
 RULES = [
     {"when": {"tool": tool, "args": {"n": {"gt": ABOVE}}}, "do": "ask"} for tool in ("pay", "post", "shout")
 ] + [{"when": {"tool": "*"}, "do": "allow"}]
 USAGE = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.001}
 MACHINES = ("ruled", "contract", "checklist", "planned", "family")
+
+LIMITED, LONG, KEYED = 0.35, 0.15, 0.04
+"""Shares of the plays that have limits, a small window, a real model."""
+
+CALL_S = 0.03
+"""Seconds of a model call of a limited play: kills fall into it, and what is set aside for it is to be seen."""
+
+WINDOW_TOKENS = 1_200
+"""A window that a play with long thoughts fills in a few rounds."""
+
+LONG_THOUGHT = "I weigh what I know, and what I do not know yet, and come to the same end as before. " * 9
+SUMMARY = "Goal: do it. Done: some calls, all as wanted. Next: go on."
 
 
 @dataclass(frozen=True)
@@ -38,14 +54,14 @@ class Play:
     label: str
     machine: str
     settings: dict[str, Any]
-    script: dict[str, Any]
+    script: dict[str, Any] | None = field(default=None)
 
 
 def calls_of(label: str, dice: random.Random, most: int) -> list[Planned]:
     """Some calls, a few of which are held back for a person."""
     calls = []
     for n in range(dice.randint(2, most)):
-        tool = dice.choice(("look", *DEEDS, *DEEDS))
+        tool = dice.choice(("look", "jot", *DEEDS, *DEEDS))
         held = tool in DEEDS and dice.random() < 0.25
         calls.append(Planned(tool, label, n + (ABOVE + 1 if held else 1)))
     return calls
@@ -53,7 +69,13 @@ def calls_of(label: str, dice: random.Random, most: int) -> list[Planned]:
 
 def play(label: str, dice: random.Random) -> Play:
     """A launch by chance."""
-    return play_of(dice.choice(MACHINES), label, calls_of(label, dice, 4))
+    lot = dice.random()
+    if lot < KEYED:
+        return keyed(label, dice.choice(canaries.MODELS))
+    if lot < KEYED + LONG:
+        return long(label, calls_of(label, dice, 5))
+    made = play_of(dice.choice(MACHINES), label, calls_of(label, dice, 4))
+    return limited(made, limits_of(dice), dice.choice(("ask", "stop"))) if lot > 1 - LIMITED else made
 
 
 def play_of(machine: str, label: str, calls: list[Planned]) -> Play:
@@ -61,6 +83,7 @@ def play_of(machine: str, label: str, calls: list[Planned]) -> Play:
     settings: dict[str, Any] = {"tools": TOOLS, "rules": RULES}
     if machine == "family":
         child = play_of("ruled", label, calls)
+        assert child.script is not None
         goal = {"goal": f"Do {label}"}
         script = {"replies": {"decision": _ruled([("agent.kid", goal)])}, "usage": USAGE}
         script["subgraphs"] = {"kid": {"replies": child.script["replies"]}}
@@ -70,6 +93,41 @@ def play_of(machine: str, label: str, calls: list[Planned]) -> Play:
     made = [(call.tool, call.args) for call in calls]
     script = {"replies": {"decision": _REPLIES[machine](made)}, "usage": USAGE}
     return Play(label, machine, settings | _SETTINGS.get(machine, {}), script)
+
+
+def limits_of(dice: random.Random) -> dict[str, Any]:
+    """A limit that some runs keep and others reach; a call sets aside about 0.005 USD and 1,500 tokens at first."""
+    if dice.random() < 0.5:
+        return {"cost_usd": round(dice.uniform(0.006, 0.016), 4)}
+    return {"tokens": dice.randint(2_000, 5_000)}
+
+
+def limited(play: Play, limits: dict[str, Any], on_limit: str) -> Play:
+    """The same with limits, and slow enough that calls are cut off."""
+    assert play.script is not None
+    return replace(
+        play,
+        settings=play.settings | {"limits": limits, "on_limit": on_limit},
+        script=play.script | {"pace": {"model_s": CALL_S, "stream": False}},
+    )
+
+
+def long(label: str, calls: list[Planned]) -> Play:
+    """A run that says so much that its window is compacted under way."""
+    looks = [Planned("look", label, 50 + n) for n in range(3)]
+    made = play_of("ruled", label, [*looks, *calls])
+    assert made.script is not None
+    said = [
+        reply | {"thought": f"{LONG_THOUGHT}{reply['thought']}"} if reply["action"] else reply
+        for reply in made.script["replies"]["decision"]
+    ]
+    script = made.script | {"replies": {"decision": said, "summary": [SUMMARY] * 30}}
+    return replace(made, settings=made.settings | {"context": {"limit_tokens": WINDOW_TOKENS}}, script=script)
+
+
+def keyed(label: str, model: str) -> Play:
+    """A run of a model whose server refuses every call, and says with which key."""
+    return Play(f"{canaries.GOAL}-{label}", "ruled", {"model": model, "tools": TOOLS, "rules": RULES})
 
 
 Calls = list[tuple[str, dict[str, Any]]]
