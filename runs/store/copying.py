@@ -101,13 +101,21 @@ def limits_at(run: Run, at: int) -> dict[str, float]:
 def totals_at(run: Run, at: int) -> Totals:
     """What the rows up to `at` used, those that were gone back over included: spent is spent."""
     totals = Totals()
-    answered = run.exchanges.filter(seq__lte=at, answer_json__isnull=False).order_by("seq")
-    for exchange in answered.iterator():
-        totals = _charged(totals, exchange)
+    before: Exchange | None = None
+    for exchange in run.exchanges.filter(seq__lte=at).order_by("seq").iterator():
+        if exchange.answer_json is not None and not _counted_already(exchange, before):
+            totals = _charged(totals, exchange)
+        before = exchange
     for text in run.steps.filter(seq__lte=at, kind=Step.Kind.RECOVERED).values_list("facts_json", flat=True):
         totals = totals.after_losses(RECOVERED.validate_json(text))
     took = run.steps.filter(seq__lte=at).values_list("ms", flat=True)
     return replace(totals, active_seconds=round(sum(took) / 1000, 6))
+
+
+def _counted_already(exchange: Exchange, before: Exchange | None) -> bool:
+    """Whether it asks a person about a call whose own answer came late, and was kept beside theirs."""
+    late = before is not None and before.kind == "tool_call" and before.answer_json is not None
+    return late and exchange.kind == "human_call" and exchange.name == "may_have_happened"
 
 
 def _charged(totals: Totals, exchange: Exchange) -> Totals:

@@ -8,19 +8,24 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from runs import store, tasks
+from runs import actions, store, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
+from runs.driver.holds import held
+from runs.driver.journey import Slice
 from runs.engine.effects import ToolReturned
 from runs.models import Run
 from tests.runs.running import (
     ALLOW,
     FINAL,
+    MeddledJourney,
+    WorkerKilled,
     _every_run_verifies,
     decide,
     die_in,
     kill,
     launch,
+    lose_worker,
     make_due,
     pending,
     slice_of,
@@ -124,7 +129,6 @@ def test_what_is_due_the_databases_clock_says(hours: int) -> None:
 def test_a_silent_broker_holds_up_a_sweep_once_and_not_for_every_run(
     monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    settings.HINTS = True
     asked: list[int] = []
 
     def silent(args: tuple[int], **_: Any) -> None:
@@ -132,8 +136,32 @@ def test_a_silent_broker_holds_up_a_sweep_once_and_not_for_every_run(
         raise TimeoutError("the broker says nothing")
 
     runs = [launch(FINAL) for _ in range(3)]
+    settings.HINTS = True
     monkeypatch.setattr(tasks.drive_run, "apply_async", silent)
     for run in runs:
         make_due(run.pk)
     assert tasks.sweep() == 0
     assert len(asked) == 1 and asked[0] in {run.pk for run in runs}
+
+
+@pytest.mark.parametrize("verdict", ["respond", "reject"])
+def test_an_answer_that_comes_after_the_question_is_kept_beside_the_persons_and_counts_once(
+    verdict: str,
+) -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    make_due(run.pk)
+    lease = store.claim(run.pk, "frozen")
+    assert lease is not None
+    with held(lease) as hold:
+        journey = MeddledJourney(hold, after=kill, only="send")
+        with pytest.raises(WorkerKilled):
+            journey.travel(Slice())
+    lose_worker(run)
+    work(run)
+    assert pending(run).kind == "may_have_happened"
+    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))
+    decide(run, verdict, message="I have asked.")
+    work(run)
+    assert run.finished
+    assert run.tool_calls == store.totals_at(run, run.head).tool_calls == 1
+    assert actions.replay(run, by=None)[1] is None

@@ -42,6 +42,19 @@ def letter_sent() -> Run:
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_row_looks_the_same_wherever_a_page_of_rows_begins() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    for _ in range(8):
+        actions.pause(run, by=None)
+        actions.resume(run, by=None)
+    decide(run, "approve")
+    work(run)
+    whole = {row.seq: reading.render_row(row) for row in reading.row_views(run)}
+    for after in range(1, run.head):
+        for row in reading.row_views(run, after=after):
+            assert reading.render_row(row) == whole[row.seq], f"row {row.seq} of those after {after}"
+
+
 def test_every_row_has_a_line_that_says_more_than_its_kind() -> None:
     rows = reading.row_views(letter_sent())
     assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
