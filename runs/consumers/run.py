@@ -9,7 +9,7 @@ from typing import Final
 
 from runs.consumers.admission import Admission, admission
 from runs.consumers.messages import Ack, Hello, Ping, Said
-from runs.consumers.socket import TOO_SLOW, Socket, now
+from runs.consumers.socket import LARGEST_SENT, TOO_SLOW, Socket, now
 from runs.feeds import DATABASE_AWAY, Gone, Moment, feed_of, read
 from runs.feeds.feed import PANELS_SECONDS
 
@@ -155,7 +155,13 @@ class RunConsumer(Socket):
         """What the model has written, if it has gone on and the page has nothing else to do."""
         text = self.feed.text
         keeps_up = self.open and not (self.unseen and now() - self.unseen[0][2] > QUICK_SECONDS)
-        if text and text != self.text_shown and keeps_up and now() - self.text_at >= TEXT_SECONDS:
+        if (
+            text
+            and len(text) <= LARGEST_SENT
+            and text != self.text_shown
+            and keeps_up
+            and now() - self.text_at >= TEXT_SECONDS
+        ):
             self.text_shown, self.text_at = text, now()
             await self.send_counted(text)
 

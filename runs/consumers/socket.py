@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import random
@@ -16,6 +17,10 @@ from runs.consumers.messages import SAID, Said
 from runs.feeds import DATABASE_AWAY, Gone
 
 LONGEST_MESSAGE: Final = 4096
+LARGEST_SENT: Final = 512 * 1024
+"""Bytes of a message to a page; the server is started with a limit above it (`up`), and would send nothing more."""
+FETCH: Final = json.dumps({"type": "fetch"})
+"""In place of what is larger: the page fetches what it lacks by itself."""
 MESSAGES_AT_ONCE: Final = 400
 MESSAGES_PER_SECOND: Final = 100.0
 MISTAKES_ALLOWED: Final = 20
@@ -138,14 +143,18 @@ class Socket(AsyncConsumer):
         await self.send_text(json.dumps({"type": "error", "message": sentence}))
 
     async def send_text(self, text: str) -> None:
-        """To the page, unless the socket is closed."""
+        """To the page, unless the socket is closed. `text` is JSON, one byte a character."""
         if self.closed:
             return
         try:
-            await self.send({"type": "websocket.send", "text": text})
+            await self.send({"type": "websocket.send", "text": text if len(text) <= LARGEST_SENT else FETCH})
         except Exception as why:  # each server has its own way to say that the page has gone
-            log.debug("A page has gone: %r", why)
+            log.info("A page has gone: %r", why)
             self.closed = True
+            with contextlib.suppress(
+                Exception
+            ):  # where it has not, it shall learn that nothing comes any more
+                await self.send({"type": "websocket.close", "code": FAILED})
 
     async def close(self, code: int) -> None:
         """Once."""

@@ -12,6 +12,7 @@ import { Timeline } from "./timeline.js";
 
 const POLL_AFTER_MS = 5000;
 const POLL_EVERY_MS = 5000;
+const FETCH_AGAIN_MS = 3000;
 const ROWS_A_FRAME = 25;
 const ROWS_KEPT = 600;
 const ROWS_AT_MOST = 700;
@@ -30,6 +31,7 @@ function follow(run) {
   let refused = "";
   let downSince = performance.now();
   let polling = false;
+  let wanted = false;
   let polledAt = -Infinity;
   let heard = 0;
   let ackTimer = 0;
@@ -54,7 +56,8 @@ function follow(run) {
       timeline.opened();
     },
     heard: (message) => {
-      timeline.heard(message);
+      if (message.type === "fetch") fetchInstead();
+      else timeline.heard(message);
       refused = "";
       tell();
     },
@@ -92,6 +95,26 @@ function follow(run) {
       while (timeline.behind > 0 && refused === "");
     } catch {
       // the next one, or the socket, will do
+    } finally {
+      polling = false;
+      tell();
+    }
+  }
+
+  // What is too large for a message is fetched.
+  async function fetchInstead() {
+    wanted = true;
+    if (polling) return;
+    polling = true;
+    try {
+      while (wanted && refused === "") {
+        wanted = false;
+        do await pollOnce();
+        while (timeline.behind > 0 && refused === "");
+      }
+    } catch {
+      wanted = false;
+      setTimeout(() => line.open && fetchInstead(), FETCH_AGAIN_MS);
     } finally {
       polling = false;
       tell();

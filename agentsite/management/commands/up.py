@@ -23,6 +23,7 @@ from agentsite.ports import HOST, listens, port_number, refuse_taken
 from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
+from runs.consumers.socket import LARGEST_SENT
 
 WORKER_THREADS = 64
 WORKER_CONNECTIONS = (
@@ -194,10 +195,13 @@ def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
 
 
 def web_command(port: int) -> list[str]:
-    """Daphne, on this machine only, with limits on everything that a client may send or keep open."""
+    """Daphne, on this machine only, with limits on everything that a client may send or keep open.
+
+    The size of a message holds in both directions, that of a frame for what comes in.
+    """
     return [
         *(sys.executable, "-m", "daphne", "-b", HOST, "-p", str(port), "-v", "0", "--no-server-name"),
-        *("--websocket-max-message-size", "65536", "--websocket-max-frame-size", "65536"),
+        *("--websocket-max-message-size", str(2 * LARGEST_SENT), "--websocket-max-frame-size", "65536"),
         *("--websocket_timeout", "-1", "--ping-interval", "20", "--ping-timeout", "20"),
         *("--application-close-timeout", "5", "--http-timeout", "60", "agentsite.asgi:application"),
     ]
