@@ -17,7 +17,7 @@ from runs.engine.facts import KeptAnswer
 from runs.engine.kernel import decide as decide_next
 from runs.engine.machine import Machine, State, Terms
 from runs.engine.snapshot import Snapshot
-from runs.engine.states import carried, control_values
+from runs.engine.states import carried, control_values, refused
 from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
 from runs.models import Run
@@ -157,6 +157,8 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnswer, ...]:
     """What is to be answered to the first question that the run came to after row `at`."""
+    if not isinstance(decision, dict):
+        raise BadLaunch((Problem("decision", "A decision must be a JSON object."),))
     question = store.first_question(run, at)
     if question is None:
         raise BadLaunch((Problem("decision", f"Run {run.pk} asked nobody anything after row {at}."),))
@@ -184,6 +186,8 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnsw
 def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> dict[str, Any]:
     """The control values that are others at the beginning of the fork: those that follow from the new settings, and
     those that were asked for."""
+    if not isinstance(changes, dict):
+        raise BadLaunch((Problem("state", "The state must be a JSON object."),))
     machine = CATALOGUE[run.machine]
     before = terms.model_copy(update={"settings": machine.settings.model_validate(run.settings)})
     now = store.state_at(run, machine, before, at).model_dump(mode="json")
@@ -197,9 +201,11 @@ def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> 
     ]
     if problems:
         raise BadLaunch(tuple(problems))
+    unchanged = {**now, **values, "terms": terms}
     values = {**values, **changes}
     try:
-        state = machine.state.model_validate({**now, **values, "terms": terms})
+        opened = machine.state.model_validate(unchanged)
+        state = machine.state.model_validate({**unchanged, **changes})
     except ValidationError as fault:
         raise BadLaunch(
             tuple(
@@ -207,6 +213,8 @@ def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> 
                 for error in fault.errors()
             )
         ) from None
+    if flaws := tuple(refused(opened, state)):
+        raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in flaws))
     _check_goes_on(machine, store.check_fork(run, at), state)
     told = state.model_dump(mode="json")
     return {name: told[name] for name in values if told[name] != now[name]}

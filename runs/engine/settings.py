@@ -5,6 +5,7 @@ Source: spec/interfaces.md, "Settings of a run".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_serializer, model_validator
@@ -22,6 +23,12 @@ MOST = 1e12
 MOST_ROUNDS = 1_000_000
 """The largest number of steps, rounds, retries."""
 
+MOST_PLAN_STEPS = 200
+"""The largest number of steps that a plan may have: it stands in every prompt, and on the page."""
+
+MOST_STEP_TEXT = 2_000
+"""The characters that one step of a plan may have."""
+
 YEAR_S = 366 * 86_400.0
 """The longest deadline: seconds of a year."""
 
@@ -30,6 +37,16 @@ LIMIT_REASONS: dict[LimitName, str] = {
     "tokens": "token_limit",
     "active_seconds": "time_limit",
 }
+
+
+def plan_flaw(steps: Sequence[str]) -> str:
+    """How a plan of these texts is too long, in words without a full stop; empty where it is not."""
+    if len(steps) > MOST_PLAN_STEPS:
+        return f"the plan has {len(steps):,} steps; it may have {MOST_PLAN_STEPS} at most"
+    for number, text in enumerate(steps, 1):
+        if len(text) > MOST_STEP_TEXT:
+            return f"step {number} of the plan has {len(text):,} characters; it may have {MOST_STEP_TEXT:,} at most"
+    return ""
 
 
 class Limits(Value):

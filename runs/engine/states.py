@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
 
-from runs.engine.machine import Machine
+from runs.engine.machine import Machine, State
+from runs.engine.settings import MOST, MOST_ROUNDS
+from runs.engine.values import Value
 
 WRITTEN_AT_THE_END = ("exit_reason", "answer", "answer_source")
 """Values that only the end of a run writes."""
@@ -14,6 +18,60 @@ def control_values(machine: Machine) -> tuple[str, ...]:
     """The names of the values that may be set, in the order of the machine's declaration; the common ones last."""
     names = [name for name in machine.state.model_fields if name not in ("terms", *WRITTEN_AT_THE_END)]
     return tuple(sorted(names, key=lambda name: name == "interrupts_asked"))
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Beside the type of a control value: what else must hold where a person sets it.
+
+    It says what does not in words without a full stop, of the whole state; nothing where it holds. The fold never asks:
+    a log that has such a value can still be read.
+    """
+
+    flaw: Callable[[Any], str]
+
+
+def refused(before: State, after: State) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Where `after` has values that can't be, each with a sentence. What stood so in `before` is not the person's."""
+    known = dict(_numbers(State, before, ()))
+    for place, number in _numbers(State, after, ()):
+        most = MOST_ROUNDS if isinstance(number, int) else MOST
+        if number != known.get(place) and not 0 <= number <= most:
+            what = "a whole number" if isinstance(number, int) else "a number"
+            yield place, f"This must be {what} from 0 to {most:,.0f}, not {str(number)[:80]}."
+    for name, field in type(after).model_fields.items():
+        for check in (one for one in field.metadata if isinstance(one, Checked)):
+            if (why := check.flaw(after)) and why != check.flaw(before):
+                yield (name,), f"{why[0].upper()}{why[1:]}."
+
+
+def _numbers(kind: Any, value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int | float]]:
+    """The numbers that the types declare, each with its place; what a tool is called with is no number of the state."""
+    if kind is Any:
+        return
+    match value:
+        case bool():
+            return
+        case int() | float():
+            yield place, value
+        case Value():
+            for name, field in type(value).model_fields.items():
+                if not field.exclude:
+                    yield from _numbers(field.annotation, getattr(value, name), (*place, field.alias or name))
+        case dict():
+            for key, item in value.items():
+                yield from _numbers(_of_items(kind, dict), item, (*place, str(key)))
+        case tuple() | list():
+            for index, item in enumerate(value):
+                yield from _numbers(_of_items(kind, type(value)), item, (*place, str(index)))
+
+
+def _of_items(kind: Any, container: type) -> Any:
+    """The type of what a container holds, also where it is one of several."""
+    for one in (kind, *get_args(kind)):
+        if get_origin(one) is container:
+            return get_args(one)[1 if container is dict else 0]
+    return Any
 
 
 def carried(before: dict[str, Any], after: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
@@ -47,7 +47,8 @@ from runs.engine.machine import (
     evolve_common,
 )
 from runs.engine.moves import Ask, Go
-from runs.engine.settings import MOST_ROUNDS, Settings
+from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw
+from runs.engine.states import Checked
 from runs.engine.tools import InspectedCall, ToolSpec, inspect_call
 from runs.engine.values import Json, Value, parse_object
 from runs.machines.prompts import checklist as words
@@ -120,6 +121,8 @@ class ChecklistSettings(Settings):
                 raise ValueError(
                     f"step {number} of the plan is empty; say what is to be done, or leave it out"
                 )
+        if why := plan_flaw(plan):
+            raise ValueError(why)
         return plan
 
     @property
@@ -197,6 +200,10 @@ class Call(Value):
     strategy: Strategy | None = None
 
 
+def _plan_flaw(state: ChecklistState) -> str:
+    return plan_flaw([step.text for step in state.plan])
+
+
 class ChecklistState(State):
     """The control state of a `checklist` run: the budget's names are those of the seed's BudgetStateV2."""
 
@@ -210,7 +217,7 @@ class ChecklistState(State):
     """Replies of role `decision`, an answered clarify too."""
     violations: int = 0
     """In a row."""
-    plan: tuple[PlanStep, ...] = ()
+    plan: Annotated[tuple[PlanStep, ...], Checked(_plan_flaw)] = ()
     plan_told: bool = False
     """Whether the plan is in the log, or was asked for."""
     call: Call | None = None
@@ -390,7 +397,10 @@ def read_plan(text: str) -> PlanMade:
         reply = PlanReply.model_validate(found, strict=True)
     except ValidationError as fault:
         return PlanMade(source="model", steps=(), why=f"The planner's reply can't be used: {_first(fault)}")
-    return PlanMade(source="model", steps=tuple(step.strip() for step in reply.steps if step.strip()))
+    steps = tuple(step.strip() for step in reply.steps if step.strip())
+    if why := plan_flaw(steps):
+        return PlanMade(source="model", steps=(), why=f"The planner's reply can't be used: {why}.")
+    return PlanMade(source="model", steps=steps)
 
 
 def _first(fault: ValidationError) -> str:

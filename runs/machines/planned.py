@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from runs.engine.effects import (
     Answer,
@@ -32,9 +32,10 @@ from runs.engine.facts import (
 from runs.engine.kernel import UnexpectedAnswer, no_answer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
-from runs.engine.settings import MOST_ROUNDS, Settings
+from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw
+from runs.engine.states import Checked
 from runs.engine.tools import ToolSpec, inspect_call
-from runs.engine.values import Value, fingerprint, parse_object
+from runs.engine.values import Value, canonical, fingerprint, parse_object
 from runs.machines.prompts import planned as words
 
 FINAL = ToolSpec(
@@ -65,6 +66,11 @@ class PlanRow(Value):
     args: dict[str, Any] = {}
     thought: str = ""
 
+    @property
+    def text(self) -> str:
+        """All that it says."""
+        return f"{self.tool}{self.thought}{canonical(self.args) if self.args else ''}"
+
 
 class PlannedSettings(Settings):
     """The settings of a `planned` run. Without `plan` the planner is asked for one."""
@@ -75,6 +81,13 @@ class PlannedSettings(Settings):
     retry_buffer: int = Field(default=2, ge=0, le=MOST_ROUNDS)
     replan_failure_threshold: int = Field(default=2, ge=1, le=MOST_ROUNDS)
     max_replans: int = Field(default=3, ge=0, le=MOST_ROUNDS)
+
+    @field_validator("plan")
+    @classmethod
+    def _not_too_long(cls, plan: tuple[PlanRow, ...] | None) -> tuple[PlanRow, ...] | None:
+        if why := plan_flaw([row.text for row in plan or ()]):
+            raise ValueError(why)
+        return plan
 
 
 # --- facts ------------------------------------------------------------------------------------------------------
@@ -158,13 +171,34 @@ class Action(Value):
     mismatch: bool = False
 
 
+def _plan_flaw(state: PlannedState) -> str:
+    return plan_flaw([row.text for row in state.plan])
+
+
+def _index_flaw(state: PlannedState) -> str:
+    """One past the last row is where a plan stands that is done."""
+    rows = len(state.plan)
+    if state.plan_index <= rows:
+        return ""
+    return f"this must be from 0 to {rows}, the number of rows in the plan"
+
+
+def _pending_flaw(state: PlannedState) -> str:
+    pending, rows = state.pending_plan_step, len(state.plan)
+    if pending is None or pending < rows:
+        return ""
+    if rows == 0:
+        return "the plan has no rows, so none can be pending: leave this empty"
+    return f"this must be a row of the plan, from 0 to {rows - 1}"
+
+
 class PlannedState(State):
     """The control state of a `planned` run, with the seed's names."""
 
-    plan: tuple[PlanRow, ...] = ()
+    plan: Annotated[tuple[PlanRow, ...], Checked(_plan_flaw)] = ()
     plan_outline: str = ""
-    plan_index: int = 0
-    pending_plan_step: int | None = None
+    plan_index: Annotated[int, Checked(_index_flaw)] = 0
+    pending_plan_step: Annotated[int | None, Checked(_pending_flaw)] = None
     plan_skip_reason: SkipReason | Literal[""] = ""
     step: int = 0
     attempts: int = 0
@@ -349,6 +383,8 @@ def plan(state: PlannedState, answer: Answer | None) -> Ask | Go:
             if isinstance(reply, str):
                 return Go("planned", (PlanUnread(message=reply, why=why),))
             rows = _complete(tuple(map(_row, reply.steps)))
+            if flaw := plan_flaw([f"{row.tool}{row.thought}" for row in rows]):
+                return Go("planned", (PlanUnread(message=f"{flaw[0].upper()}{flaw[1:]}.", why=why),))
             return Go("planned", (PlanMade(rows=rows, outline=reply.outline or "", by="planner", why=why),))
     raise UnexpectedAnswer("plan", answer)
 

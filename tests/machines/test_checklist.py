@@ -491,6 +491,22 @@ def test_an_unusable_plan_means_no_plan(world: ScriptedWorld, reply: Any) -> Non
     assert run.totals.model_calls == 2
 
 
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        (["a step"] * 201, "the plan has 201 steps; it may have 200 at most."),
+        (["short", "a" * 2001], "step 2 of the plan has 2,001 characters; it may have 2,000 at most."),
+    ],
+)
+def test_a_plan_of_the_model_that_is_too_long_is_unusable_and_says_why(
+    world: ScriptedWorld, steps: list[str], why: str
+) -> None:
+    run = world.model_says({"steps": steps}, role="planner").model_says(done())
+    ended = run.drive(CHECKLIST, planner="model")
+    assert (ended.exit_reason, ended.state.plan) == ("complete", ())
+    assert ended.facts("react.plan")[0].why == f"The planner's reply can't be used: {why}"
+
+
 def test_the_forms_plan_comes_before_the_planners(world: ScriptedWorld) -> None:
     run = world.model_says(done(ALL_DONE)).drive(CHECKLIST, planner="model", plan=PLAN)
     assert (run.totals.model_calls, statuses(run)) == (1, ["done", "done"])
@@ -683,6 +699,8 @@ def test_worked_examples_are_for_the_weak_and_are_decisions(world: ScriptedWorld
     "settings",
     [
         {"plan": ["gather", " "]},
+        {"plan": ["a step"] * 201},
+        {"plan": ["a" * 2001]},
         {"plan": [{"tool": "search"}]},
         {"planner": "me"},
         {"exploration_budget": -1},
@@ -695,6 +713,10 @@ def test_worked_examples_are_for_the_weak_and_are_decisions(world: ScriptedWorld
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ChecklistSettings.model_validate(settings)
+
+
+def test_a_plan_may_have_200_steps_of_2000_characters() -> None:
+    assert len(ChecklistSettings.model_validate({"plan": ["a" * 2000] * 200}).plan) == 200
 
 
 def test_an_empty_step_is_named() -> None:

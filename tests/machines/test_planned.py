@@ -115,6 +115,26 @@ def test_an_unusable_plan_leaves_no_rows_at_first(world: ScriptedWorld, reply: A
     assert run.exit_reason == "complete"
 
 
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        ([SEARCH] * 200, "The plan has 201 steps; it may have 200 at most."),
+        ([SEARCH | {"thought": "a" * 2001}], "Step 1 of the plan has 2,007 characters; it may have 2,000"),
+    ],
+)
+def test_a_plan_of_the_model_that_is_too_long_is_unusable_and_says_why(
+    world: ScriptedWorld, steps: list[Any], why: str
+) -> None:
+    run = world.model_says({"steps": steps}, role="planner").model_says(answer()).drive(PLANNED)
+    assert (run.exit_reason, run.state.plan) == ("complete", ())
+    assert run.facts("planned.plan.unread")[0].message.startswith(why)
+
+
+def test_a_long_answer_in_the_models_plan_is_no_long_plan(world: ScriptedWorld) -> None:
+    run = world.model_says({"steps": [answer("a" * 5000)]}, role="planner").drive(PLANNED, follow="plan")
+    assert (run.exit_reason, len(run.answer or "")) == ("complete", 5000)
+
+
 def test_a_planner_that_stays_down_is_a_model_error(world: ScriptedWorld) -> None:
     assert world.drive(PLANNED).exit_reason == "model_error"
 
@@ -132,6 +152,9 @@ def test_max_steps_is_at_least_one(world: ScriptedWorld) -> None:
         {"plan": [{"tool": "", "args": {}}]},
         {"plan": ["search"]},
         {"plan": "search"},
+        {"plan": [SEARCH] * 201},
+        {"plan": [SEARCH | {"thought": "a" * 2000}]},
+        {"plan": [act("search", q="a" * 2000)]},
         {"follow": "me"},
         {"planner": "me"},
         {"retry_buffer": -1},

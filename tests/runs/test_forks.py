@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from runs import actions, driver, store
-from runs.models import Decision, Interrupt, Run
+from runs.forms.copying import state_values
+from runs.machines import CATALOGUE
+from runs.models import FINISHED, Decision, Interrupt, Run
 from runs.store import folder_of
 from tests.runs.running import (
     ALLOW,
@@ -26,6 +28,7 @@ from tests.runs.running import (
     transitions,
     work,
 )
+from tests.runs.test_families import CHILDREN, SETTINGS
 
 pytestmark = [pytest.mark.database]
 
@@ -233,6 +236,132 @@ def test_a_state_that_does_not_fit_is_refused_with_its_place(
     (problem,) = refused.value.problems
     assert problem.path == path
     assert said in problem.message
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "said"),
+    [
+        ({"steps": -7}, "state.steps", "This must be a whole number from 0 to 1,000,000, not -7."),
+        ({"steps": 1_000_001}, "state.steps", "from 0 to 1,000,000, not 1000001."),
+        ({"interrupts_asked": {"every": -1}}, "state.interrupts_asked.every", "a whole number from 0"),
+        ({"metadata": {"goal": "x", "total_cost": -0.5}}, "state.metadata.total_cost", "a number from 0"),
+        ([1], "state", "must be a JSON object"),
+        (["steps"], "state", "must be a JSON object"),
+    ],
+)
+def test_a_value_that_can_not_be_is_refused_with_its_place(state: Any, path: str, said: str) -> None:
+    run = finished()
+    with pytest.raises(actions.BadLaunch) as refused:
+        fork(run, transitions(run)[0], state=state)
+    (problem,) = refused.value.problems
+    assert problem.path == path
+    assert said in problem.message
+
+
+def played(machine: str) -> Run:
+    """A run of the machine that has called children and ended."""
+    script_ = {"replies": {"decision": CHILDREN[machine]}}
+    made = actions.start_run(
+        machine=machine, goal="Look", settings=SETTINGS[machine], owner=None, script=script_
+    )
+    return work(made)
+
+
+def with_number(value: Any, number: int) -> list[Any]:
+    """The value with another number in place of each one in it; what may be nothing may be a number."""
+    match value:
+        case bool() | str():
+            return []
+        case None | int() | float():
+            return [number]
+        case dict():
+            return [{**value, key: new} for key, old in value.items() for new in with_number(old, number)]
+        case list():
+            return [
+                [*value[:place], new, *value[place + 1 :]]
+                for place, old in enumerate(value)
+                for new in with_number(old, number)
+            ]
+    raise AssertionError(value)
+
+
+def places_to_fork(run: Run) -> list[int]:
+    return [0, *transitions(run)[:-1][:3]]
+
+
+@pytest.mark.parametrize("number", [-1, 10**13])
+@pytest.mark.parametrize("machine", list(CATALOGUE))
+def test_every_number_in_the_state_of_every_machine_has_bounds(machine: str, number: int) -> None:
+    run = played(machine)
+    assert any(value.kind == "integer" for value in state_values(run, 0))
+    for at in places_to_fork(run):
+        for value in state_values(run, at):
+            for changed in with_number(value.value, number):
+                with pytest.raises(actions.BadLaunch) as refused:
+                    fork(run, at, state={value.name: changed})
+                assert {problem.path.split(".")[1] for problem in refused.value.problems} == {value.name}
+    assert Run.objects.count() == 1
+
+
+@pytest.mark.parametrize("number", [0, 1_000_000])
+@pytest.mark.parametrize("machine", list(CATALOGUE))
+def test_a_fork_goes_on_from_every_number_that_it_takes(machine: str, number: int) -> None:
+    run = played(machine)
+    at = places_to_fork(run)[-1]
+    taken = 0
+    for value in state_values(run, at):
+        for changed in with_number(value.value, number):
+            try:
+                forked = fork(run, at, state={value.name: changed})
+            except actions.BadLaunch:
+                continue  # it is a text, or an index past its list
+            taken += 1
+            assert work(forked).status in FINISHED
+    assert taken >= 3
+
+
+def test_what_a_tool_is_called_with_is_no_number_of_the_state() -> None:
+    run = finished()
+    at = transitions(run, "thought")[0]
+    draft = {"thought": "I use search", "tool": "search", "args": {"q": "a", "n": -5}, "status": "draft"}
+    forked = fork(run, at, state={"draft": draft})
+    assert forked.steps.get(seq=at + 1).state_json is not None
+    work(forked)
+
+
+PLANNED_ROWS = [{"tool": "search", "args": {"q": "a"}}, {"tool": "final_answer", "args": {"answer": "42"}}]
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "said"),
+    [
+        ({"pending_plan_step": 2}, "state.pending_plan_step", "This must be a row of the plan, from 0 to 1."),
+        ({"plan_index": 3}, "state.plan_index", "This must be from 0 to 2, the number of rows in the plan."),
+        (
+            {"plan": []},
+            "state.pending_plan_step",
+            "The plan has no rows, so none can be pending: leave this empty.",
+        ),
+        (
+            {"plan": [{"tool": "search"}] * 201},
+            "state.plan",
+            "The plan has 201 steps; it may have 200 at most.",
+        ),
+    ],
+)
+def test_an_index_is_within_its_list_and_the_list_is_no_longer_than_a_plan(
+    state: dict[str, Any], path: str, said: str
+) -> None:
+    played_ = {"replies": {"decision": PLANNED_ROWS}, "tools": TOOLS}
+    settings = {"plan": PLANNED_ROWS, "tools": ["search"]}
+    run = actions.start_run(machine="planned", goal="Look", settings=settings, owner=None, script=played_)
+    work(run)
+    with pytest.raises(actions.BadLaunch) as refused:
+        fork(run, transitions(run, "planned")[0], state=state)
+    (problem,) = refused.value.problems
+    assert problem.path == path
+    assert said in problem.message
+    work(fork(run, transitions(run, "planned")[0], state={"plan_index": 1, "pending_plan_step": 1}))
 
 
 def test_a_fork_of_a_fork_verifies_with_all_its_terms() -> None:

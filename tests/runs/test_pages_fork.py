@@ -122,6 +122,12 @@ def test_state_limits_and_settings_are_changed_by_the_form() -> None:
     ("typed", "sentence"),
     [
         ({"state-steps": "many"}, "This must be a whole number, not &#x27;many&#x27;."),
+        ({"state-steps": "-7"}, "This must be a whole number from 0 to 1,000,000, not -7."),
+        ({"state-rejections": "9999999999"}, "from 0 to 1,000,000, not 9999999999."),
+        (
+            {"state-metadata": '{"goal": "x", "retry_count": -1}'},
+            "retry_count: This must be a whole number from",
+        ),
         ({"state-metadata": "{"}, "This is no JSON:"),
         ({"state-metadata": '{"goal": 5}'}, "goal: This must be a text"),
         ({"settings": '{"max_step": 3}'}, "max_step: ruled has no setting of this name."),

@@ -105,6 +105,22 @@ def test_every_field_becomes_a_setting() -> None:
         ({"more": '{"colour": "blue"}'}, "more", "colour: ruled has no setting of this name."),
         ({"more": '{"tools": []}'}, "more", "has a field of its own"),
         ({"more": "[1]"}, "more", "one JSON object"),
+        (
+            {"machine": "checklist", "steps": "a step\n" * 201},
+            "steps",
+            "the plan has 201 steps; it may have 200",
+        ),
+        ({"machine": "checklist", "steps": "a" * 2001}, "steps", "step 1 of the plan has 2,001 characters"),
+        (
+            {"machine": "planned", "rows_json": json.dumps([{"tool": "calculator"}] * 201)},
+            "rows_json",
+            "the plan has 201 steps",
+        ),
+        (
+            {"machine": "planned", "rows_json": json.dumps([{"tool": "a", "args": {"text": "b" * 2000}}])},
+            "rows_json",
+            "step 1 of the plan has",
+        ),
         ({"machine": "perpetual"}, "machine", "perpetual"),
         ({"machine": "checklist", "max_steps": "3"}, "max_steps", "checklist has no such setting"),
     ],
