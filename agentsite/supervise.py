@@ -19,6 +19,7 @@ from typing import Any
 
 LOG_BYTES = 2_000_000
 SHOWN_LINES = 8
+SHOWN_BEGINNING, SHOWN_END = 100, 300
 LINE_LIMIT = 1 << 20
 ALARMS = ("ERROR", "CRITICAL", "Traceback")
 
@@ -205,7 +206,7 @@ class Supervisor:
             last.append(line)
             if any(alarm in line[:80] for alarm in ALARMS) and not self.stopping.is_set():
                 with contextlib.suppress(OSError):  # the terminal is gone
-                    self.say(f"{child.name}: {line[:300]}")
+                    self.say(f"{child.name}: {shortened(line, child.log)}")
 
     async def _stop_all(self) -> None:
         """Ask all to stop; the first child, which the others need, only when they have."""
@@ -259,10 +260,17 @@ class BoundedLog:
 def obituary(child: Child, code: int, last: Sequence[str]) -> str:
     """What died, how, and its last words."""
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    words = "".join(f"\n    {line[:300]}" for line in last)
+    words = "".join(f"\n    {shortened(line, child.log)}" for line in last)
     return f"The {child.name} died ({how}); starting it again." + (
         f" Its last lines:{words}" if words else ""
     )
+
+
+def shortened(line: str, log: Path) -> str:
+    """A line of a log for the terminal: of a long one the beginning, and the end, where an exception stands."""
+    if len(line) <= SHOWN_BEGINNING + SHOWN_END:
+        return line
+    return f"{line[:SHOWN_BEGINNING]} … {line[-SHOWN_END:]} (the whole line: {log})"
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:

@@ -10,10 +10,11 @@ from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, u
 from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
 from runs.actions.steering import Resumption, abort, decide, pause, resume, resume_restored, rewind
 from runs.rights import may_decide, may_halt, may_launch, may_mend, may_steer
-from runs.store import BadDecision, Conflict, NotPossible
+from runs.store import AlreadyHalted, BadDecision, Conflict, NotPossible
 
 __all__ = [
     "MAX_HALT_REASON",
+    "AlreadyHalted",
     "Answers",
     "BadDecision",
     "BadLaunch",

@@ -24,10 +24,19 @@ MAX_HALT_REASON = 500
 
 
 def halt_site(*, by: Person, reason: str) -> Halt:
-    """Stop everything: no run is claimed, no effect begins, nothing is lost."""
+    """Stop everything: no run is claimed, no effect begins, nothing is lost.
+
+    `AlreadyHalted` where the site is: nothing changes.
+    """
     _check_halting(by)
-    halt = store.halt_site(name_of(by), clean_text(reason.strip())[:MAX_HALT_REASON])
-    log.warning("halted by %s: %r", halt.by_name, halt.reason)
+    reason = clean_text(reason.strip())
+    if len(reason) > MAX_HALT_REASON:
+        raise NotPossible(
+            f"A reason has at most {MAX_HALT_REASON} characters; this one has {len(reason)}; nothing was halted."
+        )
+    halt = store.halt_site(name_of(by), reason)
+    if by is not None:  # the operator at the terminal has it before their eyes
+        log.warning("halted by %s: %r", halt.by_name, halt.reason)
     tell_all(store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.PAUSED))
     return halt
 
@@ -37,7 +46,8 @@ def unhalt_site(*, by: Person) -> int:
     _check_halting(by)
     if store.unhalt_site(name_of(by)) is None:
         raise NotPossible("The site is not halted.")
-    log.warning("no longer halted, by %s", name_of(by))
+    if by is not None:
+        log.warning("no longer halted, by %s", name_of(by))
     wanting = store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING)
     tell_all(store.unfinished_ids(RunStatus.WAITING, RunStatus.PAUSED))
     for run_id in wanting:

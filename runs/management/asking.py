@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
 from runs.models import Interrupt, Run
+from runs.reading.visible import visible
 
 BAD_INPUT = 2
 EXIT_CODES = {"succeeded": 0, "stopped": 3, "failed": 4, "cancelled": 5, "waiting": 6, "paused": 6}
@@ -22,18 +23,60 @@ def bad_input(sentence: str) -> CommandError:
 
 def run_of(text: str) -> Run:
     """The run that an argument names."""
-    run = Run.objects.filter(pk=int(text)).first() if text.isdecimal() and len(text) < 18 else None
+    run = _run_numbered(text)
     if run is None:
         raise bad_input(f"There is no run {text}.")
     return run
 
 
+def _run_numbered(text: str) -> Run | None:
+    return Run.objects.filter(pk=int(text)).first() if text.isdecimal() and len(text) < 18 else None
+
+
 def interrupt_of(text: str) -> Interrupt:
-    """The interrupt that an argument names."""
+    """The interrupt that an argument names: by its id, or as the one open question of a run by that run's number."""
+    run = _run_numbered(text)
+    if run is not None:
+        return _only_question(run)
     try:
         return Interrupt.objects.select_related("run").get(pk=text)
     except (Interrupt.DoesNotExist, ValidationError):
-        raise bad_input(f"There is no interrupt {text}.") from None
+        other = ", and no run of this number" if text.isdecimal() else ""
+        raise bad_input(
+            f"There is no interrupt {text}{other}. Ids are in export RUN, and on the page Needs you."
+        ) from None
+
+
+def _only_question(run: Run) -> Interrupt:
+    match open_questions(run):
+        case [question]:
+            return question
+        case []:
+            raise bad_input(f"Run {run.pk} has no open question. Name an interrupt by its id (export RUN).")
+        case several:
+            lines = [f"  {one.pk}  {visible(one.title)}" for one in several]
+            count = (
+                f"Run {run.pk} has {len(several)} open questions; nothing was decided. Name one by its id:"
+            )
+            raise bad_input("\n".join([count, *lines]))
+
+
+def open_questions(run: Run) -> list[Interrupt]:
+    """What somebody must answer before the run goes on: its own questions, and those of unfinished children."""
+    own = list(run.interrupts.filter(status=Interrupt.Status.PENDING).select_related("run"))
+    children = run.children.filter(ended_at__isnull=True)
+    return own + [question for child in children for question in open_questions(child)]
+
+
+def how_to_answer(question: Interrupt) -> str:
+    """What is asked, and the command that answers it."""
+    verdict, *others = question.verdicts
+    more = {"respond": " --message TEXT", "top_up": f" --args '{{\"{question.limit}\": AMOUNT}}'"}
+    return (
+        f"It asks: {visible(question.title)}\n"
+        f"  python3 manage.py decide {question.pk} --verdict {verdict}{more.get(verdict, '')}\n"
+        f"  or another verdict: {', '.join(others)}"
+    )
 
 
 def json_of(text: str | None, what: str) -> Any:

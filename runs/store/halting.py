@@ -11,6 +11,7 @@ from django.db.models import Exists
 
 from runs.models import Halt, Run, RunStatus
 from runs.store import clock
+from runs.store.errors import NotPossible
 
 _LOCK = 0x61676E74
 """The number that PostgreSQL's advisory lock of the switch has; any number that nothing else takes."""
@@ -22,6 +23,18 @@ class Halted(Exception):
     def __init__(self, halt: Halt) -> None:
         self.halt = halt
         super().__init__(f"{sentence_of(halt)} Runs stay as they are and go on when that is over.")
+
+
+class AlreadyHalted(NotPossible):
+    """The site was halted before: the first one's words stay."""
+
+    def __init__(self, halt: Halt) -> None:
+        self.halt = halt
+        why = f": “{halt.reason}”" if halt.reason else ", without a reason"
+        super().__init__(
+            f"The site was halted already, by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC{why}. "
+            "A new reason is not recorded."
+        )
 
 
 def sentence_of(halt: Halt) -> str:
@@ -41,12 +54,12 @@ def halt_now() -> Halt | None:
 
 
 def halt_site(by: str, reason: str) -> Halt:
-    """From the commit on nothing begins. Where the site is halted already, the first one's words stay."""
+    """From the commit on nothing begins. `AlreadyHalted` where the site is: the first one's words stay."""
     with transaction.atomic():
         _exclude_intents()
         before = halt_now()
         if before is not None:
-            return before
+            raise AlreadyHalted(before)
         return Halt.objects.create(on=True, by_name=by, reason=reason, at=clock.now())
 
 

@@ -41,6 +41,12 @@ from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import Row, commit, lock
 from runs.store.purse import raise_shared
 
+MAX_MESSAGE = 4_000
+"""Characters of a decision's message. Of `respond` it stands for a result, and may be longer."""
+
+TAKE_ARGS = ("edit", "top_up")
+"""The verdicts that take arguments."""
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -173,6 +179,7 @@ def check_target(run: Run, to: int) -> None:
 
 def decide(interrupt_id: Any, said: Said) -> Decision:
     """Decide a pending interrupt, once. The same decision again returns the first one's outcome."""
+    _check_parts(Interrupt.objects.get(pk=interrupt_id), said)
     _apply_deadline(interrupt_id, said)
     with transaction.atomic():
         lock(Interrupt.objects.get(pk=interrupt_id).run_id)
@@ -222,7 +229,7 @@ def _decided_before(interrupt: Interrupt, said: Said) -> Decision:
     decision = Decision.objects.filter(interrupt=interrupt).first()
     if decision is None:
         raise Conflict(None, "This question is no longer open: its run went back or has ended.")
-    takes_args = said.args is not None and said.verdict in ("edit", "top_up")
+    takes_args = said.args is not None and said.verdict in TAKE_ARGS
     args = canonical(clean(said.args)) if takes_args else None
     same = (decision.verdict, decision.args_json, decision.message, decision.to_step) == (
         said.verdict,
@@ -245,8 +252,28 @@ def _check_seen(interrupt: Interrupt, said: Said) -> None:
 
 def check_answer(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
     """The arguments of a decision that such a question can take; `BadDecision` where it can't."""
+    _check_parts(interrupt, said)
     _check_verdict(interrupt, said)
     return _check_args(interrupt, said)
+
+
+def _check_parts(interrupt: Interrupt, said: Said) -> None:
+    """Whether the verdict takes all that was said with it: nothing is dropped without a word.
+
+    An approval may name the very arguments that it approves.
+    """
+    if said.args is not None and said.verdict not in TAKE_ARGS and not _as_shown(interrupt, said):
+        raise BadDecision(f"Arguments go with {' and '.join(TAKE_ARGS)}; nothing was decided.", "args")
+    if said.to_step is not None and said.verdict != "rollback":
+        raise BadDecision("A step to go back to goes with rollback; nothing was decided.", "to_step")
+    length = len(clean_text(said.message))
+    if length > MAX_MESSAGE and said.verdict != "respond":
+        why = f"A message has at most {MAX_MESSAGE} characters; this one has {length}; nothing was decided."
+        raise BadDecision(why, "message")
+
+
+def _as_shown(interrupt: Interrupt, said: Said) -> bool:
+    return said.verdict == "approve" and canonical(clean(said.args)) == canonical(interrupt.args)
 
 
 def _check_verdict(interrupt: Interrupt, said: Said) -> Verdict:

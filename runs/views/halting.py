@@ -25,7 +25,12 @@ def halt(request: HttpRequest) -> HttpResponse:
         case "halt" if not reason:
             return _page(request, fault="Say why: everybody who sees the banner wants to know.", status=400)
         case "halt":
-            actions.halt_site(by=request.user, reason=reason)
+            try:
+                actions.halt_site(by=request.user, reason=reason)
+            except actions.AlreadyHalted as already:
+                messages.info(request, already.sentence)
+            except actions.NotPossible as impossible:
+                return _page(request, fault=impossible.sentence, status=400)
         case "unhalt":
             _let_go_on(request)
         case _:

@@ -220,6 +220,13 @@ def test_the_file_is_for_its_owner_alone_and_replaces_no_other(tmp_path: Path) -
     assert "can't be written" in refused("backup", str(tmp_path / "nowhere" / "site.zip"))
 
 
+@pytest.mark.parametrize("more", [(), ("--force",)])
+def test_a_directory_is_no_place_for_a_backup(tmp_path: Path, more: tuple[str, ...]) -> None:
+    said = refused("backup", str(tmp_path), *more)
+    assert "is a directory" in said and "--force" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 

@@ -126,6 +126,27 @@ async def test_the_terminal_shows_alarms_and_the_log_has_everything(tmp_path: Pa
     assert (tmp_path / "worker.log").read_text() == "calm\n12:00 ERROR runs.store disk full\n"
 
 
+async def test_a_long_alarm_keeps_its_beginning_and_its_end_and_names_the_log(tmp_path: Path) -> None:
+    alarm = "print('12:00 ERROR runs.store lost traceback=' + 'x' * 900 + ' ValueError: why', flush=True)"
+    running, said = supervisor(tmp_path, child("worker", f"{alarm}; {WAITS}", tmp_path))
+    task = asyncio.create_task(running.run())
+    await until(lambda: bool(said))
+    running.stop()
+    await task
+    assert len(said) == 1
+    assert said[0].startswith("worker: 12:00 ERROR runs.store lost traceback=xxx")
+    assert said[0].endswith(f"xxx ValueError: why (the whole line: {tmp_path / 'worker.log'})")
+    assert " … " in said[0] and len(said[0]) < 900
+
+
+async def test_last_words_that_are_long_keep_their_end(tmp_path: Path) -> None:
+    died = child("web", "raise SystemExit('x' * 900 + ' no such page')", tmp_path)
+    running, said = supervisor(tmp_path, died)
+    with pytest.raises(GaveUp):
+        await running.run()
+    assert said[0].endswith(f"xxx no such page (the whole line: {tmp_path / 'web.log'})")
+
+
 async def test_welcome_comes_after_the_last_child_is_ready(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     running, said = supervisor(

@@ -203,6 +203,46 @@ def test_a_form_that_sends_the_arguments_with_an_approval_may_be_sent_twice() ->
     assert actions.decide(question.pk, **said) == actions.decide(question.pk, **said)
 
 
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"verdict": "approve", "args": {"to": "evil"}}, "args"),
+        ({"verdict": "approve", "args": {"to": "bob", "n": 3.0}}, "args"),
+        ({"verdict": "approve", "args": {}}, "args"),
+        ({"verdict": "reject", "args": {"to": "bob", "n": 3}}, "args"),
+        ({"verdict": "approve", "to_step": 2}, "to_step"),
+        ({"verdict": "reject", "message": "x" * (store.MAX_MESSAGE + 1)}, "message"),
+    ],
+)
+def test_nothing_of_a_decision_is_dropped_without_a_word(said: dict[str, Any], field: str) -> None:
+    run = asking()
+    head = run.head
+    with pytest.raises(actions.BadDecision, match="nothing was decided") as caught:
+        decide(run, **said)
+    assert caught.value.field == field
+    run.refresh_from_db()
+    assert (pending(run).status, run.head, Decision.objects.count()) == ("pending", head, 0)
+    decide(run, "approve")
+    if field != "message":
+        with pytest.raises(actions.BadDecision):
+            actions.decide(Interrupt.objects.get(run=run).pk, by=None, channel="web", **said)
+
+
+def test_a_message_may_be_as_long_as_a_form_lets_it_be_and_a_result_longer() -> None:
+    run = asking()
+    assert decide(run, "reject", message="x" * store.MAX_MESSAGE).message == "x" * store.MAX_MESSAGE
+    other = asking()
+    assert decide(other, "respond", message="x" * 50_000).message == "x" * 50_000
+
+
+def test_a_fork_with_an_answer_that_does_not_fit_is_refused() -> None:
+    run = asking()
+    decide(run, "approve")
+    work(run)
+    with pytest.raises(actions.BadLaunch, match=r"decision\.args: Arguments go with edit and top_up"):
+        actions.fork(run, at=0, by=None, decision={"verdict": "approve", "args": {"to": "evil"}})
+
+
 def test_another_decision_is_a_conflict_that_says_who_decided_what() -> None:
     run = asking()
     question = pending(run)

@@ -17,7 +17,7 @@ from django.core.management import CommandError, call_command
 from agentsite.environment import ROOT
 from runs import actions
 from runs.management.commands.launch import Command
-from runs.models import Run
+from runs.models import Interrupt, Run
 from tests.runs.running import (
     FINAL,
     _every_run_verifies,
@@ -95,6 +95,26 @@ def test_a_whole_timeline_is_printed_with_wait() -> None:
     assert lines[-1] == "42"
     assert [line.split()[0] for line in lines[:-2]] == [str(seq) for seq in range(1, run.head + 1)]
     assert "search" in out
+
+
+@pytest.mark.parametrize(
+    ("played", "settings", "verdict"),
+    [
+        (script(think("send", to="a")), {}, "--verdict approve"),
+        (script(FINAL), {"limits": {"cost_usd": 0}}, "--verdict top_up --args '{\"cost_usd\": AMOUNT}'"),
+    ],
+)
+def test_a_run_that_waits_names_the_command_that_answers(
+    played: dict[str, Any], settings: dict[str, Any], verdict: str
+) -> None:
+    given = ("--script", json.dumps(played), "--run-settings", json.dumps(settings))
+    out, code = told("launch", *GOAL, *given, "--inline", "--wait")
+    question = pending(Run.objects.get())
+    asked, answered, others = out.splitlines()[-3:]
+    assert code == 6
+    assert asked == f"It asks: {question.title}"
+    assert answered == f"  python3 manage.py decide {question.pk} {verdict}"
+    assert others == f"  or another verdict: {', '.join(question.verdicts[1:])}"
 
 
 def test_json_prints_the_export_alone() -> None:
@@ -199,6 +219,78 @@ def test_decide_by_command() -> None:
         call_command("decide", question, "--verdict", "reject")
     assert caught.value.returncode == 1
     assert work(run).status == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--verdict", "approve", "--args", '{"to": "evil"}'),
+            "--args goes with edit and top_up; nothing was decided.",
+        ),
+        (
+            ("--verdict", "approve", "--args", '{"to": "bob"}'),
+            "--args goes with edit and top_up; nothing was decided.",
+        ),
+        (("--verdict", "reject", "--args", "{}"), "--args goes with edit and top_up; nothing was decided."),
+        (("--verdict", "respond", "--message", "x", "--args", "null"), "--args goes with edit and top_up"),
+        (("--verdict", "abort", "--args", "{}"), "--args goes with edit and top_up"),
+        (("--verdict", "rollback", "--to-step", "2", "--args", "{}"), "--args goes with edit and top_up"),
+        (("--verdict", "approve", "--to-step", "2"), "--to-step goes with rollback; nothing was decided."),
+        (("--verdict", "edit", "--args", '{"to": "a"}', "--to-step", "0"), "--to-step goes with rollback"),
+        (("--verdict", "approve", "--message", "x" * 4001), "at most 4000 characters; this one has 4001"),
+    ],
+)
+def test_an_option_that_the_verdict_does_not_take_is_refused(words: tuple[str, ...], said: str) -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    assert said in refused("decide", str(pending(run).pk), *words)
+    assert pending(run).status == "pending"
+
+
+def test_decide_takes_the_number_of_a_run_that_asks_one_thing() -> None:
+    run = work(launch(think("send", to="bob"), think("send", to="eve"), FINAL))
+    words = ("decide", str(run.pk), "--verdict", "approve")
+    assert told(*words) == (f"Recorded: approve on run {run.pk}.\n", 0)
+    assert f"Run {run.pk} has no open question." in refused(*words)
+    work(run)
+    assert told(*words) == (f"Recorded: approve on run {run.pk}.\n", 0)
+    assert work(run).tool_calls == 2
+
+
+def with_a_child_that_asks() -> Run:
+    inner = {"replies": {"decision": [think("send", to="bob"), FINAL]}}
+    played = script(think("agent.inner", goal="Ask"), FINAL, subgraphs={"inner": inner})
+    return work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": {}}}))
+
+
+def test_the_number_of_a_run_stands_for_the_question_of_its_child_too() -> None:
+    run = with_a_child_that_asks()
+    child = run.children.get()
+    assert told("decide", str(run.pk), "--verdict", "approve") == (
+        f"Recorded: approve on run {child.pk}.\n",
+        0,
+    )
+    work(child)
+    assert work(run).status == "succeeded"
+
+
+def test_several_open_questions_are_listed_and_none_is_decided() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    first = pending(run)
+    second = Interrupt.objects.create(
+        run=run, seq=first.seq + 1000, kind="manual", title="Go on?", verdicts_json='["resume"]'
+    )
+    said = refused("decide", str(run.pk), "--verdict", "approve")
+    assert f"Run {run.pk} has 2 open questions; nothing was decided." in said
+    assert f"{first.pk}  {first.title}" in said and f"{second.pk}  Go on?" in said
+    assert Interrupt.objects.filter(status="pending").count() == 2
+    second.delete()
+
+
+def test_who_names_no_interrupt_is_told_where_they_are() -> None:
+    said = refused("decide", "1", "--verdict", "approve")
+    assert said.startswith("There is no interrupt 1, and no run of this number.")
+    assert "export RUN" in said and "Needs you" in said
 
 
 def test_a_top_up_by_command() -> None:
@@ -311,9 +403,7 @@ def test_the_model_is_named_on_the_line() -> None:
 
 
 def test_following_a_run_ends_where_its_child_asks_a_person() -> None:
-    inner = {"replies": {"decision": [think("send", to="bob"), FINAL]}}
-    played = script(think("agent.inner", goal="Ask"), FINAL, subgraphs={"inner": inner})
-    run = work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": {}}}))
+    run = with_a_child_that_asks()
     assert not run.interrupts.exists()
     followed = Command()._followed(run, silent=True)
     assert followed.status == "waiting"

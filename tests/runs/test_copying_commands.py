@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 
 from runs.models import Run
 from tests.runs.running import ALLOW, FINAL, _every_run_verifies, launch, think, transitions, work
@@ -57,8 +59,11 @@ def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module()
             "settings.max_step: ruled has no setting of this name.",
         ),
         (("--at=0", '--state={"steps": "x"}'), "state.steps: This must be a whole number"),
+        (("--at=0", '--state={"steps": -7}'), "state.steps: This must be a whole number from 0 to 1,000,000"),
+        (("--at=0", '--state=["steps"]'), "state: The state must be a JSON object."),
         (("--at=0", "--model=nosuch"), "settings.model: There is no model 'nosuch'."),
         (("--at=0", '--decision={"verdict": "approve"}'), "decision: Run"),
+        (("--at=0", '--decision=["verdict"]'), "decision: A decision must be a JSON object."),
     ],
 )
 def test_fork_refuses_in_a_sentence(words: tuple[str, ...], said: str) -> None:
@@ -78,4 +83,12 @@ def test_rerun_says_first_what_comes_again() -> None:
     out, code = told("rerun", str(run.pk), f"--at={at}", "--inline")
     made = Run.objects.get(copied_from=run)
     assert (code, out.splitlines()[-1], made.origin) == (0, str(made.pk), "rerun")
-    assert refused("rerun", str(run.pk), "--at=1").startswith("Row 1 of run")
+
+
+@pytest.mark.parametrize("more", [(), ("--estimate",)])
+def test_rerun_prints_no_estimate_of_what_can_not_be_done(more: tuple[str, ...]) -> None:
+    run = finished()
+    out = io.StringIO()
+    with pytest.raises(CommandError, match="Row 1 of run") as caught:
+        call_command("rerun", str(run.pk), "--at=1", *more, stdout=out)
+    assert (caught.value.returncode, out.getvalue()) == (2, "")

@@ -215,7 +215,8 @@ def test_who_waits_goes_on_waiting_and_what_is_decided_is_done_afterwards() -> N
 
 def test_the_first_halt_keeps_its_words_and_only_a_halted_site_can_go_on() -> None:
     halt("first")
-    assert halt("second").reason == "first"
+    with pytest.raises(actions.AlreadyHalted, match=r"“first”\. A new reason is not recorded"):
+        halt("second")
     unhalt()
     with pytest.raises(actions.NotPossible, match="not halted"):
         unhalt()
@@ -595,6 +596,37 @@ def test_the_commands_halt_and_let_go_on() -> None:
     assert "Runs that go on now: 2" in told("unhalt")
     with pytest.raises(CommandError, match="not halted"):
         told("unhalt")
+
+
+def test_who_halts_a_halted_site_is_told_whose_words_stay() -> None:
+    halt("mine")
+    said = told("halt", "--reason", "another")
+    assert said.startswith("The site was halted already, by the operator since ")
+    assert said.endswith("UTC: “mine”. A new reason is not recorded.\n")
+    page = signed_in(root()).post(reverse("halt"), {"deed": "halt", "reason": "another"}, follow=True)
+    assert "A new reason is not recorded" in page.content.decode()
+    assert Halt.objects.get().reason == "mine"
+
+
+def test_a_reason_that_is_too_long_halts_nothing() -> None:
+    much = "x" * (actions.MAX_HALT_REASON + 1)
+    with pytest.raises(CommandError, match="at most 500 characters; this one has 501") as caught:
+        told("halt", "--reason", much)
+    assert caught.value.returncode == 2
+    page = signed_in(root()).post(reverse("halt"), {"deed": "halt", "reason": much})
+    assert page.status_code == 400 and "at most 500 characters" in page.content.decode()
+    assert not Halt.objects.exists()
+    assert halt(much[1:]).reason == much[1:]
+
+
+def test_a_person_at_a_page_is_logged_and_a_command_says_it_once(caplog: pytest.LogCaptureFixture) -> None:
+    told("halt", "--reason", "x")
+    told("unhalt")
+    assert caplog.messages == []
+    administrator = root()
+    actions.halt_site(by=administrator, reason="y")
+    actions.unhalt_site(by=administrator)
+    assert caplog.messages == ["halted by root: 'y'", "no longer halted, by root"]
 
 
 def test_the_switch_is_not_asked_for_once_for_each_run() -> None:

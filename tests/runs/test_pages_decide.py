@@ -116,6 +116,16 @@ def test_a_rejection_carries_its_reason_to_the_model() -> None:
     assert "Not to\\nthe board." in facts
 
 
+def test_a_reason_that_is_too_long_is_refused_in_a_sentence_and_kept_on_the_card() -> None:
+    run = run_with_letter(alice())
+    much = "no " * 2000
+    answer = send(signed_in(bob()), run, "reject", reason=much)
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert "at most 4000 characters; this one has 5999; nothing was decided" in page and much.strip() in page
+    assert not Decision.objects.exists()
+
+
 def test_an_answer_stands_in_place_of_the_result() -> None:
     run = run_with_letter(alice())
     client = signed_in(bob())

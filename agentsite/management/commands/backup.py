@@ -26,6 +26,8 @@ class Command(BaseCommand):
         if not backups.is_migrated():
             why = "The database is that of an older version. Start this one once (up), or use the older one's backup."
             raise CommandError(why, returncode=2)
+        if file.is_dir():
+            raise CommandError(f"{file} is a directory. Name a file, e.g. {file / 'site.zip'}.", returncode=2)
         try:
             manifest = archive.write(file.absolute(), replaces=force)
         except (archive.FileThere, archive.FileInUse) as why:

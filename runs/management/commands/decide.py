@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from runs import actions
+from runs import actions, store
 from runs.management.asking import bad_input, interrupt_of, json_of
 
 
@@ -18,7 +18,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The decision's parts."""
-        parser.add_argument("interrupt", metavar="INTERRUPT")
+        parser.add_argument(
+            "interrupt", metavar="INTERRUPT", help="its id, or the number of a run with one open question"
+        )
         parser.add_argument("--verdict", required=True, metavar="V", help="what the interrupt's kind allows")
         parser.add_argument(
             "--args", dest="new_args", metavar="JSON", help="edit: the whole new arguments; top_up: amounts"
@@ -29,6 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Decide."""
+        _check_options(options)
         interrupt = interrupt_of(options["interrupt"])
         try:
             decision = actions.decide(
@@ -46,3 +49,13 @@ class Command(BaseCommand):
         except (actions.Conflict, actions.NotPossible) as fault:
             raise CommandError(fault.sentence) from None
         self.stdout.write(f"Recorded: {decision.verdict} on run {interrupt.run_id}.")
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """An option that the verdict does not take is refused, not dropped."""
+    for name, option, verdicts in (
+        ("new_args", "--args", store.TAKE_ARGS),
+        ("to_step", "--to-step", ("rollback",)),
+    ):
+        if options[name] is not None and options["verdict"] not in verdicts:
+            raise bad_input(f"{option} goes with {' and '.join(verdicts)}; nothing was decided.")

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from runs import actions
+from runs.management.asking import bad_input
 from runs.reading.visible import visible
 
 
@@ -22,7 +23,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, reason: str, **options: Any) -> None:
         """Switch it on, and say since when it is."""
-        halt = actions.halt_site(by=None, reason=reason)
+        try:
+            halt = actions.halt_site(by=None, reason=reason)
+        except actions.AlreadyHalted as already:
+            self.stdout.write(visible(already.sentence))
+            return
+        except actions.NotPossible as fault:
+            raise bad_input(fault.sentence) from None
         why = f" Why: {visible(halt.reason)}" if halt.reason else ""
         self.stdout.write(f"Halted by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC.{why}")
         self.stdout.write("A call under way is cut, or finished where it can't be. unhalt lets runs go on.")

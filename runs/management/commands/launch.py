@@ -11,7 +11,7 @@ from typing import Any, Literal
 from django.core.management.base import BaseCommand
 
 from runs import actions, driver, store
-from runs.management.asking import EXIT_CODES, bad_input, json_of
+from runs.management.asking import EXIT_CODES, bad_input, how_to_answer, json_of, open_questions
 from runs.models import Run, RunStatus
 from runs.reading import export, row_views
 from runs.reading.visible import visible
@@ -94,7 +94,7 @@ class Command(BaseCommand):
             run.refresh_from_db()
             if not silent:
                 seen = self._print_rows(run, seen)
-            if run.finished or run.status == RunStatus.PAUSED or _asks_a_person(run):
+            if run.finished or run.status == RunStatus.PAUSED or open_questions(run):
                 return run
             time.sleep(LOOK_S)
 
@@ -112,6 +112,8 @@ class Command(BaseCommand):
         self.stdout.write(f"Run {run.pk}: {run.status}{reason}")
         if run.answer:
             self.stdout.write(visible(run.answer))
+        for question in open_questions(run):
+            self.stdout.write(how_to_answer(question))
 
     def _batch(self, items: Any) -> None:
         if not isinstance(items, list):
@@ -137,10 +139,3 @@ class Command(BaseCommand):
             return {"error": str(fault)}
         except driver.BadAnswer as fault:
             return {"error": f"settings.answers: {fault.sentence}"}
-
-
-def _asks_a_person(run: Run) -> bool:
-    """Whether nothing goes on until somebody answers: the run's own question, or one of the child it waits for."""
-    if run.interrupts.filter(status="pending").exists():
-        return True
-    return any(_asks_a_person(child) for child in run.children.filter(ended_at__isnull=True))

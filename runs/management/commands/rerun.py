@@ -5,14 +5,15 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from runs import actions
+from runs import actions, store
+from runs.management.asking import bad_input
 from runs.management.copying import CopyingCommand
 from runs.models import Run
 from runs.reading.again import again
 
 
 class Command(CopyingCommand):
-    """Asks the model anew from a row on, in a new run; says first what that is likely to cost."""
+    """Asks the model anew from a row on, in a new run; says what that is likely to cost."""
 
     help = "Run again from a live transition (0: from the beginning), in a new run. --estimate only says what it costs."
 
@@ -24,16 +25,20 @@ class Command(CopyingCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Say what it costs, then do it."""
-        estimate = again(self.run_of(options), options["at"])
-        if not options["json"]:
-            self.stdout.write(f"Likely to be done again: {estimate.sentence}")
+        """Do it, or only say what it would cost."""
         if not options["estimate"]:
             super().handle(*args, **options)
+            return
+        run = self.run_of(options)
+        try:
+            store.check_fork(run, options["at"])
+        except store.NotPossible as fault:
+            raise bad_input(fault.sentence) from None
+        self._estimate(run, options)
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
-        """The new run."""
-        return actions.rerun(
+        """The new run; what it is likely to cost is said once it is there, and before it is driven."""
+        made = actions.rerun(
             run,
             at=options["at"],
             by=None,
@@ -41,3 +46,9 @@ class Command(CopyingCommand):
             message=options["message"],
             driven_by=self.driven_by(options),
         )
+        self._estimate(run, options)
+        return made
+
+    def _estimate(self, run: Run, options: dict[str, Any]) -> None:
+        if not options["json"]:
+            self.stdout.write(f"Likely to be done again: {again(run, options['at']).sentence}")
