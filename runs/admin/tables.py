@@ -23,6 +23,7 @@ from runs.admin.compactions import compact_now, run_links
 from runs.admin.parts import ReadOnlyAdmin, page_link, tokens
 from runs.models import Decision, Exchange, Halt, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
 from runs.reading.lines import call_text
+from runs.reading.restored import doubts_of
 from runs.reading.unseen import holds_unseen
 
 TOKENS = ("input_tokens", "output_tokens", "copied_tokens", "reserved_tokens")
@@ -196,6 +197,7 @@ class InterruptAdmin(ReadOnlyAdmin):
             "open_to_me": open_to_me,
             "may_approve": open_to_me and interrupt is not None and "approve" in interrupt.verdicts,
             "may_reject": open_to_me and interrupt is not None and "reject" in interrupt.verdicts,
+            "doubt": _doubt(interrupt) if interrupt is not None else "",
             "wants_a_look": interrupt is not None and _wants_a_look(interrupt),
             "shown": call_text(interrupt.tool, interrupt.args)
             if interrupt is not None and interrupt.tool
@@ -223,9 +225,8 @@ class InterruptAdmin(ReadOnlyAdmin):
             messages.error(request, "The form does not say which question it is for. Load the page again.")
             return
         if verdict == "approve" and _wants_a_look(interrupt) and "sure" not in request.POST:
-            messages.error(
-                request, "This call is risky, or holds characters that can't be seen: tick the box."
-            )
+            why = _doubt(interrupt) or "This call is risky, or holds characters that can't be seen."
+            messages.error(request, f"{why} Look at it once more, and tick the box.")
             return
         try:
             actions.decide(
@@ -246,8 +247,14 @@ class InterruptAdmin(ReadOnlyAdmin):
 
 
 def _wants_a_look(interrupt: Interrupt) -> bool:
-    """Whether approving asks for a second step: the call is risky, or hides something."""
-    return bool(interrupt.tool) and (reading.is_risky(interrupt) or holds_unseen(interrupt.args))
+    """Whether approving asks for a second step: the call is risky, hides something, or may be done already."""
+    risky = bool(interrupt.tool) and (reading.is_risky(interrupt) or holds_unseen(interrupt.args))
+    return risky or _doubt(interrupt) != ""
+
+
+def _doubt(interrupt: Interrupt) -> str:
+    """Why it may have been answered already; empty where nothing speaks for it."""
+    return doubts_of([interrupt]).get(interrupt.pk, "")
 
 
 class AddressField(forms.URLField):

@@ -15,6 +15,7 @@ from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.arguments import ArgumentField, fields_of
 from runs.reading.lines import Line, call_text, line_of
+from runs.reading.restored import doubts_of
 from runs.rights import decides
 
 Person = User | AnonymousUser
@@ -63,6 +64,8 @@ class Card:
     """What is asked, where it is no call."""
     targets: tuple[Target, ...]
     may_decide: bool
+    doubt: str = ""
+    """Why it may have been answered already, and done; empty where nothing speaks for it."""
     decision: Decision | None = None
     typed: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -124,6 +127,11 @@ class Card:
     def high_risk(self) -> bool:
         """Whether approving asks for a second look: a call that does much, or that can't be seen whole."""
         return is_risky(self.interrupt) or self.hides or any(field.hidden for field in self.fields)
+
+    @property
+    def second_look(self) -> bool:
+        """Whether approving asks for a tick."""
+        return bool(self.doubt) or self.high_risk
 
     @property
     def hides(self) -> bool:
@@ -207,6 +215,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         title=_title(interrupt, limits) if pending else headline(interrupt),
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=decides(person),
+        doubt=doubts_of([interrupt]).get(interrupt.pk, ""),
         decision=getattr(interrupt, "decision", None),
     )
 

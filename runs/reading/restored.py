@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
+from django.utils.dateformat import format as date_text
 
-from runs.models import Exchange, Run
+from runs.models import Exchange, Interrupt, Run
 from runs.reading import words
 from runs.reading.lines import call_text, short
 from runs.reading.words import Word
 from runs.rights import Person, may_steer
-from runs.store import MAY_HAVE_HAPPENED, paused_by_restore, pausers_before, urgent_first
+from runs.store import (
+    MAY_HAVE_HAPPENED,
+    asked_before_restore,
+    paused_by_restore,
+    pausers_before,
+    urgent_first,
+)
 
 AT_ONCE = 100
 """Runs that a page shows, and lets go on, at a time."""
@@ -82,6 +90,23 @@ def all_restored(user: Person) -> Iterator[RestoredRun]:
     runs = list(restored_of(user))
     for first in range(0, len(runs), AT_ONCE):
         yield from restored_views(runs[first : first + AT_ONCE], user)
+
+
+def doubts_of(questions: Iterable[Interrupt]) -> dict[Any, str]:
+    """Those that still wait, and may have been answered after the backup that the site comes from: the warning."""
+    waiting = [one for one in questions if one.status == Interrupt.Status.PENDING]
+    return {key: _doubt(made_at) for key, made_at in asked_before_restore(waiting).items()}
+
+
+def _doubt(made_at: datetime | None) -> str:
+    if made_at is None:
+        return (
+            "This site was restored from a backup. This may have been answered, and done, since it was made."
+        )
+    return (
+        f"This site was restored from the backup of {date_text(made_at, 'j M, H:i')} UTC. "
+        "This may have been answered, and done, since then."
+    )
 
 
 def _waits_of(runs: Iterable[Any]) -> dict[int, Exchange]:

@@ -33,7 +33,15 @@ from runs.store.copying import (
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, Fenced, NotPossible
 from runs.store.going_back import rewind_batch
-from runs.store.halting import Halted, halt_now, halt_site, is_halted, unfinished_ids, unhalt_site
+from runs.store.halting import (
+    AlreadyHalted,
+    Halted,
+    halt_now,
+    halt_site,
+    is_halted,
+    unfinished_ids,
+    unhalt_site,
+)
 from runs.store.leases import (
     MOST_LOST,
     RENEW_S,
@@ -64,6 +72,8 @@ from runs.store.loading import (
 from runs.store.log import Asked, Batch, Row, chain, charge, commit, save_answer, start, uncount
 from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
 from runs.store.people import (
+    MAX_MESSAGE,
+    TAKE_ARGS,
     Said,
     abort,
     check_answer,
@@ -79,6 +89,7 @@ from runs.store.people import (
 from runs.store.purse import Worst, reserve, shared_limits
 from runs.store.restored import (
     MAY_HAVE_HAPPENED,
+    asked_before_restore,
     paused_by_restore,
     pausers_before,
     resume_restored,
@@ -88,11 +99,14 @@ from runs.store.verifying import Misfit, verify
 
 __all__ = [
     "KEPT",
+    "MAX_MESSAGE",
     "MAY_HAVE_HAPPENED",
     "MOST_LOST",
     "PEOPLE",
     "RENEW_S",
     "SETTINGS",
+    "TAKE_ARGS",
+    "AlreadyHalted",
     "Asked",
     "BadDecision",
     "Batch",
@@ -113,6 +127,7 @@ __all__ = [
     "artifact_bytes",
     "artifact_text",
     "artifacts_of",
+    "asked_before_restore",
     "attempts_of",
     "blocks_at",
     "chain",

@@ -16,6 +16,7 @@ from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.arguments import read_arguments
 from runs.reading.cards import headline, headlines, is_risky
+from runs.reading.restored import doubts_of
 from runs.reading.unseen import holds_unseen
 from runs.rights import decides
 from runs.views.seeing import refused
@@ -24,6 +25,7 @@ UNSEEN = "Your answer does not say which question it is for. Read the card as it
 
 
 _SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
+_LOOK_WHETHER = "Look whether this was done already, and tick the box to approve it."
 
 
 @never_cache
@@ -31,7 +33,7 @@ _SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
 def needs_you(request: HttpRequest) -> HttpResponse:
     """Everything that waits for the reader, the least time left first."""
     pending = list(reading.pending_for(request.user).select_related("run", "run__owner")[:200])
-    lines = headlines(pending)
+    lines, doubts = headlines(pending), doubts_of(pending)
     decided = _decided_lately(request)
     cards = [
         {
@@ -39,6 +41,7 @@ def needs_you(request: HttpRequest) -> HttpResponse:
             "kind": words.INTERRUPT[found.kind],
             "effects": words.EFFECTS.get(found.effects),
             "headline": lines[found.pk],
+            "doubt": doubts.get(found.pk, ""),
         }
         for found in pending
     ]
@@ -91,8 +94,8 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
         return _card_again(request, wanted, {"to_step": "Choose the row to go back to."}, 422)
     if wanted.revision is None or (interrupt.fingerprint and not wanted.fingerprint):
         return _card_again(request, wanted, {"verdict": UNSEEN}, 422)
-    if _wants_a_second_look(interrupt, wanted) and "sure" not in request.POST:
-        return _card_again(request, wanted, {"sure": _SECOND_LOOK}, 422)
+    if "sure" not in request.POST and (why := _second_look(interrupt, wanted)):
+        return _card_again(request, wanted, {"sure": why}, 422)
     if wanted.errors:
         return _card_again(request, wanted, wanted.errors, 422)
     try:
@@ -114,28 +117,34 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
     except actions.NotPossible as impossible:
         return _card_again(request, wanted, {"conflict": str(impossible)}, 409)
     except actions.BadDecision as bad:
-        return _card_again(request, wanted, {_field_of(bad): str(bad)}, 422)
+        return _card_again(request, wanted, {_field_of(bad, wanted.verdict): str(bad)}, 422)
     messages.success(request, f"Recorded: {words.VERDICT_DONE[wanted.verdict].text.lower()}.")
     return redirect("run", interrupt.run_id)
 
 
-def _wants_a_second_look(interrupt: Interrupt, wanted: forms.Wanted) -> bool:
-    """A call that does much, or of which something can't be seen, as it would run."""
+def _second_look(interrupt: Interrupt, wanted: forms.Wanted) -> str:
+    """What is to be looked at before approving: what a restore made doubtful, and a call that does much or hides some.
+
+    Empty where nothing is.
+    """
+    if wanted.verdict not in ("approve", "edit"):
+        return ""
+    if doubts_of([interrupt]):
+        return _LOOK_WHETHER
     hides = holds_unseen(interrupt.args if wanted.args is None else wanted.args)
-    return (
-        (is_risky(interrupt) or hides)
-        and wanted.verdict in ("approve", "edit")
-        and interrupt.kind in ("tool_call", "may_have_happened")
-    )
+    is_call = interrupt.kind in ("tool_call", "may_have_happened")
+    return _SECOND_LOOK if is_call and (is_risky(interrupt) or hides) else ""
 
 
-def _field_of(bad: actions.BadDecision) -> str:
+def _field_of(bad: actions.BadDecision, verdict: str) -> str:
     """The form's name of the field that a decision's fault is about."""
     field = bad.field
     if field.startswith("args."):
         name = field.removeprefix("args.")
         return f"amount.{name}" if name in ("cost_usd", "tokens", "active_seconds") else f"arg.{name}"
-    return {"message": "answer", "to_step": "to_step"}.get(field, "verdict")
+    if field == "message" and verdict == "respond":
+        return "answer"
+    return "to_step" if field == "to_step" else "verdict"
 
 
 def _card_again(

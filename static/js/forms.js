@@ -2,9 +2,11 @@
 // Without this script the same forms are sent by the browser.
 
 import { announce } from "./announce.js";
-import { hold, keepWritten, release, seenButton } from "./panels.js";
+import { hold, keepWritten, questionKept, release, seenButton } from "./panels.js";
+import { isShielded, questionIn, shieldNews } from "./shield.js";
 
 const RESUMED_FOR_MS = 4000;
+const NEXT_AFTER_MS = 1000;
 const NOTHING_NEW_MS = 15000;
 let newest = 0;
 let sent = { first: null };
@@ -16,7 +18,8 @@ export function listen() {
     const form = event.target;
     if (event.defaultPrevented || !form.matches("form[data-decision]")) return;
     event.preventDefault();
-    send(form, event.submitter);
+    const card = form.closest("[data-card]");
+    if (card === null || !isShielded(card)) send(form, event.submitter);
   });
 }
 
@@ -93,18 +96,38 @@ function recorded(panel, news, where) {
   outcome.className = "outcome";
   outcome.setAttribute("role", "status");
   outcome.textContent = "Recorded.";
+  const decided = questionIn(panel);
   panel.replaceChildren(outcome);
-  const later = setTimeout(() => done(0), NOTHING_NEW_MS);
-  const done = (wait) => {
-    clearTimeout(later);
-    resumed = null;
-    setTimeout(() => release(panel), wait);
+  let left = false;
+  const leave = () => {
+    left = true;
+    panel.removeEventListener("panel:kept", next);
+    outcome.remove();
+    release(panel);
+    // Above the next question it stands until that is answered too.
+    if (questionIn(panel) !== "") panel.prepend(outcome);
   };
+  let timer = setTimeout(leave, NOTHING_NEW_MS);
+  let nextWaits = false;
+  const within = (wait) => {
+    if (left) return;
+    clearTimeout(timer);
+    timer = setTimeout(leave, wait);
+  };
+  const next = () => {
+    const question = questionKept(panel);
+    if (nextWaits || question === "" || question === decided) return;
+    nextWaits = true;
+    within(NEXT_AFTER_MS);
+  };
+  panel.addEventListener("panel:kept", next);
   resumed = ({ seq, kind }) => {
+    resumed = null;
     outcome.textContent = kind === "stop" ? "Recorded. The run has ended." : `Recorded. Resumed at row ${seq}.`;
-    done(RESUMED_FOR_MS);
+    if (!nextWaits) within(RESUMED_FOR_MS);
   };
   if (news.first !== null) resumed(news.first);
+  next();
 }
 
 // The site's answer is the card again, with what was typed, and what is wrong beside it; or who decided first.
@@ -113,8 +136,10 @@ function refused(form, panel, html, conflict) {
   const card = answer.querySelector("[data-card]");
   const written = answer.querySelector(".kept");
   const here = form.closest("[data-card]") ?? form;
+  const before = here.dataset.interrupt === undefined ? "" : `${here.dataset.interrupt} ${here.dataset.revision}`;
   const news = [card, written].filter((part) => part !== null).map((part) => document.adoptNode(part));
   here.replaceWith(...news);
+  if (panel !== null) shieldNews(panel, before);
   if (panel !== null) {
     if (conflict) news.at(-1)?.append(readButton(panel));
     else keepWritten(panel);

@@ -18,6 +18,7 @@ const COMPARING = [
   ["p k", "to the difference before"],
   ...HELP.slice(-4),
 ];
+const CARD = "[data-card]:not([data-arriving])"; // what has just arrived is to be seen first
 const TOGETHER_MS = 1500;
 let before = "";
 let beforeAt = 0;
@@ -57,11 +58,11 @@ function pressed(key, event) {
     case "?":
       return help();
     case "a":
-      return focusOn("[data-card] button[value=approve]:not([disabled])");
+      return focusOn(`${CARD} button[value=approve]:not([disabled])`);
     case "e":
-      return focusOn("[data-card] [data-argument] :is(input:not([type=hidden]), textarea, select)");
+      return focusOn(`${CARD} [data-argument] :is(input:not([type=hidden]), textarea, select)`);
     case "r":
-      return focusOn("[data-card] [data-reason], [data-card] button[value=reject]");
+      return focusOn(`${CARD} [data-reason], ${CARD} button[value=reject]`);
   }
   return false;
 }

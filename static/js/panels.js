@@ -1,6 +1,8 @@
 // Swapping the small panels of the run page. What is the same stays the same element, so that a menu stays open, the
 // focus stays where it is, and what a person is typing is never lost.
 
+import { questionIn, shieldNews } from "./shield.js";
+
 const shown = new Map();
 const kept = new Map();
 const homeless = new Map();
@@ -15,9 +17,11 @@ export function showPanel(name, html) {
   if (panel === null || shown.get(name) === html) return;
   if (panel.dataset.held !== undefined) {
     kept.set(name, html);
+    panel.dispatchEvent(new CustomEvent("panel:kept"));
     return;
   }
   shown.set(name, html);
+  const before = questionIn(panel);
   const wanted = document.createElement("template");
   wanted.innerHTML = html;
   const typing = isTyping(panel);
@@ -27,6 +31,8 @@ export function showPanel(name, html) {
   // What was written stays until it has been read, whatever news come after those that took its place.
   const keepsakes = [...panel.querySelectorAll(":scope > .kept")];
   for (const box of keepsakes) box.remove();
+  const said = panel.querySelector(":scope > .outcome");
+  said?.remove();
   if (written.length > 0) {
     panel.replaceChildren(wanted.content);
     keepsakes.push(keepsake(written));
@@ -34,6 +40,8 @@ export function showPanel(name, html) {
     morph(panel, wanted.content);
   }
   panel.append(...keepsakes);
+  if (said !== null && questionIn(panel) === before && before !== "") panel.prepend(said);
+  shieldNews(panel, before);
 }
 
 // Rows have come: some panels have their place in one of them.
@@ -55,6 +63,13 @@ export function release(panel) {
   delete panel.dataset.held;
   kept.delete(name);
   if (html !== undefined) showPanel(name, html);
+}
+
+// The question that waits to be shown in a panel that is held; empty where there is none.
+export function questionKept(panel) {
+  const wanted = document.createElement("template");
+  wanted.innerHTML = kept.get(panel.dataset.panel) ?? "";
+  return questionIn(wanted.content);
 }
 
 // What stands in the panel's fields came back from the site with a fault: it is still being written.

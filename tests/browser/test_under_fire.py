@@ -193,7 +193,7 @@ def roll_back(site: Site, page: Page, run: str, head: int) -> None:
     to = row_of_result(page, "page 2 of")
     open_from_row(page, to, "Roll back to here…")
     stays = page.locator(".note--warn")
-    expect(stays).to_contain_text("These were done, and stay done")
+    expect(stays).to_contain_text("They stay done, and may be done again")
     expect(stays.locator("li")).to_have_count(1)
     expect(stays.locator("li")).to_contain_text("sends")
     expect(stays.locator("code")).to_have_text('send_letter(text="We sail at 06:40.", to="the crew")')

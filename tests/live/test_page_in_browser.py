@@ -29,6 +29,15 @@ LOOK_UP = {
 }
 
 
+NOTE = {
+    "params": {"text": "string"},
+    "required": ["text"],
+    "effects": "write",
+    "results": [{"output": "noted"}],
+}
+ASK = {"rules": [{"when": {"tool": "*"}, "do": "ask"}]}
+
+
 def call(tool: str, **args: Any) -> dict[str, Any]:
     """A reply that calls a tool."""
     return {"thought": f"I use {tool}", "action": {"tool": tool, "args": args}}
@@ -38,7 +47,7 @@ def launch(site: Site, *replies: dict[str, Any], settings: dict[str, Any] | None
     """A run of a script; its id."""
     script = {
         "replies": {"decision": [*replies, {"thought": "FINAL ANSWER: done", "action": None}]},
-        "tools": {"send": SEND, "look_up": LOOK_UP},
+        "tools": {"send": SEND, "look_up": LOOK_UP, "note": NOTE},
     }
     said = site.manage(
         *("launch", "--machine", "ruled", "--goal", "Tell ann the news"),
@@ -86,6 +95,80 @@ def test_approving_says_sending_recorded_resumed_and_the_page_goes_on(site: Site
     expect(admin_page.locator("[data-panel=needs]")).to_be_empty(timeout=WITHIN)
     expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended")
     rows_are_complete(site, admin_page, run)
+
+
+def two_questions(site: Site, page: "Page") -> tuple[str, str]:
+    """A run that asks twice, each time about a call that wants no tick; its id and the first interrupt's."""
+    run = launch(site, call("note", text="hello"), call("note", text="bye"), settings=ASK)
+    page.goto(f"{site.url}/runs/{run}/")
+    card = page.locator("[data-card]")
+    expect(card).to_contain_text("hello", timeout=WITHIN)
+    return run, card.get_attribute("data-interrupt") or ""
+
+
+def test_a_click_in_the_moment_in_which_the_next_question_comes_does_not_decide_it(
+    site: Site, admin_page: "Page"
+) -> None:
+    run, first = two_questions(site, admin_page)
+    expect(admin_page.get_by_role("button", name="Approve")).to_be_enabled()
+    admin_page.evaluate(
+        """first => {
+            window.clicked = 0;
+            new MutationObserver(() => {
+                const card = document.querySelector("[data-card]");
+                const button = card?.querySelector("button[value=approve]");
+                if (!button || card.dataset.interrupt === first || window.clicked > 0) return;
+                window.clicked += 1;
+                button.click();
+                button.form.dispatchEvent(
+                    new SubmitEvent("submit", { submitter: button, bubbles: true, cancelable: true })
+                );
+            }).observe(document.querySelector("[data-panel=needs]"), { childList: true, subtree: true });
+        }""",
+        first,
+    )
+    sent: list[str] = []
+    admin_page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    site.manage("decide", first, "--verdict", "approve")
+    card, approve = admin_page.locator("[data-card]"), admin_page.get_by_role("button", name="Approve")
+    expect(card).to_contain_text("bye", timeout=WITHIN)
+    expect(approve).to_be_enabled(timeout=WITHIN)
+    assert admin_page.evaluate("window.clicked") == 1
+    assert sent == []
+    assert site.export(run)["interrupts"][1]["status"] == "pending"
+    approve.click()
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+
+
+def test_after_ones_own_answer_the_next_question_comes_soon_and_below_what_was_recorded(
+    site: Site, admin_page: "Page"
+) -> None:
+    two_questions(site, admin_page)
+    needs, card = admin_page.locator("[data-panel=needs]"), admin_page.locator("[data-card]")
+    admin_page.evaluate(
+        """() => {
+            const needs = document.querySelector("[data-panel=needs]");
+            const rows = document.querySelector("[data-rows]");
+            const news = { childList: true, subtree: true, characterData: true };
+            new MutationObserver(() => {
+                const said = /Recorded/.test(needs.textContent), asked = /bye/.test(needs.textContent);
+                if (said && !asked) window.recordedAt ??= performance.now();
+                if (asked) window.nextAt ??= performance.now();
+            }).observe(needs, news);
+            new MutationObserver(() => {
+                if (/bye/.test(rows.textContent)) window.knownAt ??= performance.now();
+            }).observe(rows, news);
+        }"""
+    )
+    admin_page.get_by_role("button", name="Approve").click()
+    expect(card).to_contain_text("bye", timeout=WITHIN)
+    expect(needs.locator(".outcome + [data-card]")).to_be_visible()
+    expect(needs.locator(".outcome")).to_contain_text(re.compile(r"Recorded\. Resumed at row \d+"))
+    assert admin_page.evaluate("window.nextAt - window.recordedAt") > 900  # milliseconds
+    assert admin_page.evaluate("window.nextAt - window.knownAt") < 3500
+    admin_page.get_by_role("button", name="Approve").click()
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+    expect(needs).to_be_empty(timeout=WITHIN)
 
 
 def test_a_mistake_comes_back_beside_its_field_and_the_text_is_kept(site: Site, admin_page: "Page") -> None:
@@ -193,6 +276,7 @@ def test_a_click_shows_a_step_beside_and_keeps_the_tab(site: Site, admin_page: "
 
 def test_keys_lead_to_the_decision_and_none_of_them_decides(site: Site, admin_page: "Page") -> None:
     run, _ = waiting(site, admin_page)
+    expect(admin_page.get_by_role("button", name="Approve")).to_be_enabled()
     admin_page.keyboard.press("a")
     expect(admin_page.get_by_role("button", name="Approve")).to_be_focused()
     admin_page.keyboard.press("e")

@@ -347,7 +347,7 @@ def test_before_going_back_the_page_lists_what_stays_done() -> None:
     target = transitions(run)[0]
     client = signed_in(owner)
     page = client.get(reverse("rewind", args=[run.pk]) + f"?to={target}").text
-    assert "These were done, and stay done:" in page
+    assert "These were done after that row. They stay done, and may be done again:" in page
     assert page.count("<code>send_mail(") >= 2
     answer = client.post(reverse("rewind", args=[run.pk]), {"to": str(target), "note": "Once is enough."})
     assert answer.status_code == 302

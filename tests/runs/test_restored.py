@@ -12,9 +12,11 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 from runs import actions, store
-from runs.models import Run
+from runs.models import Interrupt, Run
+from runs.reading.cards import card_of
 from runs.reading.restored import RestoredRun, all_restored
 from runs.store import backups
 from tests.factories import cast_member, signed_in
@@ -29,6 +31,7 @@ from tests.runs.running import (
     kill,
     kinds,
     launch,
+    pending,
     person,
     script,
     slice_of,
@@ -413,3 +416,155 @@ def test_what_is_shown_of_a_run_is_what_it_asked() -> None:
     one, other = (work(launch(think("send", to=name), FINAL)) for name in ("bob", "eve"))
     restore()
     assert [seen(run).at.code for run in (one, other)] == ['send(to="bob")', 'send(to="eve")']
+
+
+# --- what was asked before the backup -----------------------------------------------------------------------------
+
+DOUBT = (
+    "This site was restored from the backup of 28 Nov, 07:25 UTC. "
+    "This may have been answered, and done, since then."
+)
+NOTE = {
+    "params": {"text": "string"},
+    "required": ["text"],
+    "effects": "write",
+    "results": [{"output": "noted"}],
+}
+ASK = [{"when": {"tool": "*"}, "do": "ask"}]
+
+
+def restore_of(made_at: str) -> int:
+    """A restore of a backup of that time, which the row tells."""
+    return backups.pause_unfinished(
+        f"Restored from a backup of {made_at} UTC. What came after it is not known."
+    )
+
+
+def asking(text: str = "hello") -> Run:
+    """A run that asks whether it may do something of no high risk."""
+    played = script(think("note", text=text), think("note", text="second"), FINAL, tools={"note": NOTE})
+    return work(launch(played=played, rules=ASK))
+
+
+def pages_with(run: Run, client: Client) -> list[str]:
+    """Every page that shows the question that the run waits for."""
+    question = pending(run)
+    addresses = [
+        f"/runs/{run.pk}/",
+        reverse("interrupt", args=[question.pk]),
+        "/needs-you/",
+        reverse("admin:runs_interrupt_change", args=[question.pk]),
+    ]
+    return [client.get(address).text for address in addresses]
+
+
+def test_what_was_asked_before_the_backup_says_everywhere_that_it_may_be_done() -> None:
+    run, client = asking(), root()
+    assert all("was restored from" not in page for page in pages_with(run, client))
+    restore_of("2026-11-28 07:25:00")
+    assert [page.count(DOUBT) for page in pages_with(run, client)] == [1, 1, 1, 1]
+
+
+def test_it_says_so_after_the_run_was_resumed_too_and_what_is_asked_later_does_not() -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    store.resume_restored(run.pk, "root")
+    assert card_of(pending(run), None).doubt == DOUBT
+    decide(run, "approve")
+    work(run)
+    assert pending(run).args == {"text": "second"}
+    assert all("was restored from" not in page for page in pages_with(run, root()))
+
+
+def test_of_two_restores_the_older_backup_counts() -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    restore_of("2026-12-01 09:00:00")
+    assert card_of(pending(run), None).doubt == DOUBT
+
+
+def test_a_pause_by_a_person_and_a_restore_before_the_question_raise_no_doubt() -> None:
+    played = script(think("note", text="hello"), FINAL, tools={"note": NOTE})
+    run = launch(played=played, rules=ASK)
+    restore_of("2026-11-28 07:25:00")
+    store.resume_restored(run.pk, "root")
+    work(run)
+    actions.pause(run, by=None)
+    assert card_of(pending(run), None).doubt == ""
+
+
+def test_a_restore_whose_row_tells_no_time_is_still_told() -> None:
+    run = asking()
+    restore()
+    assert card_of(pending(run), None).doubt.startswith("This site was restored from a backup. ")
+
+
+def test_who_may_only_look_is_warned_too() -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    page = signed_in(person("vera", "view_run")).get(reverse("interrupt", args=[pending(run).pk])).text
+    assert DOUBT in page
+    assert 'name="sure"' not in page
+
+
+@pytest.mark.parametrize(("more", "status", "verdict"), [({}, 422, None), ({"sure": "yes"}, 302, "approve")])
+def test_approving_it_wants_a_tick_whatever_the_call_does(
+    more: dict[str, str], status: int, verdict: str | None
+) -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    question = pending(run)
+    seen_by_root = {"revision": str(question.revision), "fingerprint": question.fingerprint}
+    fields = seen_by_root | {"arg.text": "hello", "verdict": "approve"}
+    answer = root().post(reverse("decision", args=[question.pk]), fields | more)
+    assert answer.status_code == status
+    assert ("tick the box to approve it" in answer.text) == (status == 422)
+    assert getattr(getattr(_again(question), "decision", None), "verdict", None) == verdict
+
+
+def test_without_a_restore_the_same_call_wants_no_tick() -> None:
+    question = pending(asking())
+    fields = {"revision": str(question.revision), "fingerprint": question.fingerprint}
+    answer = root().post(
+        reverse("decision", args=[question.pk]), fields | {"arg.text": "hello", "verdict": "approve"}
+    )
+    assert answer.status_code == 302
+
+
+def test_the_admin_wants_the_tick_too() -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    question, client = pending(run), root()
+    fields = {"revision": str(question.revision), "fingerprint": question.fingerprint, "verdict": "approve"}
+    address = reverse("admin:runs_interrupt_decide", args=[question.pk])
+    assert DOUBT in client.post(address, fields, follow=True).text
+    assert _again(question).status == "pending"
+    client.post(address, fields | {"sure": "yes"})
+    assert _again(question).status == "decided"
+
+
+def test_rejecting_it_wants_no_tick() -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    question = pending(run)
+    fields = {"revision": str(question.revision), "fingerprint": question.fingerprint, "verdict": "reject"}
+    assert root().post(reverse("decision", args=[question.pk]), fields).status_code == 302
+
+
+def test_the_list_of_questions_asks_for_all_doubts_at_once() -> None:
+    for _ in range(2):
+        asking()
+    restore_of("2026-11-28 07:25:00")
+    client = root()
+    client.get("/needs-you/")
+    with CaptureQueriesContext(connection) as two:
+        client.get("/needs-you/")
+    asking()
+    restore_of("2026-11-28 07:30:00")
+    with CaptureQueriesContext(connection) as three:
+        assert client.get("/needs-you/").text.count("This may have been answered") == 3
+    assert len(three) == len(two)
+
+
+def _again(question: Interrupt) -> Interrupt:
+    return Interrupt.objects.get(pk=question.pk)
