@@ -30,6 +30,7 @@ from runs.store.copying import (
     totals_at,
     write_replay,
 )
+from runs.store.doubts import asked_before_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, Fenced, NotPossible
 from runs.store.going_back import rewind_batch
@@ -89,7 +90,6 @@ from runs.store.people import (
 from runs.store.purse import Worst, reserve, shared_limits
 from runs.store.restored import (
     MAY_HAVE_HAPPENED,
-    asked_before_restore,
     paused_by_restore,
     pausers_before,
     resume_restored,

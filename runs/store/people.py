@@ -33,6 +33,7 @@ from runs.engine.values import canonical, clean, clean_text
 from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store import clock
 from runs.store.appending import append, batch_on, facts_text
+from runs.store.doubts import asked_before_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
@@ -211,9 +212,13 @@ def _apply_deadline(interrupt_id: Any, said: Said) -> None:
 
 
 def unanswered(interrupt: Interrupt) -> Said:
-    """The deadline's decision: what the rule says, else denial; abort where the kind can't be denied."""
+    """The deadline's decision: what the rule says, else denial; abort where the kind can't be denied.
+
+    What was asked before a restore may have been approved and done since the backup: silence denies it.
+    """
+    doubtful = interrupt.on_timeout == "approve" and asked_before_restore([interrupt])
     wanted = {"deny": ("reject",), "approve": ("approve", "resume"), "abort": ("abort",)}[
-        interrupt.on_timeout
+        "deny" if doubtful else interrupt.on_timeout
     ]
     verdict = next((verdict for verdict in wanted if verdict in interrupt.verdicts), "abort")
     return Said(

@@ -6,26 +6,18 @@ What a run is paused by is what its last row of kind `pause` says; what else peo
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterable
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Collection
 
 from django.db import transaction
 from django.db.models import Case, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 
 from runs.machines import CATALOGUE
-from runs.models import Exchange, Interrupt, Run, RunStatus, Step
+from runs.models import Exchange, Run, RunStatus, Step
+from runs.store.doubts import BY_THE_RESTORE, THE_RESTORE
 from runs.store.errors import NotPossible
 from runs.store.loading import MOVES
 from runs.store.log import lock
 from runs.store.people import resume
-
-THE_RESTORE = "the restore"
-"""Who paused them. A person's name has no blanks."""
-
-_BY_THE_RESTORE = f'[{{"kind":"run.paused","by":"{THE_RESTORE}",'
-_MADE_AT = re.compile(r"backup of (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
 
 MAY_HAVE_HAPPENED, ACTS_NEXT, ELSE = 0, 1, 2
 """What is known of the call that a run is at: it was started; it, or what a person answered, comes next; neither."""
@@ -37,7 +29,7 @@ def paused_by_restore(runs: QuerySet[Run]) -> QuerySet[Run]:
     paused = runs.filter(status=RunStatus.PAUSED).annotate(
         paused_in=Subquery(pauses.values("facts_json")[:1])
     )
-    return paused.filter(paused_in__startswith=_BY_THE_RESTORE)
+    return paused.filter(paused_in__startswith=BY_THE_RESTORE)
 
 
 def urgent_first(runs: QuerySet[Run]) -> QuerySet[Run]:
@@ -69,29 +61,6 @@ def pausers_before(run_ids: Collection[int]) -> dict[int, str]:
                 case "run.resumed":
                     found.pop(run_id, None)
     return found
-
-
-def asked_before_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | None]:
-    """Those questions that were asked already when a restore paused their run, by key: when the backup was made.
-
-    What was answered since then is not known. Of several backups the first counts; None where its time is not told.
-    """
-    asked = list(questions)
-    pauses = Step.objects.filter(
-        run__in={one.run_id for one in asked}, kind=Step.Kind.PAUSE, facts_json__startswith=_BY_THE_RESTORE
-    )
-    rows = list(pauses.order_by("seq").values_list("run_id", "seq", "facts_json"))
-    found: dict[Any, datetime | None] = {}
-    for one in asked:
-        since = next((text for run_id, seq, text in rows if run_id == one.run_id and seq > one.seq), None)
-        if since is not None:
-            found[one.pk] = _made_at(since)
-    return found
-
-
-def _made_at(text: str) -> datetime | None:
-    told = _MADE_AT.search(text)
-    return datetime.strptime(told[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) if told else None
 
 
 def resume_restored(run_id: int, by: str) -> Run:

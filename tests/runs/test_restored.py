@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models.functions import Now
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from runs import actions, store
+from runs import actions, store, tasks
 from runs.models import Interrupt, Run
 from runs.reading.cards import card_of
 from runs.reading.restored import RestoredRun, all_restored
@@ -568,3 +570,18 @@ def test_the_list_of_questions_asks_for_all_doubts_at_once() -> None:
 
 def _again(question: Interrupt) -> Interrupt:
     return Interrupt.objects.get(pk=question.pk)
+
+
+def test_a_deadline_does_not_approve_what_may_have_been_done_before_the_restore() -> None:
+    rules = [{"when": {"tool": "send"}, "do": "ask", "deadline_s": 3600, "on_timeout": "approve"}]
+    run, other = (work(launch(think("send", to="bob"), FINAL, rules=rules)) for _ in range(2))
+    Interrupt.objects.filter(run=other).update(deadline=Now() - timedelta(seconds=1))
+    tasks.sweep()
+    restore()
+    actions.resume(Run.objects.get(pk=run.pk), by=None)
+    Interrupt.objects.filter(run=run).update(deadline=Now() - timedelta(seconds=1))
+    tasks.sweep()
+    asked_before, asked_unharmed = run.interrupts.get(), other.interrupts.get()
+    assert asked_unharmed.decision.verdict == "approve"
+    assert asked_before.decision.verdict == "reject"
+    assert not work(Run.objects.get(pk=run.pk)).exchanges.filter(name="send").exists()
