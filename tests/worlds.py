@@ -108,7 +108,7 @@ class Run:
     """The answer to the pending ask, kept before its conclusion is drawn."""
     answers: list[Answer] = field(default_factory=list)
     watchers: list[Watcher] = field(default_factory=list)
-    most_rows: int = TOO_MANY_ROWS
+    most_rows: int = field(default_factory=lambda: TOO_MANY_ROWS)
 
     @classmethod
     def start(
