@@ -72,14 +72,16 @@ def claim(run_id: int, worker: str) -> Lease | None:
         )
         if not taken:
             return None
-        run = Run.objects.get(pk=run_id)
-        if lost:
-            _tell(run, "The worker was lost; another one goes on from the last row.")
-        elif run.reserved_usd or run.reserved_tokens:
-            _tell(run, "The worker was stopped in a model call; another one makes it again.")
-        if found.was_halted:
-            tell_of_halts(run, found.wanting + rest)
-    return Lease(run_id, run.epoch, worker)
+        cut_off = found.reserved_usd or found.reserved_tokens
+        if lost or cut_off or found.was_halted:
+            run = Run.objects.get(pk=run_id)  # a worker that was taken for lost may have written until now
+            if lost:
+                _tell(run, "The worker was lost; another one goes on from the last row.")
+            elif cut_off:
+                _tell(run, "The worker was stopped in a model call; another one makes it again.")
+            if found.was_halted:
+                tell_of_halts(run, found.wanting + rest)
+    return Lease(run_id, found.epoch + 1, worker)
 
 
 def _tell(run: Run, message: str) -> None:
