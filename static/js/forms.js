@@ -3,7 +3,7 @@
 
 import { announce } from "./announce.js";
 import { hold, keepWritten, questionKept, release, seenButton } from "./panels.js";
-import { isShielded, questionIn, shieldNews } from "./shield.js";
+import { isShielded, questionIn, questionOf, shieldNews } from "./shield.js";
 
 const RESUMED_FOR_MS = 4000;
 const NEXT_AFTER_MS = 1000;
@@ -136,7 +136,7 @@ function refused(form, panel, html, conflict) {
   const card = answer.querySelector("[data-card]");
   const written = answer.querySelector(".kept");
   const here = form.closest("[data-card]") ?? form;
-  const before = here.dataset.interrupt === undefined ? "" : `${here.dataset.interrupt} ${here.dataset.revision}`;
+  const before = questionOf(here);
   const news = [card, written].filter((part) => part !== null).map((part) => document.adoptNode(part));
   here.replaceWith(...news);
   if (panel !== null) shieldNews(panel, before);

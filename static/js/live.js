@@ -91,8 +91,7 @@ function follow(run) {
     if (downSince === null || performance.now() - downSince < POLL_AFTER_MS || polling || document.hidden) return;
     polling = true;
     try {
-      do await pollOnce();
-      while (timeline.behind > 0 && refused === "");
+      await pollAll();
     } catch {
       // the next one, or the socket, will do
     } finally {
@@ -109,8 +108,7 @@ function follow(run) {
     try {
       while (wanted && refused === "") {
         wanted = false;
-        do await pollOnce();
-        while (timeline.behind > 0 && refused === "");
+        await pollAll();
       }
     } catch {
       wanted = false;
@@ -119,6 +117,11 @@ function follow(run) {
       polling = false;
       tell();
     }
+  }
+
+  async function pollAll() {
+    do await pollOnce();
+    while (timeline.behind > 0 && refused === "");
   }
 
   async function pollOnce() {

@@ -21,11 +21,11 @@ export function showPanel(name, html) {
     return;
   }
   shown.set(name, html);
-  const before = questionIn(panel);
   const wanted = document.createElement("template");
   wanted.innerHTML = html;
   const typing = isTyping(panel);
-  if (typing && sameQuestion(panel, wanted.content)) return;
+  const before = questionIn(panel);
+  if (typing && before !== "" && before === questionIn(wanted.content)) return;
   const written = typing ? writtenIn(panel) : [];
   delete panel.dataset.written;
   // What was written stays until it has been read, whatever news come after those that took its place.
@@ -76,17 +76,6 @@ export function questionKept(panel) {
 export function keepWritten(panel) {
   panel.dataset.written = "";
   release(panel);
-}
-
-// Whether the question in the panel is the very one in the new content: same interrupt, same revision.
-function sameQuestion(panel, content) {
-  const [mine, theirs] = [panel, content].map((root) => root.querySelector("[data-interrupt]"));
-  return (
-    mine !== null &&
-    theirs !== null &&
-    mine.dataset.interrupt === theirs.dataset.interrupt &&
-    mine.dataset.revision === theirs.dataset.revision
-  );
 }
 
 function fieldsOf(panel) {

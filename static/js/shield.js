@@ -7,7 +7,12 @@ const SHIELDED = new Map();
 // Which question is in there: interrupt and revision; empty where there is none.
 export function questionIn(root) {
   const card = root.querySelector("[data-interrupt]");
-  return card === null ? "" : `${card.dataset.interrupt} ${card.dataset.revision}`;
+  return card === null ? "" : questionOf(card);
+}
+
+// Which one a card asks; empty where it is no card.
+export function questionOf({ dataset }) {
+  return dataset.interrupt === undefined ? "" : `${dataset.interrupt} ${dataset.revision}`;
 }
 
 // To be called after every swap: `before` is the question that stood there.
@@ -23,11 +28,7 @@ export function shieldNews(root, before) {
 
 // Whether the card arrived just now.
 export function isShielded(card) {
-  return performance.now() < (SHIELDED.get(nameOf(card)) ?? -Infinity);
-}
-
-function nameOf(card) {
-  return `${card.dataset.interrupt} ${card.dataset.revision}`;
+  return performance.now() < (SHIELDED.get(questionOf(card)) ?? -Infinity);
 }
 
 function cover(card) {
