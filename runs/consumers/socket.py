@@ -151,9 +151,8 @@ class Socket(AsyncConsumer):
         except Exception as why:  # each server has its own way to say that the page has gone
             log.info("A page has gone: %r", why)
             self.closed = True
-            with contextlib.suppress(
-                Exception
-            ):  # where it has not, it shall learn that nothing comes any more
+            # Where it has not, it shall learn that nothing comes any more.
+            with contextlib.suppress(Exception):
                 await self.send({"type": "websocket.close", "code": FAILED})
 
     async def close(self, code: int) -> None:

@@ -39,6 +39,11 @@ LIMIT_REASONS: dict[LimitName, str] = {
 }
 
 
+def sentence_of(flaw: str) -> str:
+    """A flaw that is told by itself."""
+    return f"{flaw[0].upper()}{flaw[1:]}."
+
+
 def plan_flaw(steps: Sequence[str]) -> str:
     """How a plan of these texts is too long, in words without a full stop; empty where it is not."""
     if len(steps) > MOST_PLAN_STEPS:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from runs.engine.machine import Machine, State
-from runs.engine.settings import MOST, MOST_ROUNDS
+from runs.engine.settings import MOST, MOST_ROUNDS, sentence_of
 from runs.engine.values import Value
 
 WRITTEN_AT_THE_END = ("exit_reason", "answer", "answer_source")
@@ -42,7 +42,7 @@ def refused(before: State, after: State) -> Iterator[tuple[tuple[str, ...], str]
     for name, field in type(after).model_fields.items():
         for check in (one for one in field.metadata if isinstance(one, Checked)):
             if (why := check.flaw(after)) and why != check.flaw(before):
-                yield (name,), f"{why[0].upper()}{why[1:]}."
+                yield (name,), sentence_of(why)
 
 
 def _numbers(kind: Any, value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int | float]]:

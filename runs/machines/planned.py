@@ -32,7 +32,7 @@ from runs.engine.facts import (
 from runs.engine.kernel import UnexpectedAnswer, no_answer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
-from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw
+from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw, sentence_of
 from runs.engine.states import Checked
 from runs.engine.tools import ToolSpec, inspect_call
 from runs.engine.values import Value, canonical, fingerprint, parse_object
@@ -384,7 +384,7 @@ def plan(state: PlannedState, answer: Answer | None) -> Ask | Go:
                 return Go("planned", (PlanUnread(message=reply, why=why),))
             rows = _complete(tuple(map(_row, reply.steps)))
             if flaw := plan_flaw([f"{row.tool}{row.thought}" for row in rows]):
-                return Go("planned", (PlanUnread(message=f"{flaw[0].upper()}{flaw[1:]}.", why=why),))
+                return Go("planned", (PlanUnread(message=sentence_of(flaw), why=why),))
             return Go("planned", (PlanMade(rows=rows, outline=reply.outline or "", by="planner", why=why),))
     raise UnexpectedAnswer("plan", answer)
 

@@ -139,7 +139,7 @@ def in_flight(run: Run, exchange: Exchange | None) -> InFlight:
 
 def _called(asked: dict[str, Any], status: str) -> InFlight:
     code = call_text(asked["tool"], asked["args"])
-    touches = None if asked["effects"] in ("none", "read") else words.EFFECTS[asked["effects"]]
+    touches = _touches(asked)
     match status:
         case Exchange.Status.ANSWERED:
             return InFlight(
@@ -180,8 +180,11 @@ def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
         return "", f"{words.LIMIT[asked['limit']]} limit reached", None
     if held.get("kind") != "tool_call":
         return "", short(asked["title"]), None
-    touches = None if held["effects"] in ("none", "read") else words.EFFECTS[held["effects"]]
-    return call_text(held["tool"], held["args"]), "", touches
+    return call_text(held["tool"], held["args"]), "", _touches(held)
+
+
+def _touches(call: dict[str, Any]) -> Word | None:
+    return None if call["effects"] in ("none", "read") else words.EFFECTS[call["effects"]]
 
 
 def _what(asked: dict[str, Any]) -> str:

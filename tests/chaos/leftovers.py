@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 from tests.chaos.findings import Violation
+from tests.stack import wait_for
 
 FLOORS = {"descriptors": 3, "threads": 2, "memory": 12_000, "sockets": 2, "database": 2}
 """By so much more than a tenth a worker may weigh at the end than in the first half of its life; memory in KiB."""
@@ -175,6 +176,5 @@ def lightest(pid: int, *, looks: int = 5) -> dict[str, int]:
 
 
 def _until(condition: Callable[[], Any]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
+    with contextlib.suppress(TimeoutError):
+        wait_for(condition, PATIENCE_S)

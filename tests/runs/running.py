@@ -176,14 +176,20 @@ def slice_of(run: Run, limit: Slice = SLICE, worker: str = "alpha", **deeds: Any
     return journey.world
 
 
-def die_in(run: Run, worker: str = "doomed", **deeds: Any) -> None:
-    """A worker takes the run and is gone in the middle of it: its lease is not given back, and runs out."""
+def die_in(run: Run, worker: str = "doomed", **deeds: Any) -> MeddledJourney:
+    """A worker takes the run and is gone in the middle of it: its lease is not given back, and runs out.
+
+    What it was doing, for a test where it was only slow.
+    """
     make_due(run.pk)
     lease = store.claim(run.pk, worker)
     assert lease is not None, "somebody has the run"
-    with held(lease) as hold, pytest.raises(WorkerKilled):
-        MeddledJourney(hold, **deeds).travel(Slice())
+    with held(lease) as hold:
+        journey = MeddledJourney(hold, **deeds)
+        with pytest.raises(WorkerKilled):
+            journey.travel(Slice())
     lose_worker(run)
+    return journey
 
 
 def kill() -> None:

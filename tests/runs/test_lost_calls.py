@@ -11,21 +11,16 @@ from django.utils import timezone
 from runs import actions, store, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
-from runs.driver.holds import held
-from runs.driver.journey import Slice
 from runs.engine.effects import ToolReturned
 from runs.models import Run
 from tests.runs.running import (
     ALLOW,
     FINAL,
-    MeddledJourney,
-    WorkerKilled,
     _every_run_verifies,
     decide,
     die_in,
     kill,
     launch,
-    lose_worker,
     make_due,
     pending,
     slice_of,
@@ -149,14 +144,7 @@ def test_an_answer_that_comes_after_the_question_is_kept_beside_the_persons_and_
     verdict: str,
 ) -> None:
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
-    make_due(run.pk)
-    lease = store.claim(run.pk, "frozen")
-    assert lease is not None
-    with held(lease) as hold:
-        journey = MeddledJourney(hold, after=kill, only="send")
-        with pytest.raises(WorkerKilled):
-            journey.travel(Slice())
-    lose_worker(run)
+    journey = die_in(run, worker="frozen", after=kill, only="send")
     work(run)
     assert pending(run).kind == "may_have_happened"
     journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from runs import actions, driver, store
-from runs.driver.holds import held
+from runs.driver.holds import Hold, held
 from runs.driver.journey import Journey, Slice
 from runs.engine.snapshot import Price
 from runs.models import Budget, Run
@@ -35,6 +37,7 @@ pytestmark = [pytest.mark.database]
 
 __all__ = ["_every_run_verifies"]
 
+LONG = Slice(10_000, 1_000)
 PRICE = Price(reply_tokens=400, input_usd=0.000001, output_usd=0.00001)
 THINKING = [think("search", q=str(number)) for number in range(30)]
 
@@ -74,18 +77,25 @@ class PricedJourney(Journey):
         self.ports.context_tokens = self.reader.limit = self.limit_tokens
 
 
-def travel(run: Run, price: Price = PRICE) -> Counted:
-    """One slice of the run with a model that has a price."""
+@contextmanager
+def seat(run: Run, worker: str = "alpha") -> Iterator[Hold]:
+    """A worker's hold on the run, which is due."""
     make_due(run.pk)
-    lease = store.claim(run.pk, "alpha")
+    lease = store.claim(run.pk, worker)
     assert lease is not None, "somebody has the run"
     with held(lease) as hold:
+        yield hold
+
+
+def travel(run: Run, price: Price = PRICE, limit_tokens: int = PricedJourney.limit_tokens) -> Counted:
+    """One slice of the run with a model that has a price."""
+    with seat(run) as hold:
         journey = PricedJourney(hold)
-        journey.price = price
+        journey.price, journey.limit_tokens = price, limit_tokens
         try:
-            journey.travel(Slice(10_000, 1_000))
+            journey.travel(LONG)
         finally:
-            store.let_go(lease)
+            store.let_go(hold.lease)
     run.refresh_from_db()
     return journey.model
 
@@ -147,19 +157,9 @@ def test_a_summary_is_a_model_call_and_reserved_like_one() -> None:
     run = launch(
         played=played, limits={"cost_usd": 1.0}, max_steps=30, ruleset=[], context={"limit_tokens": 1_000}
     )
-    make_due(run.pk)
-    lease = store.claim(run.pk, "alpha")
-    assert lease is not None
-    with held(lease) as hold:
-        journey = PricedJourney(hold)
-        journey.limit_tokens = 1_000
-        try:
-            journey.travel(Slice(10_000, 1_000))
-        finally:
-            store.let_go(lease)
-    run.refresh_from_db()
+    model = travel(run, limit_tokens=1_000)
     assert run.steps.filter(kind="compaction").exists()
-    roles = dict(zip(journey.model.roles, journey.model.seen, strict=True))
+    roles = dict(zip(model.roles, model.seen, strict=True))
     usd, tokens, _ = roles["summary"]
     assert usd > 0 and tokens > 0, "it was set aside before the summariser was asked"
 
@@ -183,15 +183,18 @@ class DoomedJourney(PricedJourney):
         self.model = self.ports.model = Doomed(self.model.model, Run.objects.get(pk=self.run.pk))
 
 
+def die_in_a_call(hold: Hold) -> DoomedJourney:
+    """A slice whose worker is gone in the middle of its first model call."""
+    journey = DoomedJourney(hold)
+    with pytest.raises(WorkerKilled):
+        journey.travel(LONG)
+    return journey
+
+
 def lost_in_a_call(run: Run) -> DoomedJourney:
     """The worker dies in the model call; its lease runs out."""
-    make_due(run.pk)
-    lease = store.claim(run.pk, "doomed")
-    assert lease is not None
-    with held(lease) as hold:
-        journey = DoomedJourney(hold)
-        with pytest.raises(WorkerKilled):
-            journey.travel(Slice(10_000, 1_000))
+    with seat(run, "doomed") as hold:
+        journey = die_in_a_call(hold)
     lose_worker(run)
     return journey
 
@@ -218,10 +221,8 @@ def test_lost_calls_can_use_a_limit_up() -> None:
     run = launch(*THINKING, FINAL, limits={"tokens": 2_500}, max_steps=30)
     while store.lost_in_a_row(run) < 4:
         lost_in_a_call(run)
-        make_due(run.pk)
-        lease = store.claim(run.pk, "next")
-        assert lease is not None
-        store.let_go(lease)
+        with seat(run, "next") as hold:
+            store.let_go(hold.lease)
     travel(run)
     assert run.input_tokens + run.output_tokens <= 2_500
     assert pending(run).kind == "limit"
@@ -239,14 +240,9 @@ def test_where_the_lost_worker_was_only_slow_the_real_price_takes_the_place_of_t
 
 def test_a_call_that_was_given_back_is_counted_until_it_is_known_what_it_cost() -> None:
     run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
-    make_due(run.pk)
-    lease = store.claim(run.pk, "leaving")
-    assert lease is not None
-    with held(lease) as hold:
-        journey = DoomedJourney(hold)
-        with pytest.raises(WorkerKilled):
-            journey.travel(Slice(10_000, 1_000))
-        assert store.hand_back(lease)
+    with seat(run, "leaving") as hold:
+        journey = die_in_a_call(hold)
+        assert store.hand_back(hold.lease)
     travel(run)
     assert run.cost_usd > 0.003
     journey.ledger.keep(journey.ledger.asked, journey.model.late)
