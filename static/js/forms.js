@@ -3,6 +3,7 @@
 
 import { announce } from "./announce.js";
 import { hold, keepWritten, questionKept, release, seenButton } from "./panels.js";
+import { whenLetGo } from "./press.js";
 import { isShielded, questionIn, questionOf, shieldNews } from "./shield.js";
 
 const RESUMED_FOR_MS = 4000;
@@ -107,12 +108,12 @@ function recorded(panel, news, where) {
     // Above the next question it stands until that is answered too.
     if (questionIn(panel) !== "") panel.prepend(outcome);
   };
-  let timer = setTimeout(leave, NOTHING_NEW_MS);
+  let timer = setTimeout(whenLetGo, NOTHING_NEW_MS, leave);
   let nextWaits = false;
   const within = (wait) => {
     if (left) return;
     clearTimeout(timer);
-    timer = setTimeout(leave, wait);
+    timer = setTimeout(whenLetGo, wait, leave);
   };
   const next = () => {
     const question = questionKept(panel);

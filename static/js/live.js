@@ -7,6 +7,7 @@ import { announce } from "./announce.js";
 import { listen as listenToForms, rowArrived } from "./forms.js";
 import { GONE, Line, SIGNED_OUT } from "./line.js";
 import { settlePanels, showPanels } from "./panels.js";
+import { listen as listenToPresses, whenLetGo } from "./press.js";
 import { readable } from "./reply.js";
 import { Timeline } from "./timeline.js";
 
@@ -38,15 +39,16 @@ function follow(run) {
 
   const timeline = new Timeline(Number(list.lastElementChild?.dataset.seq ?? main.dataset.head ?? 0), {
     send: (message) => line.send(message),
-    paint: (news) => {
-      if (news.rows) page.append(news.rows);
-      if (news.panels) {
-        showPanels(news.panels);
-        page.look();
-      }
-      if (news.delta) page.write(news.delta);
-      acknowledge(1);
-    },
+    paint: (news) =>
+      whenLetGo(() => {
+        if (news.rows) page.append(news.rows);
+        if (news.panels) {
+          showPanels(news.panels);
+          page.look();
+        }
+        if (news.delta) page.write(news.delta);
+        acknowledge(1);
+      }),
   });
   page.painted = () => acknowledge(1);
 
@@ -71,6 +73,7 @@ function follow(run) {
   });
 
   listenToForms();
+  listenToPresses();
   setInterval(poll, POLL_EVERY_MS);
   tell();
 
@@ -193,14 +196,18 @@ class Page {
     this.write({ text: "" });
     if (this.frame !== 0) return;
     // A page in the background gets no frames.
-    this.frame = requestAnimationFrame(() => this.paint());
-    this.timer = setTimeout(() => this.paint(), HIDDEN_FRAME_MS);
+    this.frame = requestAnimationFrame(() => this.comeToPaint());
+    this.timer = setTimeout(() => this.comeToPaint(), HIDDEN_FRAME_MS);
+  }
+
+  comeToPaint() {
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.timer);
+    whenLetGo(() => this.paint());
   }
 
   // At most so many rows a frame, so that the page answers while a long history comes in.
   paint() {
-    cancelAnimationFrame(this.frame);
-    clearTimeout(this.timer);
     this.frame = 0;
     const rows = this.waiting.splice(0, ROWS_A_FRAME);
     const follows = this.atTail();

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, WebSocketRoute
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
@@ -272,6 +272,47 @@ def test_a_click_shows_a_step_beside_and_keeps_the_tab(site: Site, admin_page: "
     chosen = admin_page.locator("[data-rows] > [data-selected=true]").get_attribute("data-seq")
     expect(admin_page).to_have_url(re.compile(rf"\?step={chosen}$"))
     expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", str(chosen))
+
+
+def test_what_is_pressed_stays_under_the_pointer_until_it_is_let_go(site: Site, admin_page: "Page") -> None:
+    """Rows that come between press and release would scroll the list, and the click would be lost."""
+    held: list[str | bytes] = []
+    holds = False
+
+    def between(page: "WebSocketRoute") -> None:
+        server = page.connect_to_server()
+        server.on_message(lambda message: held.append(message) if holds else page.send(message))
+        routes.append(page)
+
+    routes: list[WebSocketRoute] = []
+    admin_page.route_web_socket(re.compile("/ws/runs/"), between)
+    run, interrupt = waiting(site, admin_page)
+    expect(admin_page.locator("[data-live-state]")).to_have_attribute(
+        "data-live-state", "live", timeout=WITHIN
+    )
+    holds = True
+    site.manage("decide", interrupt, "--verdict", "approve")
+    wait_for(lambda: admin_page.title() and site.export(run)["run"]["status"] == "succeeded", 20)
+    head = str(site.export(run)["run"]["head"])
+    wait_for(
+        lambda: admin_page.title() and any(f'"seq":{head},' in str(one).replace(" ", "") for one in held), 20
+    )
+    rows = admin_page.locator("[data-rows] > [data-seq]")
+    before = rows.count()
+    row = admin_page.locator("[data-rows] > [data-seq]:visible").first
+    row.locator("a").hover()
+    admin_page.mouse.down()
+    for message in held:
+        routes[-1].send(message)
+    holds = False
+    admin_page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert rows.count() == before
+    admin_page.mouse.up()
+    inspector = admin_page.locator("[data-inspector]")
+    chosen = row.get_attribute("data-seq") or ""
+    expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", chosen, timeout=WITHIN)
+    expect(rows).to_have_count(int(head), timeout=WITHIN)
+    rows_are_complete(site, admin_page, run)
 
 
 def test_keys_lead_to_the_decision_and_none_of_them_decides(site: Site, admin_page: "Page") -> None:
