@@ -109,6 +109,8 @@ STORAGES: dict[str, dict[str, Any]] = {
 }
 MEDIA_ROOT = DATA_DIR / "media"
 
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True  # half the files to compress at the first start
+
 # Time and language
 TIME_ZONE = "UTC"
 USE_TZ = True

@@ -10,7 +10,13 @@ import os
 import signal
 from collections import Counter
 
-PLANNED = {item.split(":")[0]: item.split(":")[1:] for item in os.environ.get("FAILPOINTS", "").split(",")}
+
+def planned(text: str) -> dict[str, list[str]]:
+    """Each place with what is to happen there."""
+    return {item.split(":")[0]: item.split(":")[1:] for item in text.split(",")}
+
+
+PLANNED = planned(os.environ.get("FAILPOINTS", ""))
 _reached: Counter[str] = Counter()
 
 

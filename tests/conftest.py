@@ -10,7 +10,7 @@ import pytest
 from agentsite.chromium import ARGUMENTS, HOW_TO_GET, find_chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, StorageState
 
     from tests.stack import Site
 
@@ -91,10 +91,22 @@ def page(browser_context: "BrowserContext") -> "Page":
     return browser_context.new_page()
 
 
-@pytest.fixture
-def admin_page(page: "Page", site: "Site") -> "Page":
-    """A tab in which the administrator has signed in."""
+@pytest.fixture(scope="session")
+def admin_cookies(browser: "Browser", site: "Site") -> "StorageState":
+    """What a browser keeps in which the administrator of the shared site has signed in, once for all tests."""
+    context = browser.new_context(base_url=site.url)
+    page = context.new_page()
     page.goto(site.fresh_link())
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url("**/runs/")
-    return page
+    kept = context.storage_state()
+    context.close()
+    return kept
+
+
+@pytest.fixture
+def admin_page(browser: "Browser", site: "Site", admin_cookies: "StorageState") -> Iterator["Page"]:
+    """A tab in which the administrator has signed in."""
+    context = browser.new_context(base_url=site.url, storage_state=admin_cookies)
+    yield context.new_page()
+    context.close()

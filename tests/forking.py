@@ -30,12 +30,20 @@ class Forker:
         self.end: Callable[[], object] = lambda: None
         self.guard = threading.Lock()
 
-    def run(self, arguments: tuple[str, ...], timeout: float) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error; TimeoutError where it takes longer."""
+    def run(
+        self, arguments: tuple[str, ...], timeout: float, failpoints: str = "", data_dir: Path | None = None
+    ) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error; TimeoutError where it takes longer.
+
+        `failpoints` as FAILPOINTS has them, `data_dir` in place of the site's: for this command alone.
+        """
         with self.guard, tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder, "out"), Path(folder, "err")
-            asked = json.dumps({"argv": ["manage.py", *arguments], "out": str(out), "err": str(err)})
-            code = self._ask(asked, timeout)
+            for file in (out, err):
+                file.touch()
+            asked = {"argv": ["manage.py", *arguments], "out": str(out), "err": str(err)}
+            own = {"failpoints": failpoints, "data_dir": str(data_dir or "")}
+            code = self._ask(json.dumps(asked | own), timeout)
             return code, out.read_text(errors="replace"), err.read_text(errors="replace")
 
     def close(self) -> None:
@@ -87,10 +95,16 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _be_the_command(argv: list[str], out: str, err: str) -> None:
+def _be_the_command(argv: list[str], out: str, err: str, failpoints: str = "", data_dir: str = "") -> None:
     """As a shell starts it; never returns."""
-    import manage
+    from django.conf import settings
 
+    import manage
+    from runs.failpoints import PLANNED, planned
+
+    PLANNED.update(planned(failpoints))
+    if data_dir:
+        settings.DATA_DIR = Path(data_dir)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)

@@ -1,12 +1,15 @@
 """The real thing for tests: `manage.py up` on a data directory and port of its own, and faults for it."""
 
 import contextlib
+import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -19,8 +22,10 @@ from agentsite.environment import ROOT
 from agentsite.supervise import is_alive, read_record
 from tests.forking import Forker
 
-START_SECONDS = 60.0
-STOP_SECONDS = 30.0
+START_SECONDS = 180.0
+"""A few seconds on idle cores; tests share theirs with others."""
+
+STOP_SECONDS = 60.0
 LINK_BEGINS = "Sign in (works once, within an hour): "
 
 
@@ -66,9 +71,10 @@ class Site:
                 lambda: any("Ctrl-C" in line for line in self.lines) or self.process_ended(), START_SECONDS
             )
         except TimeoutError:
-            self.stop()
+            self.tell_where_it_stands()
+            self.kill_all()
         if self.process_ended():
-            self.reader.join(5)
+            self.stop()
             raise DidNotStart(self.output)
 
     def stop(self) -> int:
@@ -85,6 +91,18 @@ class Site:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
+
+    def tell_where_it_stands(self) -> None:
+        """Into the output: what each process of a site that does not come up is at."""
+        for name in (
+            "run/up.json",
+            *(f"logs/{name}.log" for name in ("broker", "worker", "scheduler", "web")),
+        ):
+            with contextlib.suppress(OSError):
+                self.lines.append(f"{name}: {(self.data_dir / name).read_text(errors='replace')[-2000:]}")
+        assert self.process is not None
+        self.process.send_signal(signal.SIGABRT)  # with PYTHONFAULTHANDLER its threads' stacks are printed
+        self.process.wait(STOP_SECONDS)
 
     @property
     def output(self) -> str:
@@ -173,7 +191,7 @@ def own_environ(data_dir: Path) -> dict[str, str]:
     """This process's environment without what the tests' own settings put there."""
     foreign = {"REDIS_URL", "DATABASE_URL", "DJANGO_SETTINGS_MODULE", "DJANGO_ALLOW_ASYNC_UNSAFE"}
     kept = {name: value for name, value in os.environ.items() if name not in foreign}
-    return kept | {"AGENTSITE_DATA_DIR": str(data_dir)}
+    return kept | {"AGENTSITE_DATA_DIR": str(data_dir), "PYTHONFAULTHANDLER": "1"}
 
 
 def free_port() -> int:
@@ -194,9 +212,47 @@ def wait_for(condition: Callable[[], object], seconds: float) -> None:
         pause.wait(0.05)
 
 
+PREPARE = """
+import os
+os.umask(0o077)
+from django.conf import settings
+from agentsite.environment import private_dir
+from agentsite.management.commands.up import collect_static_files
+from agentsite.migrating import prepare_database
+private_dir(settings.DATA_DIR / "run")
+prepare_database()
+collect_static_files(settings.DATA_DIR)
+"""
+
+
+@functools.cache
+def prepared() -> "tempfile.TemporaryDirectory[str]":
+    """A data directory as the first start leaves it, before its servers come up: made once, by `up`'s own functions."""
+    folder = tempfile.TemporaryDirectory(prefix="agentsite-prepared-")
+    forker = Forker(own_environ(Path(folder.name)))
+    ended, printed, complained = forker.run(("shell", "-c", PREPARE), 300)
+    forker.close()
+    assert ended == 0, f"{printed}\n{complained}"
+    return folder
+
+
+def prepare(data_dir: Path) -> None:
+    """Spare a site its first start's work: the tables, and the static files (their bytes are shared, not copied)."""
+    source = Path(prepared().name)
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for part in ("secret_key", "agentsite.sqlite3"):
+        shutil.copy2(source / part, data_dir / part)
+    shutil.copytree(source / "run", data_dir / "run")
+    shutil.copytree(source / "static", data_dir / "static", copy_function=os.link)
+
+
 @contextlib.contextmanager
-def running_site(data_dir: Path, environ: dict[str, str] | None = None) -> Iterator[Site]:
-    """A site that runs for the length of a `with`, and leaves no process behind."""
+def running_site(
+    data_dir: Path, environ: dict[str, str] | None = None, *, fresh: bool = False
+) -> Iterator[Site]:
+    """A site that runs for the length of a `with`, and leaves no process behind; `fresh`: on an empty directory."""
+    if not fresh:
+        prepare(data_dir)
     site = Site(data_dir, free_port(), environ)
     site.start()
     try:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -25,11 +22,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from agentsite import archive, restoring
-from agentsite.environment import ROOT
 from agentsite.sign_in_link import make_link, user_of
 from runs import actions, driver
 from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
 from runs.store import backups, folder_of
+from tests.runs.commands import command
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -44,7 +41,6 @@ from tests.runs.running import (
     think,
     work,
 )
-from tests.runs.test_crashes import database_url
 
 pytestmark = [pytest.mark.database]
 
@@ -319,23 +315,7 @@ def with_another_part(source: Path, target: Path, name: str) -> None:
 
 
 def killed(place: str, *words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "manage.py", *words],
-        cwd=ROOT,
-        env=os.environ
-        | {
-            "DATABASE_URL": database_url(),
-            "REDIS_URL": "",
-            "AGENTSITE_DATA_DIR": str(settings.DATA_DIR),
-            "SECRET_KEY": settings.SECRET_KEY,
-            "DJANGO_SETTINGS_MODULE": "agentsite.settings",
-            "FAILPOINTS": f"{place}:kill9",
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = command(*words, failpoints=f"{place}:kill9")
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
 

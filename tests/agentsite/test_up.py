@@ -16,7 +16,7 @@ import pytest
 
 from agentsite.environment import ROOT
 from agentsite.supervise import is_alive, passport, read_record
-from tests.stack import Site, free_port, own_environ, running_site, wait_for
+from tests.stack import Site, free_port, own_environ, prepare, running_site, wait_for
 
 pytestmark = pytest.mark.stack
 EVERYBODY = {"broker", "worker", "scheduler", "web"}
@@ -49,7 +49,7 @@ def follow(link: str) -> str:
 
 
 def test_it_runs_everything_and_one_interrupt_stops_all_of_it(tmp_path: Path) -> None:
-    with running_site(tmp_path / "data") as site:
+    with running_site(tmp_path / "data", fresh=True) as site:
         assert set(site.pids) == EVERYBODY
         everybody = [passport(pid) for pid in site.pids.values()]
         assert site.stop() == 0
@@ -95,6 +95,7 @@ def test_whoever_is_killed_comes_back_and_the_terminal_says_so(own_site: Site) -
 
 
 def test_after_a_power_cut_the_next_start_finds_everything_again(tmp_path: Path) -> None:
+    prepare(tmp_path / "data")
     site = Site(tmp_path / "data", free_port())
     site.start()
     site.manage(
@@ -111,6 +112,7 @@ def test_after_a_power_cut_the_next_start_finds_everything_again(tmp_path: Path)
 
 
 def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(tmp_path: Path) -> None:
+    prepare(tmp_path / "data")
     site = Site(tmp_path / "data", free_port())
     site.start()
     orphans = [passport(pid) for pid in site.pids.values()]

@@ -18,6 +18,7 @@ from agentsite.environment import ROOT
 from runs import actions
 from runs.management.commands.launch import Command
 from runs.models import Interrupt, Run
+from tests.runs.commands import database_url
 from tests.runs.running import (
     FINAL,
     _every_run_verifies,
@@ -28,7 +29,6 @@ from tests.runs.running import (
     transitions,
     work,
 )
-from tests.runs.test_crashes import database_url
 
 __all__ = ["_every_run_verifies"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 
 import pytest
-from django.conf import settings
 
 from runs import actions, failpoints
 from runs.models import Budget, Exchange, Interrupt, Run, Step
 from runs.store import folder_of
+from tests.runs.commands import command
 from tests.runs.running import (
     FINAL,
     TOOLS,
@@ -21,7 +21,6 @@ from tests.runs.running import (
     transitions,
     work,
 )
-from tests.runs.test_crashes import command
 from tests.runs.test_forks import WRITE, everything
 
 pytestmark = [pytest.mark.database]
@@ -72,8 +71,7 @@ def test_a_killed_process_leaves_nothing_that_a_later_run_would_find(place: str)
         "fork",
         str(run.pk),
         f"--at={at}",
-        FAILPOINTS=f"{place}:kill9",
-        AGENTSITE_DATA_DIR=str(settings.DATA_DIR),
+        failpoints=f"{place}:kill9",
     )
     assert died.returncode == -signal.SIGKILL, died.stdout + died.stderr
     assert (everything(run), counts()) == (before, rows)

@@ -6,13 +6,12 @@ import io
 import json
 
 import pytest
-from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from runs.models import Run
+from tests.runs.commands import command
 from tests.runs.running import ALLOW, FINAL, _every_run_verifies, launch, think, transitions, work
 from tests.runs.test_commands import refused, told
-from tests.runs.test_crashes import command
 
 __all__ = ["_every_run_verifies"]
 
@@ -41,7 +40,6 @@ def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module()
         '{"max_steps": 1}',
         "--inline",
         "--json",
-        AGENTSITE_DATA_DIR=str(settings.DATA_DIR),
     )
     assert done.returncode == 3, done.stdout + done.stderr
     export = json.loads(done.stdout)

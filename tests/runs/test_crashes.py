@@ -6,24 +6,19 @@ The tool with a ledger of its own (`EffectsLedger`) stands outside the database:
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
-from django.db import connection
 from django.db.models.functions import Now
 
-from agentsite.environment import ROOT
 from runs import store
 from runs.driver.journey import Slice
 from runs.engine.effects import ToolReturned
 from runs.models import Run
+from tests.runs.commands import command
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -296,26 +291,6 @@ PLACES = [
 ]
 
 
-def command(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """`manage.py` in a process of its own, on the database of this test."""
-    return subprocess.run(
-        [sys.executable, "manage.py", *words],
-        cwd=ROOT,
-        env=os.environ | {"DATABASE_URL": database_url(), "REDIS_URL": "", **environ},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def database_url() -> str:
-    if connection.vendor == "sqlite":
-        return f"sqlite:///{Path(connection.settings_dict['NAME']).absolute()}"
-    place = connection.settings_dict
-    return f"postgresql://{place['USER']}@/{place['NAME']}?host={place['HOST']}"
-
-
 def launch_and_die(played: dict[str, Any], place: str, tmp_path: Path, **run_settings: Any) -> Run:
     (tmp_path / "script.json").write_text(json.dumps(played))
     done = command(
@@ -325,8 +300,7 @@ def launch_and_die(played: dict[str, Any], place: str, tmp_path: Path, **run_set
         f"--settings={json.dumps(run_settings)}",
         f"--script={tmp_path / 'script.json'}",
         "--inline",
-        FAILPOINTS=place,
-        AGENTSITE_DATA_DIR=str(settings.DATA_DIR),
+        failpoints=place,
     )
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
     run = Run.objects.get()

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 
 from runs import store
 from runs.adapters import folder as folder_module
 from runs.adapters.folder import KEPT, RunFolder
 from runs.models import Artifact, Run
 from runs.store.artifacts import LEFT_BEHIND_S
+from tests.runs.commands import command
 from tests.runs.running import (
     FINAL,
     _every_run_verifies,
@@ -28,7 +28,6 @@ from tests.runs.running import (
     work,
 )
 from tests.runs.test_artifacts import kept_in, made, saving
-from tests.runs.test_crashes import command
 
 pytestmark = [pytest.mark.database]
 
@@ -52,12 +51,7 @@ def a_lease_later(*paths: Path) -> None:
 def launched_and_killed(played: dict[str, Any], place: str) -> Run:
     """A run whose worker was a process that is gone; it wrote into the directory of this site."""
     words = ("--machine=ruled", "--goal=Keep a file", f"--script={json.dumps(played)}", "--inline")
-    site = {
-        "AGENTSITE_DATA_DIR": str(settings.DATA_DIR),
-        "DJANGO_SETTINGS_MODULE": "agentsite.settings",
-        "SECRET_KEY": settings.SECRET_KEY,
-    }
-    done = command("launch", *words, FAILPOINTS=place, **site)
+    done = command("launch", *words, failpoints=place)
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
     run = Run.objects.get()
     assert store.claim(run.pk, "too early") is None
