@@ -17,7 +17,7 @@ from runs.reading.visible import visible
 from tests.factories import cast_member, signed_in
 from tests.runs.running import SEARCH, SEND, USAGE, launch, pending, think, work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]  # what a page shows does not depend on the database
 
 HOSTILE = "a\u202eb\x1bc\u200bd\ufeffe\u2066f\u3164g\U000e0041h\u200di\x9bj"
 """It turns the text, begins an escape, and hides letters."""
