@@ -170,7 +170,8 @@ def _decided(asked: dict[str, Any], answer: dict[str, Any]) -> InFlight:
 
 def _asking(asked: dict[str, Any]) -> InFlight:
     code, text, touches = _held(asked)
-    return InFlight(words.INTERRUPT[asked["about"]], code, text, "it waits for the answer.", touches)
+    then = "it waits for the answer. It may have been answered, and done, since the backup was made."
+    return InFlight(words.INTERRUPT[asked["about"]], code, text, then, touches)
 
 
 def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:

@@ -46,6 +46,7 @@ pytestmark = [pytest.mark.database]
 __all__ = ["_every_run_verifies"]
 
 PAGE = "/runs/restored/"
+AGAIN = "it waits for the answer. It may have been answered, and done, since the backup was made."
 
 
 def alice() -> User:
@@ -211,10 +212,10 @@ def test_each_says_where_it_stands_and_what_it_does_next() -> None:
     actions.unhalt_site(by=None)
     restore()
     told = {
-        "asking": (asking, "Approval", 'send(to="bob")', "it waits for the answer."),
+        "asking": (asking, "Approval", 'send(to="bob")', AGAIN),
         "approved": (approved, "Approved with changes", 'send(to="eve")', "it makes this call."),
         "refused": (refused, "Rejected", 'send(to="bob")', "it does what was answered."),
-        "limited": (limited, "Limit reached", "", "it waits for the answer."),
+        "limited": (limited, "Limit reached", "", AGAIN),
         "fresh": (fresh, "Between steps", "", "it goes on from there."),
         "parent": (parent, "Waits for a child", "", "it waits on."),
         "unread": (unread, "Next", "", "it asks, and pays, again."),
@@ -543,6 +544,25 @@ def test_the_admin_wants_the_tick_too() -> None:
     assert _again(question).status == "pending"
     client.post(address, fields | {"sure": "yes"})
     assert _again(question).status == "decided"
+
+
+@pytest.mark.parametrize("verdict", [("approve",), ("edit", "--args", '{"text": "hi"}')])
+def test_the_command_wants_to_be_sure_too(verdict: tuple[str, ...]) -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    question = pending(run)
+    words = ("decide", str(question.pk), "--verdict", *verdict)
+    with pytest.raises(CommandError, match=re.escape(DOUBT)) as caught:
+        told(*words)
+    assert caught.value.returncode == 2
+    assert _again(question).status == "pending"
+    assert told(*words, "--sure") == [f"Recorded: {verdict[0]} on run {run.pk}."]
+
+
+def test_the_command_rejects_it_at_once() -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    assert told("decide", str(run.pk), "--verdict", "reject") == [f"Recorded: reject on run {run.pk}."]
 
 
 def test_rejecting_it_wants_no_tick() -> None:

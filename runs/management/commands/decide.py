@@ -9,6 +9,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from runs import actions, store
 from runs.management.asking import bad_input, interrupt_of, json_of
+from runs.models import Interrupt
+from runs.reading.restored import doubts_of
 
 
 class Command(BaseCommand):
@@ -28,11 +30,15 @@ class Command(BaseCommand):
         parser.add_argument("--message", default="", metavar="T")
         parser.add_argument("--to-step", type=int, metavar="N", help="rollback: the seq of a live transition")
         parser.add_argument("--revision", type=int, metavar="R", help="the revision that you saw")
+        parser.add_argument(
+            "--sure", action="store_true", help="approve what may have been done already, before a restore"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Decide."""
         _check_options(options)
         interrupt = interrupt_of(options["interrupt"])
+        _look_whether_it_was_done(interrupt, options)
         try:
             decision = actions.decide(
                 interrupt.pk,
@@ -59,3 +65,10 @@ def _check_options(options: dict[str, Any]) -> None:
     ):
         if options[name] is not None and options["verdict"] not in verdicts:
             raise bad_input(f"{option} goes with {' and '.join(verdicts)}; nothing was decided.")
+
+
+def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> None:
+    """What a restore made doubtful is approved by those alone who say that they have looked."""
+    doubt = doubts_of([interrupt]).get(interrupt.pk)
+    if doubt and options["verdict"] in ("approve", "edit") and not options["sure"]:
+        raise bad_input(f"{doubt} Look outside first; then say --sure with it. Nothing was decided.")
