@@ -74,6 +74,7 @@ from runs.store.log import Asked, Batch, Row, chain, charge, commit, save_answer
 from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
 from runs.store.people import (
     MAX_MESSAGE,
+    MAX_RESPONSE,
     TAKE_ARGS,
     Said,
     abort,
@@ -100,6 +101,7 @@ from runs.store.verifying import Misfit, verify
 __all__ = [
     "KEPT",
     "MAX_MESSAGE",
+    "MAX_RESPONSE",
     "MAY_HAVE_HAPPENED",
     "MOST_LOST",
     "PEOPLE",

@@ -43,7 +43,10 @@ from runs.store.log import Row, commit, lock
 from runs.store.purse import raise_shared
 
 MAX_MESSAGE = 4_000
-"""Characters of a decision's message. Of `respond` it stands for a result, and may be longer."""
+"""Characters of a decision's message."""
+
+MAX_RESPONSE = 65_536
+"""Characters of what a person responds: it stands for a result, and may be as long as a tool's."""
 
 TAKE_ARGS = ("edit", "top_up")
 """The verdicts that take arguments."""
@@ -271,9 +274,9 @@ def _check_parts(interrupt: Interrupt, said: Said) -> None:
         raise BadDecision(f"Arguments go with {' and '.join(TAKE_ARGS)}; nothing was decided.", "args")
     if said.to_step is not None and said.verdict != "rollback":
         raise BadDecision("A step to go back to goes with rollback; nothing was decided.", "to_step")
-    length = len(clean_text(said.message))
-    if length > MAX_MESSAGE and said.verdict != "respond":
-        why = f"A message has at most {MAX_MESSAGE} characters; this one has {length}; nothing was decided."
+    length, most = len(clean_text(said.message)), MAX_RESPONSE if said.verdict == "respond" else MAX_MESSAGE
+    if length > most:
+        why = f"A message has at most {most} characters; this one has {length}; nothing was decided."
         raise BadDecision(why, "message")
 
 

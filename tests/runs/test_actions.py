@@ -212,6 +212,7 @@ def test_a_form_that_sends_the_arguments_with_an_approval_may_be_sent_twice() ->
         ({"verdict": "reject", "args": {"to": "bob", "n": 3}}, "args"),
         ({"verdict": "approve", "to_step": 2}, "to_step"),
         ({"verdict": "reject", "message": "x" * (store.MAX_MESSAGE + 1)}, "message"),
+        ({"verdict": "respond", "message": "x" * (store.MAX_RESPONSE + 1)}, "message"),
     ],
 )
 def test_nothing_of_a_decision_is_dropped_without_a_word(said: dict[str, Any], field: str) -> None:
