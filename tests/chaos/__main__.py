@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,7 @@ def outside(options: argparse.Namespace, database: str, seed: int) -> int:
             "CELERY_SKIP_CHECKS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             MODEL_KEY: f"canary{secrets.token_hex(16)}",
+            "PYTHONFAULTHANDLER": "1",
         }
         words = [*sys.argv[1:], "--seed", str(seed)]
         command = [sys.executable, "-m", "tests.chaos", *words]
@@ -81,7 +83,15 @@ def outside(options: argparse.Namespace, database: str, seed: int) -> int:
             subprocess.run(["cp", "-r", name, os.environ["CHAOS_KEEP"]], check=False)
         left += leftovers.of_the_bench(folder)
     left += leftovers.of_folders(folder, *([Path(url.partition("host=")[2])] if "host=" in url else []))
-    return max(done.returncode, _told(left))
+    return max(ended(done.returncode), _told(left))
+
+
+def ended(code: int) -> int:
+    """The exit code for a bench that ended so; one that was killed has found nothing, and says so."""
+    if code >= 0:
+        return code
+    sys.stdout.write(f"The bench itself was ended by {signal.Signals(-code).name}.\nRED\n")
+    return 1
 
 
 def _told(left: list[Violation]) -> int:

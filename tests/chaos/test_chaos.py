@@ -11,6 +11,7 @@ from django.db import connection
 
 from agentsite.environment import ROOT
 from tests.benchmarks import postgres
+from tests.chaos.__main__ import ended
 from tests.chaos.controls import CONTROLS
 from tests.chaos.plants import PLANTS
 from tests.stack import own_environ
@@ -50,3 +51,14 @@ def test_the_bench_sees_each_protection_that_is_off(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert done.stdout.count("red, as it must be") == len(CONTROLS) + len(PLANTS)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "exit_code"), [(0, "", 0), (1, "", 1), (-9, "SIGKILL", 1), (-7, "SIGBUS", 1)]
+)
+def test_a_bench_that_was_killed_is_red(
+    code: int, said: str, exit_code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(code) == exit_code
+    printed = capsys.readouterr().out
+    assert said in printed and printed.endswith("RED\n") == (code < 0)
