@@ -11,6 +11,7 @@ import pytest
 from django.db.models.functions import Now
 
 from runs import actions, store, tasks
+from runs.driver import holds
 from runs.driver.journey import Slice
 from runs.engine.effects import VERDICTS
 from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
@@ -381,8 +382,9 @@ def test_a_pause_in_the_middle_of_a_call_keeps_its_answer() -> None:
     assert (run.status, run.tool_calls) == ("succeeded", 1)
 
 
-def test_a_call_that_was_cut_by_a_pause_is_made_again() -> None:
+def test_a_call_that_was_cut_by_a_pause_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A written ask of the model: the cut is no answer, and ends nothing."""
+    monkeypatch.setattr(holds, "GLANCE_S", -1.0)  # it looks each time that it may
     run = launch("no JSON", FINAL)
     calls: list[int] = []
 
@@ -391,14 +393,8 @@ def test_a_call_that_was_cut_by_a_pause_is_made_again() -> None:
         if len(calls) == 2:
             actions.pause(run, by=None)
 
-    from runs.driver import holds
-
-    before, holds.GLANCE_S = holds.GLANCE_S, -1.0
-    try:
-        with pytest.raises(store.Fenced):
-            slice_of(run, before=pause_the_second)
-    finally:
-        holds.GLANCE_S = before
+    with pytest.raises(store.Fenced):
+        slice_of(run, before=pause_the_second)
     assert run.exchanges.get(seq=2).status == "asked"
     actions.resume(run, by=None)
     assert (work(run).status, run.model_calls) == ("succeeded", 2)
@@ -408,7 +404,11 @@ def test_a_call_that_was_cut_by_a_pause_is_made_again() -> None:
 
 
 @pytest.mark.parametrize("where", ["decision", "search", "send"])
-def test_an_abort_in_the_middle_of_a_call_is_final_and_what_was_paid_is_charged(where: str) -> None:
+def test_an_abort_in_the_middle_of_a_call_is_final_and_what_was_paid_is_charged(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has not looked since the call began: the answer comes, and finds the seat taken."""
+    monkeypatch.setattr(holds, "GLANCE_S", 60.0)
     run = launch(think("search", q="a"), think("send", to="bob"), FINAL, rules=ALLOW)
     seen: list[bool] = []
 
