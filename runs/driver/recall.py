@@ -42,8 +42,10 @@ def recall(run: Run, call: ToolCall) -> ToolReturned | Failed:
             return _read(run, list(dict.fromkeys(_own(run, str(path)) for path in paths)))
         case "react.memory_hide", {"path": str(path), "replacement": str(text)}:
             path = _own(run, path)
-            if not path.startswith(("st:", "su:")) or _content(run, path) is None:
+            if not path.startswith(("st:", "su:")):
                 return _failed(f"There is no block at {_short(path)}.")
+            if _content(run, path) is None:
+                return _failed(_beside(run, path) or f"There is no block at {_short(path)}.")
             return ToolReturned(value={"path": path, "replacement": text}, ran=False)
         case "react.memory_read", {"query": str(query), **more}:
             hits = memory.search(run, query, _top_k(more.get("top_k")))
@@ -62,12 +64,15 @@ def _failed(why: str) -> Failed:
 
 
 def _read(run: Run, paths: list[str]) -> ToolReturned | Failed:
-    """What stands at the paths; an error that names those where nothing does."""
+    """What stands at the paths, or beside one without a block; an error that names those where nothing does."""
     found = {path: _content(run, path) for path in paths}
     texts = {path: text for path, text in found.items() if text is not None}
-    if unknown := [path for path in paths if path not in texts]:
-        return _failed(f"There is nothing at {_named(unknown)}.")
-    return ToolReturned(value=_bounded(texts), ran=False)
+    beside = {path: said for path in paths if path not in texts and (said := _beside(run, path))}
+    if unknown := [path for path in paths if path not in texts and path not in beside]:
+        return _failed(" ".join([f"There is nothing at {_named(unknown)}.", *list(beside.values())[:NAMED]]))
+    if beside and not texts:
+        return _failed(" ".join(list(beside.values())[:NAMED]))
+    return ToolReturned(value=_bounded({path: (texts | beside)[path] for path in paths}), ran=False)
 
 
 def _named(paths: list[str]) -> str:
@@ -97,15 +102,36 @@ def _own(run: Run, path: str) -> str:
 
 def _content(run: Run, path: str) -> str | None:
     """What stands at a path of the run, or of another one of its owner; None where nothing does."""
+    whose, inner = _place(run, path)
+    try:
+        return _in_run(whose, inner) if whose else None
+    except ValidationError:  # a row of another version of its machine
+        if whose is run:
+            raise
+        return None
+
+
+def _place(run: Run, path: str) -> tuple[Run | None, str]:
+    """Whose the path is, None where nobody's that may be read, and the path within that run."""
     if not path.startswith("run:"):
-        return _in_run(run, path)
+        return run, path
     name, _, inner = path.removeprefix("run:").partition("/")
     number = _number(name)
-    other = memory.run_of_same_owner(run, number) if number is not None else None
-    try:
-        return _in_run(other, inner) if other else None
-    except ValidationError:  # a row of another version of its machine
-        return None
+    return (memory.run_of_same_owner(run, number) if number is not None else None), inner
+
+
+def _beside(run: Run, path: str) -> str:
+    """Of a row that is there and has no block, where the nearest are; empty where the path is none of such a row."""
+    whose, inner = _place(run, path)
+    kind, _, name = inner.partition(":")
+    number = _number(name)
+    if whose is None or kind != "st" or number is None:
+        return ""
+    found = memory.places_beside(whose, number)
+    if found is None:
+        return ""
+    nearest = " and ".join(f"{path.removesuffix(inner)}{place} ({what})" for place, what in found.items())
+    return f"{path} has no block of its own" + (f"; the nearest: {nearest}." if nearest else ".")
 
 
 def _in_run(run: Run, path: str) -> str | None:

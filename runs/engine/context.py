@@ -18,6 +18,7 @@ from runs.engine.snapshot import Price, Window
 from runs.engine.timeline import (
     SHOWN,
     SUMMARY,
+    WAITS,
     Context,
     blocks_of,
     fenced,
@@ -111,7 +112,9 @@ def fit(
         return (call.model_copy(update={"sanitize": True}) if over else call), ()
     found = _range(window, context, call.longest)
     if found is None and wanted is not None:  # a person does not wait until the window is half full
-        found = _range(replace(window, limit=min(window.limit, estimate)), context, call.longest)
+        filled = replace(window, limit=min(window.limit, estimate))
+        due = full and context.waits  # what was taken back has been in a prompt since
+        found = _range(filled, context, call.longest, also_brought_back=due)
     if over and (found is None or _after(window, context, found, estimate) > window.limit):
         found = _range(window, context, call.longest, also_brought_back=True) or found
     if found is not None and wanted is None and not _is_worth(window, context, found, estimate):
@@ -124,8 +127,20 @@ def fit(
         call = call.model_copy(update={"sanitize": True})
     if wanted is None:
         return call, ()
-    nothing = "Nothing is old enough to be summarised: only the last round and what stays is in the context."
-    return call, (Notice(code="nothing_to_compact", message=nothing),)
+    notice = _not_now(replace(window, limit=min(window.limit, estimate)), context, call.longest)
+    return call, () if context.waits and notice.code == WAITS else (notice,)
+
+
+def _not_now(window: Window, context: Context, longest: int) -> Notice:
+    """Why a wish is not granted: it waits, where only what was taken back since is old enough."""
+    if _range(window, context, longest, also_brought_back=True) is None:
+        nothing = "Nothing is old enough to be summarised: the context holds recent rounds and what stays."
+        return Notice(code="nothing_to_compact", message=nothing)
+    waits = (
+        "All that is old enough to be summarised was taken back since, and is read as it is for now. "
+        "The compaction waits until the window is full, or other rows are old enough."
+    )
+    return Notice(code=WAITS, message=waits)
 
 
 def summariser_room(window: Window) -> int:
@@ -249,7 +264,7 @@ def originals(blocks: Sequence[Block], range_: Compaction | RangeSummarised) -> 
     if earlier is None:
         return told
     text = fenced(f"a summary of rows {earlier.made.first} to {earlier.made.last}", earlier.text)
-    first = Block(kind=SUMMARY, author="system", text=text, seq=earlier.made.last, path=earlier.path)
+    first = Block(kind=SUMMARY, author="system", text=text, seq=earlier.seq, path=earlier.path)
     return [first, *told]
 
 

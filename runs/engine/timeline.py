@@ -43,6 +43,9 @@ PLAN = "react.plan"
 NO_COMPACTION = ("compaction_failed", "nothing_to_compact")
 """Codes of the notices that answer the wish for a compaction."""
 
+WAITS = "compaction_waits"
+"""Code of the notice that such a wish stands, and can't be granted yet."""
+
 SOURCES_LISTED = 40
 """Sources that a tail lists at most, the newest."""
 
@@ -77,7 +80,7 @@ def common_block(fact: Fact) -> Block | None:
             RangeSummarised() | SummaryEdited() | SummaryUndone() | Pinned() | Unpinned() | CompactionWanted()
         ):
             return Block(kind=fact.kind, author="system", text=fact.model_dump_json(), act=fact)
-        case Notice(code=code) if code in NO_COMPACTION:
+        case Notice(code=code) if code in (*NO_COMPACTION, WAITS):
             return Block(kind=fact.kind, author="system", text=code, act=fact)
         case Notice(code="rule_notified" | "retried" | "context_overflow" | "answer_unfit"):
             return None
@@ -121,6 +124,8 @@ class Summary:
     text: str
     version: int = 1
     undone: bool = False
+    left_alone: bool = False
+    """Whether its rows are: it was taken back, and nobody has wanted a compaction since."""
 
     @property
     def path(self) -> str:
@@ -147,6 +152,8 @@ class Context:
     """The row of the newest plan."""
     wanted: CompactionWanted | None = None
     """A person's wish for a compaction that nothing has answered yet."""
+    waits: bool = False
+    """Whether it was said that the wish waits; the prompt after that had all that was taken back."""
     failed: int = 0
     """The row of the last compaction that failed, where none has succeeded since."""
 
@@ -156,19 +163,24 @@ class Context:
             case RangeSummarised() as made:
                 self.summaries[block.seq] = Summary(block.seq, made, made.text)
                 self.sources = with_found(made.sources, self.sources)
-                self.wanted, self.failed = None, 0
+                self.wanted, self.waits, self.failed = None, False, 0
             case SummaryEdited(summary=seq, text=text, version=version) if seq in self.summaries:
                 self.summaries[seq].text, self.summaries[seq].version = text, version
             case SummaryUndone(summary=seq) if seq in self.summaries:
-                self.summaries[seq].undone = True
+                self.summaries[seq].undone = self.summaries[seq].left_alone = True
+                self.waits = False
             case Pinned(path=path, rows=rows):
                 self.pins[path] = rows
             case Unpinned(path=path):
                 self.pins.pop(path, None)
             case CompactionWanted() as wanted:
-                self.wanted = wanted
+                self.wanted, self.waits = wanted, False
+                for summary in self.summaries.values():
+                    summary.left_alone = False
+            case Notice(code=code) if code == WAITS:
+                self.waits = True
             case Notice(code=code):
-                self.wanted = None
+                self.wanted, self.waits = None, False
                 self.failed = block.seq if code == "compaction_failed" else self.failed
         for path, instead in block.covers.items():
             self.hidden.pop(path, None)
@@ -192,14 +204,22 @@ class Context:
             found = seq = later[seq]
         return found
 
+    def leaves_alone(self) -> bool:
+        """Whether rows that a person took back are: a wish may have to wait for them."""
+        return any(summary.left_alone for summary in self.summaries.values())
+
     def stays(self, seq: int) -> bool:
         """Whether the blocks of row `seq` are never summarised: the plan, and what a person pinned."""
         return seq == self.plan or f"st:{seq}" in self.pins or any(seq in rows for rows in self.pins.values())
 
     def brought_back(self, seq: int) -> bool:
-        """Whether a person took back a summary of row `seq`: it is left alone for as long as that is possible."""
+        """Whether a person took back a summary of row `seq`: it is left alone for as long as that is possible.
+
+        Whoever wants a compaction after that wants it of such rows too.
+        """
         return any(
-            one.undone and one.covers(seq) and not self._was_old(one, seq) for one in self.summaries.values()
+            one.left_alone and one.covers(seq) and not self._was_old(one, seq)
+            for one in self.summaries.values()
         )
 
     def _was_old(self, undone: Summary, seq: int) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from runs.engine.timeline import NO_COMPACTION, WAITS
 from runs.reading import words
 from runs.reading.unseen import escaped
 
@@ -165,7 +166,7 @@ def _model_asked(asked: Data, facts: list[Data]) -> Line:
         if fact["kind"] == "ruled.reply.unread":
             return Line("Reply unreadable", fact["message"], icon="alert", tone="warn", tag="asked again")
     codes = {fact["code"] for fact in facts if fact["kind"] == "react.notice"}
-    if codes & {"compaction_failed", "nothing_to_compact"} and (noted := _told_with(facts, "react.notice")):
+    if codes & {*NO_COMPACTION, WAITS} and (noted := _told_with(facts, "react.notice")):
         return noted
     if "coordinator_unusable" in codes and (noted := _told_with(facts, "react.notice")):
         return noted
@@ -356,6 +357,8 @@ def _notice(fact: Data) -> Line:
             return Line("Compaction failed", short(fact["message"]), "", "compact", "warn", "turn")
         case "nothing_to_compact":
             return Line("Nothing to compact", short(fact["message"]), "", "compact", "quiet", "turn")
+        case "compaction_waits":
+            return Line("Compaction waits", short(fact["message"]), "", "compact", "quiet", "turn")
     return Line("Note", short(fact["message"]), icon="alert", tone="warn")
 
 

@@ -36,6 +36,8 @@ class ContextState:
     """Those of rows, and of summaries that stand."""
     wanted_by: str
     """Who waits for a compaction; empty where nobody does."""
+    leaves_alone: bool
+    """Whether that may take longer than to the next model call: rows were taken back since."""
 
 
 def context_state(run: Run) -> ContextState:
@@ -50,6 +52,7 @@ def context_state(run: Run) -> ContextState:
         summaries=tuple(view for view in views if view is not None),
         pins=tuple(pins),
         wanted_by=(wanted.by or "the operator") if wanted else "",
+        leaves_alone=context.leaves_alone(),
     )
 
 

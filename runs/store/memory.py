@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import regex
 from django.db import IntegrityError, connection, transaction
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 from pydantic import ValidationError
 
-from runs.engine.facts import Fact
+from runs.engine.facts import Fact, RangeSummarised
 from runs.engine.machine import Machine
-from runs.engine.timeline import FENCE, blocks_of
+from runs.engine.timeline import FENCE, SUMMARY, blocks_of
 from runs.machines import CATALOGUE
 from runs.models import Remembered, Run, Step
 
@@ -28,6 +28,9 @@ EARLIER_RUNS = 50
 
 MOST_WORDS = 32
 """Different words of a query that count, the first ones."""
+
+LOOKED_BESIDE = 50
+"""Rows before and after one without a block where the next block is looked for."""
 
 MOST_CHARS = 65_536
 """Characters of a row, or of a query, whose words count."""
@@ -78,6 +81,33 @@ def text_of(run: Run, seq: int) -> str:
     """The blocks of a live row as the model read them; empty where there are none."""
     machine = CATALOGUE[run.machine]
     return _text(machine, seq, _told(machine, _facts_of(run, seq)))
+
+
+def places_beside(run: Run, seq: int) -> dict[str, str] | None:
+    """Of a live row without a block the paths where the nearest are, each with its kind; None of no such row.
+
+    The row of a compaction has its summary. Where no machine of this version can read the row, there is none.
+    """
+    rows = Step.objects.filter(run=run, live=True)
+    facts = _facts_of(run, seq)
+    told = _told(CATALOGUE[run.machine], facts)
+    if (facts != "[]" and not told) or not rows.filter(seq=seq).exists():
+        return None
+    if any(isinstance(fact, RangeSummarised) for fact in told):
+        return {f"su:{seq}": SUMMARY}
+    before = _first_block(run, rows.filter(seq__lt=seq).order_by("-seq"))
+    return before | _first_block(run, rows.filter(seq__gt=seq).order_by("seq"))
+
+
+def _first_block(run: Run, rows: QuerySet[Step]) -> dict[str, str]:
+    """The path of the first of the rows with a block, and the kind of that."""
+    machine = CATALOGUE[run.machine]
+    told = rows.exclude(facts_json="[]").values_list("seq", "facts_json")
+    for seq, facts in told[:LOOKED_BESIDE]:
+        for block in blocks_of(machine, _told(machine, facts), seq):
+            if block.act is None:
+                return {block.path: block.kind}
+    return {}
 
 
 def run_of_same_owner(run: Run, number: int) -> Run | None:

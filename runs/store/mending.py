@@ -80,10 +80,10 @@ def unpin(run_id: int, path: str, by: str, reason: str) -> None:
 
 
 def want_compaction(run_id: int, by: str, reason: str) -> None:
-    """Have the context compacted before the next model call."""
+    """Have the context compacted before the next model call; what was taken back before counts as other rows do."""
     with transaction.atomic():
         run = seated(run_id)
-        if compaction_wanted(run):
+        if compaction_wanted(run) and not _context(run).leaves_alone():
             raise NotPossible("A compaction is wanted already; it comes before the next model call.")
         _add(run, CompactionWanted(by=by, reason=reason))
 

@@ -472,6 +472,60 @@ def test_a_wish_that_cant_be_granted_is_answered() -> None:
     assert folded([*rounds(1), act(20, CompactionWanted(by="alice")), act(21, facts[0])]).wanted is None
 
 
+def taken_back(limit_share: float) -> tuple[list[Block], int]:
+    """Rounds that were compacted, a wish, and then the summary taken back; the window they fill to that share."""
+    before = rounds(12)
+    limit = int(context.size(TOY, TERMS, window(before), CALL) / limit_share)
+    made = compacted(before, int(limit * limit_share))
+    undone = SummaryUndone(summary=made[-1].seq, by="bob", reason="wrong")
+    return [*made, act(94, CompactionWanted(by="alice")), act(95, undone)], limit
+
+
+@pytest.mark.parametrize("share", [0.3, 0.95])
+def test_a_wish_waits_where_all_that_is_old_was_taken_back_since(share: float) -> None:
+    blocks, limit = taken_back(share)
+    call, facts = fitted(window(blocks, limit))
+    assert (call.sanitize, [fact.code for fact in facts]) == (False, ["compaction_waits"])
+    assert "taken back" in facts[0].message and "Nothing is old" not in facts[0].message
+    said_so = [*blocks, act(96, facts[0])]
+    assert folded(said_so).wanted == CompactionWanted(by="alice")
+    assert facts[0].message not in read(said_so), "that is for people"
+
+
+def test_a_wish_that_waits_is_said_once_and_granted_when_other_rows_are_old() -> None:
+    blocks, _ = taken_back(0.3)
+    limit = 30_000
+    _, facts = fitted(window(blocks, limit))
+    waiting = [*blocks, act(96, facts[0])]
+    assert fitted(window(waiting, limit))[1] == ()
+    found = fitted(window([*waiting, *rounds(20, start=100)], limit))
+    assert isinstance(found, Compaction)
+    assert (found.wanted_by, found.first >= 12) == ("alice", True), "what was taken back is left alone"
+
+
+def test_a_wish_that_waits_is_granted_in_a_full_window_one_prompt_later() -> None:
+    blocks, limit = taken_back(0.95)
+    _, facts = fitted(window(blocks, limit))
+    found = fitted(window([*blocks, act(96, facts[0])], limit))
+    assert isinstance(found, Compaction)
+    assert (found.first, found.wanted_by) == (1, "alice")
+
+
+def test_a_wish_that_waits_is_answered_where_what_it_waits_for_was_pinned() -> None:
+    blocks, _ = taken_back(0.3)
+    waiting = [*blocks, act(96, fitted(window(blocks, 30_000))[1][0])]
+    pins = [act(97, Pinned(path=f"st:{block.seq}", by="bob")) for block in rounds(12)]
+    _, facts = fitted(window([*waiting, *pins], 30_000))
+    assert [fact.code for fact in facts] == ["nothing_to_compact"]
+
+
+def test_who_wants_a_compaction_after_taking_one_back_wants_it_of_those_rows() -> None:
+    blocks, limit = taken_back(0.3)
+    found = fitted(window([*blocks, act(96, CompactionWanted(by="carol"))], limit))
+    assert isinstance(found, Compaction)
+    assert (found.first, found.wanted_by) == (1, "carol")
+
+
 def test_after_a_failure_it_is_tried_again_later() -> None:
     failed = act(45, Notice(code="compaction_failed", message="gone"))
     blocks = [*rounds(20), failed]

@@ -126,6 +126,26 @@ def test_the_originals_stand_beside_the_summary() -> None:
     assert f'href="/runs/{run.pk}/?step={view.seq}"' in page
 
 
+def test_an_earlier_summary_among_the_originals_leads_to_its_own() -> None:
+    run = long_run(*searches(9), HELD, FINAL, owner=person("ann", "add_run"))
+    read_on(run)
+    view = newest(run)
+    earlier = next(one for one in compactions(run) if one.seq == view.carries_on)
+    there = f'href="{reverse("admin:runs_compaction_change", args=[earlier.id])}">su:{earlier.seq}</a>'
+    assert there in reviewer().get(page_of(run)).text
+    client = signed_in(User.objects.get(username="ann"))
+    for address in (f"/runs/{run.pk}/context/", f"/runs/{run.pk}/steps/{view.seq}/"):
+        page = client.get(address).text
+        originals = page[page.index('class="originals"') :]
+        assert (
+            f'href="/runs/{run.pk}/?step={earlier.seq}" data-step="{earlier.seq}">row {earlier.seq}</a>'
+            in (originals[: originals.index("earlier summary")])
+        )
+        assert f"<code>su:{earlier.seq}</code>" in originals
+    inside = client.get(f"/runs/{run.pk}/steps/{earlier.seq}/").text
+    assert "originals__item" in inside, "one click from there"
+
+
 def test_hidden_and_hostile_characters_are_made_visible() -> None:
     hostile = "</textarea><script>alert(1)</script> \u202egnp.exe\x1b[31m"
     run = long_run(*searches(4), HELD, FINAL, summaries=(hostile,))

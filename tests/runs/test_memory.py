@@ -400,7 +400,11 @@ def test_a_summary_and_a_block_can_be_hidden_and_nothing_else() -> None:
     for hideable in (path, "st:1"):
         answer = ask(run, "react.memory_hide", path=hideable, replacement="gone")
         assert isinstance(answer, ToolReturned) and answer.value == {"path": hideable, "replacement": "gone"}
-    for other in ("su:1", f"st:{run.head}", "su:99", "su:x", "fi:a.txt", "", "moon"):
+    answer = ask(run, "react.memory_hide", path=f"st:{run.head}", replacement="gone")
+    assert (
+        refusal(answer) == f"st:{run.head} has no block of its own; the nearest: {path} (conv.range.summary)."
+    )
+    for other in ("su:1", "su:99", "su:x", "fi:a.txt", "", "moon"):
         answer = ask(run, "react.memory_hide", path=other, replacement="gone")
         assert refusal(answer) == f"There is no block at {other}."
 

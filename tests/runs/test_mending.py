@@ -13,6 +13,7 @@ from runs.engine.timeline import STUB
 from runs.models import Exchange, Run, Step
 from runs.reading.compactions import CompactionView, compaction_view, compactions, in_state
 from runs.signals import on_after_compaction
+from tests.factories import signed_in
 from tests.runs.running import (
     FINAL,
     SEARCH,
@@ -98,6 +99,10 @@ def said(run: Run) -> list[str]:
     return [row.summary for row in reading.row_views(run)]
 
 
+def context_page(run: Run, owner: User) -> str:
+    return str(signed_in(owner).get(f"/runs/{run.pk}/context/").content.decode())
+
+
 # --- correcting ---------------------------------------------------------------------------------------------------
 
 
@@ -137,6 +142,7 @@ def test_a_correction_is_what_a_later_summary_carries_on() -> None:
     view = next(one for one in compactions(run) if one.carries_on == seq)
     later = compaction_view(run, view.seq)
     assert later is not None and RIGHT in later.originals[0].text
+    assert (later.originals[0].path, later.originals[0].seq) == (f"su:{seq}", seq)
 
 
 def test_a_rollback_past_a_correction_takes_it_back() -> None:
@@ -302,6 +308,42 @@ def test_where_nothing_is_old_enough_the_wish_is_answered_with_a_notice() -> Non
     assert not compactions(run)
     assert any("Nothing is old enough to be summarised" in line for line in said(run))
     assert not store.compaction_wanted(run)
+
+
+def test_a_wish_waits_for_what_was_taken_back_after_it_and_is_not_used_up() -> None:
+    replies = (*searches(4), HELD, HELD, *searches(14), HELD, FINAL)
+    run = long_run(*replies, owner=(owner := person("ann", "add_run")), limit=4000)
+    read_on(run)
+    actions.compact_now(run, by=None)
+    next_prompt(run)
+    view = compaction_view(run, newest(run).seq)
+    assert view is not None
+    actions.compact_now(run, by=bob())
+    actions.undo_summary(run, seq=view.seq, reason="It is wrong.", by=None)
+    page = context_page(run, owner)
+    assert "Compaction wanted by bob" in page and "before the next model call" not in page
+    assert "Compact now</button>" in page
+    prompt = next_prompt(run)
+    assert all(one.text[:60] in prompt for one in view.originals), "the rows themselves are read"
+    assert sum("All that is old enough to be summarised was taken back" in line for line in said(run)) == 1
+    assert not any("Nothing is old enough" in line for line in said(run))
+    later = next(one for one in compactions(run) if one.seq > view.seq)
+    assert (later.wanted_by, later.first > view.last) == ("bob", True), "granted when other rows are old"
+    assert not store.compaction_wanted(run)
+
+
+def test_a_wish_after_taking_back_is_for_those_rows_too() -> None:
+    run = compacted_run(owner := person("ann", "add_run"))
+    view = newest(run)
+    actions.compact_now(run, by=None)
+    actions.undo_summary(run, seq=view.seq, reason="It is wrong.", by=None)
+    actions.compact_now(run, by=bob(), reason="Anew.")
+    with pytest.raises(actions.NotPossible, match="wanted already"):
+        actions.compact_now(run, by=None)
+    assert "before the next model call" in context_page(run, owner)
+    next_prompt(run)
+    later = next(one for one in compactions(run) if one.seq > view.seq)
+    assert (later.first, later.wanted_by) == (view.first, "bob")
 
 
 def test_a_wish_that_came_to_nothing_changes_no_later_prompt() -> None:

@@ -80,13 +80,35 @@ def test_a_file_is_read_by_its_name() -> None:
     assert found(run)["value"] == {"fi:a.txt": "high water"}
 
 
-@pytest.mark.parametrize(
-    "path", ["st:99", "st:1", "fi:nosuch.txt", "fi:../secret", "su:4", "st:", "st:²", "x", ""]
-)
+@pytest.mark.parametrize("path", ["st:99", "fi:nosuch.txt", "fi:../secret", "su:4", "st:", "st:²", "x", ""])
 def test_an_unknown_path_is_a_recoverable_error_that_names_it(path: str) -> None:
     run = run_of(SEARCH, use("react.read", paths=[RESULT, path]), DONE)
     assert found(run)["error"] == f"There is nothing at {path}."
     assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+CALL_ROW = "st:3 has no block of its own; the nearest: st:2 (react.decision) and st:4 (react.tool.result)."
+
+
+def test_a_row_without_a_block_says_where_its_neighbours_are_and_the_rest_is_read() -> None:
+    read = use("react.read", paths=["st:3", RESULT])
+    run = run_of(SEARCH, read, use("react.read", paths=["st:3"]), use("react.read", paths=["st:1"]), DONE)
+    assert [fact["kind"] for fact in json.loads(run.steps.get(seq=3).facts_json)] == ["react.tool.call"]
+    given = found(run)["value"]
+    assert list(given) == ["st:3", RESULT]
+    assert given["st:3"] == CALL_ROW and "three results" in given[RESULT]
+    assert found(run, 1)["error"] == CALL_ROW
+    assert found(run, 2)["error"] == "st:1 has no block of its own; the nearest: st:2 (react.decision)."
+
+
+def test_an_unknown_path_beside_a_row_without_a_block_is_an_error_that_tells_them_apart() -> None:
+    run = run_of(SEARCH, use("react.read", paths=["st:3", RESULT, "st:999"]), DONE)
+    assert found(run)["error"] == f"There is nothing at st:999. {CALL_ROW}"
+
+
+def test_a_row_without_a_block_is_not_hidden_and_the_error_says_where_its_neighbours_are() -> None:
+    run = run_of(SEARCH, use("react.memory_hide", path="st:3", replacement="x"), DONE)
+    assert found(run)["error"] == CALL_ROW
 
 
 def test_a_row_that_is_dead_is_not_read() -> None:
