@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from runs import store
 from runs.actions import Problem
 from runs.engine.settings import LIMIT_NAMES
 from runs.engine.states import control_values
+from runs.forms.fields import JsonField, Launch, LimitFields, OneOfField, read_json
 from runs.forms.machines import pretty
 from runs.machines import CATALOGUE
 from runs.models import Interrupt, ModelProfile, Run
@@ -60,7 +60,7 @@ class StateValue:
             case "boolean":
                 return text == "true"
             case "json":
-                return _json(text)
+                return read_json(text)
         return text
 
 
@@ -73,16 +73,6 @@ def _whole(text: str) -> int:
 
 def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as fault:
-        where = f"line {fault.lineno}, column {fault.colno}"
-        raise ValueError(f"This is no JSON: {fault.msg} at {where}.") from None
-    except RecursionError:
-        raise ValueError("This JSON is nested too deeply.") from None
 
 
 def state_values(run: Run, at: int) -> tuple[StateValue, ...]:
@@ -114,21 +104,22 @@ def _typed(name: str, schema: dict[str, Any], known: dict[str, Any], value: Any)
     return StateValue(name, "json", value)
 
 
-class ForkForm(forms.Form):
+class ForkForm(LimitFields):
     """What is to be otherwise in a fork of `run` at row `at`."""
 
-    message = forms.CharField(required=False, max_length=500)
+    message = forms.CharField(
+        required=False,
+        max_length=500,
+        error_messages={
+            "max_length": "The reason has at most %(limit_value)d characters; this one has %(show_value)d."
+        },
+    )
     model = forms.CharField(required=False)
-    cost_usd = forms.FloatField(required=False, min_value=0)
-    tokens = forms.IntegerField(required=False, min_value=0)
-    active_seconds = forms.FloatField(required=False, min_value=0)
-    settings = forms.CharField(required=False, strip=False)
+    settings = JsonField(dict, 'one JSON object, such as {"context": {"limit_tokens": 4096}}')
     verdict = forms.CharField(required=False)
     args = forms.CharField(required=False, strip=False)
     said = forms.CharField(required=False, strip=False)
-    answers = forms.ChoiceField(
-        choices=[("ask again", "Ask again"), ("keep", "Keep the answers")], required=False
-    )
+    answers = OneOfField(choices=[("ask again", "Ask again"), ("keep", "Keep the answers")], required=False)
 
     def __init__(self, run: Run, at: int, data: QueryDict | None = None) -> None:
         super().__init__(data)
@@ -173,51 +164,47 @@ class ForkForm(forms.Form):
         """Whether a control value is another one than at the row, or wrong."""
         return any(changed or field.errors for _, field, changed in self.state_rows())
 
-    def clean_settings(self) -> dict[str, Any]:
-        """The other settings as JSON; what is not in the form at all stays as it is."""
-        if "settings" not in self.data:
-            return self.others
-        text = self.cleaned_data["settings"].strip()
-        try:
-            found = _json(text) if text else {}
-        except ValueError as fault:
-            raise forms.ValidationError(str(fault)) from None
-        if not isinstance(found, dict):
-            raise forms.ValidationError("The settings are one JSON object.")
-        if doubled := sorted(set(OWN_FIELDS) & set(found)):
-            raise forms.ValidationError(f"{', '.join(doubled)}: this has a field of its own above.")
-        return found
-
     def clean(self) -> dict[str, Any]:
-        """The control values and the decision, as far as they can be read."""
-        data = super().clean() or self.cleaned_data
+        """The settings, the control values and the decision, as far as they can be read."""
+        super().clean()
+        data = self.read
+        self.new_settings = self._new_settings(data)
         self.state: dict[str, Any] = {}
         for value in (value for value in self.values if value.field in self.data):
-            text = str(data.get(value.field) or "").replace("\r\n", "\n")
+            text = data[value.field].replace("\r\n", "\n")
             if text == value.as_typed():
                 continue
             try:
                 self.state[value.name] = value.read(text)
             except ValueError as fault:
-                self.add_error(value.field, str(fault))
+                self.fault(value.field, str(fault))
         self.decision = self._decision(data)
-        return data
+        return self.cleaned_data
 
-    def _decision(self, data: dict[str, Any]) -> dict[str, Any] | None:
-        if not data.get("verdict") or self.question is None:
+    def _new_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The other settings; what is not in the form at all, or can't be read, stays as it is."""
+        if "settings" not in self.data or "settings" in self.errors:
+            return self.others
+        found = data["settings"] or {}
+        doubled = [name for name in sorted(OWN_FIELDS) if name in found]
+        if doubled:
+            self.fault("settings", f"{', '.join(doubled)}: this has a field of its own above.")
+        return {name: value for name, value in found.items() if name not in doubled}
+
+    def _decision(self, data: Mapping[str, Any]) -> dict[str, Any] | None:
+        if not data["verdict"] or self.question is None:
             return None
-        decision: dict[str, Any] = {"verdict": data["verdict"], "message": data.get("said") or ""}
+        decision: dict[str, Any] = {"verdict": data["verdict"], "message": data["said"]}
         if data["verdict"] in ("edit", "top_up"):
             try:
-                decision["args"] = _json(data.get("args") or "null")
+                decision["args"] = read_json(data["args"] or "null")
             except ValueError as fault:
-                self.add_error("args", str(fault))
+                self.fault("args", str(fault))
         return decision
 
     def changes(self) -> dict[str, Any]:
         """The settings that are others now, by name; None takes one away."""
-        data = self.cleaned_data
-        new = data["settings"]
+        data, new = self.read, self.new_settings
         names = [name for name in {**self.others, **new} if self.others.get(name) != new.get(name)]
         changes: dict[str, Any] = {name: new.get(name) for name in names}
         limits = {name: data[name] for name in LIMIT_NAMES if data[name] is not None}
@@ -226,6 +213,18 @@ class ForkForm(forms.Form):
         if data["model"]:
             changes["model"] = data["model"]
         return changes
+
+    def launch(self) -> Launch:
+        """The launch that the fork would be, as far as it could be read."""
+        changes = self.changes()
+        settings = {**self.run.settings, **changes}
+        another_model = changes.get("model", self.run.model) != self.run.model
+        return {
+            "machine": self.run.machine,
+            "goal": self.run.goal,
+            "settings": {name: value for name, value in settings.items() if value is not None},
+            "script": None if another_model else self.run.script_json,
+        }
 
     def take(self, problems: Iterable[Problem]) -> None:
         """Put what was refused beside the fields; what has none goes to the top."""

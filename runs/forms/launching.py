@@ -12,6 +12,7 @@ from django import forms
 from runs.actions import Problem
 from runs.adapters.tools import TOOLS
 from runs.engine.settings import LIMIT_NAMES
+from runs.forms.fields import JsonField, Launch, LimitFields, OneOfField, WholeField
 from runs.forms.machines import PARTS, MachineFields, foreign, pretty, usual_fields
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
@@ -66,6 +67,9 @@ COMMON = frozenset({"model", "tools", "limits", "on_limit", "on_clarify", "inter
 ROWS = ("slots", "rows")
 """Fields of rows: a problem names the row."""
 
+MANIFOLD = (*ROWS, "more")
+"""Fields that hold many things: that one is wrong says nothing of the others."""
+
 
 def fields_of(machine: str) -> frozenset[str]:
     """The settings that have a field of their own where `machine` is chosen."""
@@ -73,30 +77,26 @@ def fields_of(machine: str) -> frozenset[str]:
     return COMMON | frozenset(OWN) | frozenset(part.settings if part else ())
 
 
-class LaunchForm(MachineFields):
+class LaunchForm(MachineFields, LimitFields):
     """The terms of a new run."""
 
-    goal = forms.CharField(max_length=20_000, error_messages={"required": "Say what the run is to achieve."})
-    machine = forms.ChoiceField()
+    goal = forms.CharField(error_messages={"required": "Say what the run is to achieve."})
+    machine = OneOfField(error_messages={"required": "Choose a machine."})
     model = forms.CharField(required=False)
     script = forms.CharField(required=False, strip=False)
     tools = forms.MultipleChoiceField(required=False)
-    cost_usd = forms.FloatField(required=False, min_value=0)
-    tokens = forms.IntegerField(required=False, min_value=0)
-    active_seconds = forms.FloatField(required=False, min_value=0)
-    on_limit = forms.ChoiceField(choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False)
-    on_clarify = forms.ChoiceField(choices=[("ask", "Ask a person"), ("exit", "End the run")], required=False)
-    asks = forms.ChoiceField(choices=[(name, words[0]) for name, words in ASKS.items()], required=False)
-    interrupt_every = forms.IntegerField(required=False, min_value=1)
-    rules = forms.CharField(required=False)
-    max_steps = forms.IntegerField(required=False, min_value=1)
-    max_rejections = forms.IntegerField(required=False, min_value=0)
-    on_retries = forms.ChoiceField(
-        choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False
-    )
+    on_limit = OneOfField(choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False)
+    on_clarify = OneOfField(choices=[("ask", "Ask a person"), ("exit", "End the run")], required=False)
+    asks = OneOfField(choices=[(name, words[0]) for name, words in ASKS.items()], required=False)
+    interrupt_every = WholeField(1)
+    rules = JsonField(list, 'a JSON list of rules, such as [{"when": {"tool": "write_*"}, "do": "ask"}]')
+    max_steps = WholeField(1)
+    max_rejections = WholeField()
+    on_retries = OneOfField(choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False)
     cache = forms.BooleanField(required=False)
-    ruleset = forms.CharField(required=False)
-    more = forms.CharField(required=False)
+    ruleset = JsonField(list, 'a JSON list of rules, such as [{"type": "forbid_guessing"}]')
+    """The rules on thoughts; None where the machine's own are wanted."""
+    more = JsonField(dict, 'one JSON object, such as {"context": {"limit_tokens": 4096}}')
     """Settings without a field of their own, as JSON: what "launch one like this" brings along."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -117,87 +117,57 @@ class LaunchForm(MachineFields):
         """Browsers send line ends of their own."""
         return str(self.cleaned_data["goal"]).replace("\r\n", "\n")
 
-    def clean_rules(self) -> list[Any]:
-        """The rules as JSON."""
-        return self._json_list("rules", 'rules, such as [{"when": {"tool": "write_*"}, "do": "ask"}]')
-
-    def clean_ruleset(self) -> list[Any] | None:
-        """The rules on thoughts; None where the machine's own are wanted."""
-        if not self.cleaned_data["ruleset"].strip():
-            return None
-        return self._json_list("ruleset", 'rules, such as [{"type": "forbid_guessing"}]')
-
-    def clean_more(self) -> dict[str, Any]:
-        """Other settings as JSON."""
-        text = self.cleaned_data["more"].strip()
-        if not text:
-            return {}
-        found = self._json(text)
-        if not isinstance(found, dict):
-            raise forms.ValidationError("Other settings are one JSON object.")
-        doubled = sorted(fields_of(self.cleaned_data.get("machine", "")) & set(found))
-        if doubled:
-            raise forms.ValidationError(f"{', '.join(doubled)}: this has a field of its own above.")
-        return found
-
-    def _json_list(self, name: str, what: str) -> list[Any]:
-        text = self.cleaned_data[name].strip()
-        found = self._json(text) if text else []
-        if not isinstance(found, list):
-            raise forms.ValidationError(f"This must be a JSON list of {what}.")
-        return found
-
-    @staticmethod
-    def _json(text: str) -> Any:
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as fault:
-            raise forms.ValidationError(
-                f"This is no JSON: {fault.msg} at line {fault.lineno}, column {fault.colno}."
-            ) from None
-        except RecursionError:
-            raise forms.ValidationError("This JSON is nested too deeply.") from None
-
     def clean(self) -> dict[str, Any]:
-        """Whether a model or a script is named."""
-        data = super().clean() or self.cleaned_data
-        if data.get("model") == SCRIPT and not (data.get("script") or "").strip():
-            self.add_error("script", "Paste the script that the run is to play, or use the demonstration.")
-        self._refuse_foreign_settings(data)
-        self.own_settings = self._machine_settings(data)
-        if not data.get("model"):
-            self.add_error("model", "Choose a model, or play a script.")
-        return data
+        """What can be told without the launch itself; all of it, whatever could not be read."""
+        super().clean()
+        data = self.read
+        if data["model"] == SCRIPT and not data["script"].strip():
+            self.fault("script", "Paste the script that the run is to play, or use the demonstration.")
+        if not data["model"]:
+            self.fault("model", "Choose a model, or play a script.")
+        self.more_settings = self._more_settings(data)
+        if data["machine"]:
+            self._refuse_foreign_settings(data)
+        part = PARTS.get(data["machine"])
+        self.own_settings = part.read(data, self.fault) if part else {}
+        return self.cleaned_data
+
+    def _more_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The other settings, without those that have a field of their own."""
+        more = data["more"] or {}
+        doubled = sorted(fields_of(data["machine"]) & set(more))
+        if doubled:
+            self.fault("more", f"{', '.join(doubled)}: this has a field of its own above.")
+        return {name: value for name, value in more.items() if name not in doubled}
 
     def _refuse_foreign_settings(self, data: Mapping[str, Any]) -> None:
         """A setting that the machine does not know would be lost without a word."""
-        machine = data.get("machine")
-        if machine is None:
-            return
+        machine = data["machine"]
         for name in ("max_steps", "max_rejections", "ruleset"):
-            if data.get(name) is not None and name not in CATALOGUE[machine].settings.model_fields:
-                self.add_error(name, f"The machine {machine} has no such setting: leave it empty.")
+            if data[name] is not None and name not in CATALOGUE[machine].settings.model_fields:
+                self.fault(name, f"The machine {machine} has no such setting: leave it empty.")
         for name, other in foreign(machine, data).items():
-            self.add_error(
-                name, f"This belongs to the machine {other}, and {machine} is chosen: leave it empty."
-            )
+            self.fault(name, f"This belongs to the machine {other}, and {machine} is chosen: leave it empty.")
 
-    def _machine_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings that the chosen machine's own fields come to."""
-        part = PARTS.get(data.get("machine", ""))
-        if part is None or any(name not in data for name in part.fields):
-            return {}
-        return part.read(data, self.add_error)
+    def launch(self) -> Launch:
+        """The launch that was asked for, as far as it could be read."""
+        data = self.read
+        return {
+            "machine": data["machine"],
+            "goal": data["goal"],
+            "settings": self.settings(),
+            "script": self.script_given,
+        }
 
     @property
     def script_given(self) -> str | None:
         """The script's text, where one is to be played."""
-        return self.cleaned_data["script"] if self.cleaned_data["model"] == SCRIPT else None
+        return self.read["script"] if self.read["model"] == SCRIPT else None
 
     def settings(self) -> dict[str, Any]:
         """The launch settings: what was left empty stays a default."""
-        data = self.cleaned_data
-        settings: dict[str, Any] = dict(data["more"])
+        data = self.read
+        settings = dict(self.more_settings)
         if data["model"] != SCRIPT:
             settings["model"] = data["model"]
         settings["tools"] = data["tools"]
@@ -208,7 +178,7 @@ class LaunchForm(MachineFields):
             settings["on_limit"] = "stop"
         if data["on_clarify"] == "exit":
             settings["on_clarify"] = "exit"
-        rules = [*data["rules"], *ASK_RULES[data["asks"] or "writes"]]
+        rules = [*(data["rules"] or ()), *ASK_RULES[data["asks"] or "writes"]]
         if rules:
             settings["rules"] = rules
         if data["interrupt_every"]:
@@ -217,7 +187,8 @@ class LaunchForm(MachineFields):
 
     def _own(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The machine's own settings, as far as it has them."""
-        known = CATALOGUE[data["machine"]].settings.model_fields
+        machine = CATALOGUE.get(data["machine"])
+        known = machine.settings.model_fields if machine else {}
         given = {
             "max_steps": data["max_steps"],
             "max_rejections": data["max_rejections"],
@@ -230,20 +201,23 @@ class LaunchForm(MachineFields):
     def take(self, problems: Iterable[Problem]) -> None:
         """Put what the launch found wrong beside the fields; what has none goes to the top."""
         places = self._places()
-        standing = set(self.errors)
+        standing = set(self.errors) - set(MANIFOLD)
         for problem in problems:
             place, rest = _place_of(problem.path, places)
-            if place == "model" and self.cleaned_data.get("model") == SCRIPT:
+            if place == "model" and self.read["model"] == SCRIPT:
                 continue  # no model is wanted: what is wrong is the script
-            if place and place in standing:
+            said = _said(place, rest, problem)
+            if place in standing or self._stands(place, said):
                 continue
-            if place not in ROWS:
-                standing.add(place or "")
-            self.add_error(place, _said(place, rest, problem))
+            self.add_error(place, said)
+
+    def _stands(self, place: str | None, said: str) -> bool:
+        """Whether the cell that a sentence names is known to be wrong."""
+        return place in ROWS and bool(self.faulty_cells()[place].intersection(_cell_of(said)))
 
     def _places(self) -> dict[str, str]:
-        part = PARTS.get(self.cleaned_data.get("machine", ""))
-        own = part.places(self.cleaned_data) if part else {}
+        part = PARTS.get(self.read["machine"])
+        own = part.places(self.read) if part else {}
         return PLACES | {f"settings.{path}": place for path, place in own.items()}
 
     def faulty_cells(self) -> dict[str, set[tuple[int, str]]]:

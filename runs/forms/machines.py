@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from django import forms
 
+from runs.forms.fields import OneOfField, ReadingForm, WholeField, read_json
 from runs.forms.rows import Row, RowsField, blank_rows
 
 SLOT = ("id", "type", "description", "format")
@@ -30,17 +31,17 @@ class Cleaned(Protocol):
         """The value of a field."""
 
 
-class MachineFields(forms.Form):
+class MachineFields(ReadingForm):
     """The fields that belong to one machine each."""
 
     slots = RowsField(SLOT, telling=("id", "description", "format"))
     slots_json = forms.CharField(required=False)
     coordinator = forms.BooleanField(required=False)
-    depth = forms.ChoiceField(
+    depth = OneOfField(
         required=False,
         choices=[("", "Usual"), ("shallow", "Shallow"), ("medium", "Medium"), ("deep", "Deep")],
     )
-    plan_shape = forms.ChoiceField(
+    plan_shape = OneOfField(
         required=False,
         choices=[
             ("", "Not said"),
@@ -56,20 +57,20 @@ class MachineFields(forms.Form):
     steps = forms.CharField(required=False)
     planner = forms.BooleanField(required=False)
     plan_gate = forms.BooleanField(required=False)
-    exploration_budget = forms.IntegerField(required=False, min_value=0)
-    exploitation_budget = forms.IntegerField(required=False, min_value=0)
-    max_iterations = forms.IntegerField(required=False, min_value=0)
-    max_consecutive_violations = forms.IntegerField(required=False, min_value=0)
+    exploration_budget = WholeField()
+    exploitation_budget = WholeField()
+    max_iterations = WholeField()
+    max_consecutive_violations = WholeField()
 
     rows = RowsField(PLAN_ROW)
     rows_json = forms.CharField(required=False)
-    follow = forms.ChoiceField(
+    follow = OneOfField(
         required=False,
         choices=[("model", "The model decides, the plan advises"), ("plan", "Each row as it stands")],
     )
-    retry_buffer = forms.IntegerField(required=False, min_value=0)
-    replan_failure_threshold = forms.IntegerField(required=False, min_value=1)
-    max_replans = forms.IntegerField(required=False, min_value=0)
+    retry_buffer = WholeField()
+    replan_failure_threshold = WholeField(1)
+    max_replans = WholeField()
 
     def shown_slots(self) -> list[Row]:
         """The rows of the contract to show, some of them blank."""
@@ -102,12 +103,9 @@ def _json(data: Cleaned, name: str, kind: type, what: str, fault: Fault) -> Any:
     if not text:
         return None
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError as wrong:
-        fault(name, f"This is no JSON: {wrong.msg} at line {wrong.lineno}, column {wrong.colno}.")
-        return None
-    except RecursionError:
-        fault(name, "This JSON is nested too deeply.")
+        found = read_json(text)
+    except ValueError as wrong:
+        fault(name, str(wrong))
         return None
     if not isinstance(found, kind):
         fault(name, f"This must be {what}.")
@@ -230,8 +228,8 @@ def _plan_row(number: int, row: Row, fault: Fault) -> Settings:
         fault("rows", f"Row {number}, tool: Name the tool that this row calls.")
     if row["args"]:
         try:
-            found["args"] = json.loads(row["args"])
-        except (json.JSONDecodeError, RecursionError):
+            found["args"] = read_json(row["args"])
+        except ValueError:
             found["args"] = None
         if not isinstance(found["args"], dict):
             fault("rows", f'Row {number}, args: Arguments are a JSON object, such as {{"name": "a.txt"}}.')

@@ -75,6 +75,7 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
 def _made(request: HttpRequest, run: Run, at: int, form: ForkForm, how: str) -> Run | HttpResponse | None:
     """The new run; a page that says why not; or None with what is wrong noted in the form."""
     if not form.is_valid():
+        _judge_further(request, form)
         return None
     answers: actions.Answers = "keep" if form.cleaned_data["answers"] == "keep" else "ask again"
     message = form.cleaned_data["message"]
@@ -98,6 +99,14 @@ def _made(request: HttpRequest, run: Run, at: int, form: ForkForm, how: str) -> 
     except actions.NotAllowed as why:
         return refused(request, why.sentence)
     return None
+
+
+def _judge_further(request: HttpRequest, form: ForkForm) -> None:
+    """What is wrong with the settings is said together with what could not be read."""
+    try:
+        actions.check_launch(**form.launch(), owner=request.user)
+    except actions.BadLaunch as fault:
+        form.take(fault.problems)
 
 
 @require_POST

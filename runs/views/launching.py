@@ -37,19 +37,13 @@ def launch(request: HttpRequest) -> HttpResponse:
 
 def _start(request: HttpRequest, form: forms.LaunchForm) -> Run | None:
     """The run, or None with what is wrong noted in the form."""
-    if not form.is_valid():
-        return None
     try:
-        return actions.start_run(
-            machine=form.cleaned_data["machine"],
-            goal=form.cleaned_data["goal"],
-            settings=form.settings(),
-            owner=request.user,
-            script=form.script_given,
-        )
+        if form.is_valid():
+            return actions.start_run(**form.launch(), owner=request.user)
+        actions.check_launch(**form.launch(), owner=request.user)  # what else is wrong is said as well
     except actions.BadLaunch as refused:
         form.take(refused.problems)
-        return None
+    return None
 
 
 def _initial(request: HttpRequest) -> dict[str, Any]:

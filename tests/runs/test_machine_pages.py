@@ -248,7 +248,11 @@ def test_the_machines_fields_become_its_settings_and_come_back(name: str) -> Non
         ({"machine": "contract", "budget": '{"max_fun": 1}'}, "budget", "no setting of this name"),
         ({"machine": "contract", "skills": "[]"}, "skills", "a JSON object"),
         ({"machine": "contract", "depth": "abyss"}, "depth", "abyss"),
-        ({"machine": "checklist", "max_iterations": "-1"}, "max_iterations", "greater than or equal to 0"),
+        (
+            {"machine": "checklist", "max_iterations": "-1"},
+            "max_iterations",
+            "Write a whole number from 0 up.",
+        ),
         ({"machine": "checklist", "planner": "yes", "steps": "one"}, "planner", "leave the steps empty"),
         ({"machine": "planned", "rows-0-thought": "why"}, "rows", "Row 1, tool: Name the tool"),
         ({"machine": "planned", "rows-0-tool": "x", "rows-0-args": "[1]"}, "rows", "Row 1, args: Arguments"),
@@ -275,6 +279,39 @@ def test_what_is_wrong_stands_beside_the_machines_own_field(
         row = re.fullmatch(r"(slots|rows)-\d+-(\w+)", name)
         kept = [one[row[2]] for one in form[row[1]].value()] if row else [form[name].value()]
         assert text in kept or text == "yes"
+
+
+@pytest.mark.parametrize(
+    ("fields", "places"),
+    [
+        (
+            {"machine": "planned", "rows_json": "[{", "max_replans": "many", "retry_buffer": "-1"},
+            {"max_replans": 1, "retry_buffer": 1, "rows_json": 1},
+        ),
+        (
+            {"machine": "planned", "rows-0-thought": "why", "rows-1-tool": "x", "rows-1-args": "["}
+            | {"max_replans": "many", "more": '{"nope": 1}'},
+            {"max_replans": 1, "more": 1, "rows": 2},
+        ),
+        (
+            {"machine": "contract", "slots_json": "[{]", "hints": "{", "depth": "abyss", "tokens": "x"},
+            {"depth": 1, "hints": 1, "slots_json": 1, "tokens": 1},
+        ),
+        (
+            {"machine": "contract", "coordinator": "yes", "slots-0-id": "a", "slots-0-type": "film"},
+            {"coordinator": 1, "slots": 1},
+        ),
+        (
+            {"machine": "checklist", "planner": "yes", "steps": "a" * 2001, "exploration_budget": "x"},
+            {"exploration_budget": 1, "planner": 1, "steps": 1},
+        ),
+    ],
+)
+def test_all_that_is_wrong_with_a_machines_fields_is_said_at_once(
+    fields: dict[str, Any], places: dict[str, int]
+) -> None:
+    form = post(signed_in(alice()), **fields).context["form"]
+    assert {place: len(form.errors[place]) for place in sorted(form.errors)} == places
 
 
 def test_the_faulty_cell_is_marked() -> None:

@@ -132,8 +132,10 @@ def test_state_limits_and_settings_are_changed_by_the_form() -> None:
         ({"state-metadata": '{"goal": 5}'}, "goal: This must be a text"),
         ({"settings": '{"max_step": 3}'}, "max_step: ruled has no setting of this name."),
         ({"settings": '{"model": "x"}'}, "model: this has a field of its own above."),
-        ({"settings": "[]"}, "The settings are one JSON object."),
-        ({"tokens": "-1"}, "greater than or equal to 0"),
+        ({"settings": "[]"}, "This must be one JSON object"),
+        ({"tokens": "-1"}, "Write a whole number from 0 up."),
+        ({"cost_usd": "abc"}, "Write an amount in dollars from 0 up, like 0.5."),
+        ({"active_seconds": "soon"}, "Write a number of seconds from 0 up, like 90."),
         ({"model": "nosuch"}, "There is no model &#x27;nosuch&#x27;"),
         ({"verdict": "edit", "args": '{"n": 1}'}, "to: send needs the argument to."),
         ({"verdict": "respond"}, "Write the answer."),
@@ -151,6 +153,44 @@ def test_what_can_not_be_taken_is_said_at_its_field_and_what_was_typed_is_kept(
     assert "Nothing was begun yet." in text
     assert "Because of bob" in text
     assert Run.objects.count() == 1
+
+
+def test_all_that_is_wrong_is_said_in_one_round() -> None:
+    owner = dora()
+    run = sent(owner)
+    typed = {
+        "cost_usd": "abc",
+        "tokens": "-5",
+        "state-steps": "many",
+        "settings": '{"context": {"limit_tokens": "x"}, "nope": 1, "model": "x"}',
+        "verdict": "edit",
+        "args": "{",
+        "message": "a" * 501,
+    }
+    form = posted(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
+    assert {place: len(form.errors[place]) for place in sorted(form.errors)} == {
+        "args": 1,
+        "cost_usd": 1,
+        "message": 1,
+        "settings": 3,
+        "state-steps": 1,
+        "tokens": 1,
+    }
+    assert list(form.errors["message"]) == ["The reason has at most 500 characters; this one has 501."]
+    assert list(form.errors["settings"])[1:] == [
+        "context.limit_tokens: This must be a whole number, not 'x'.",
+        "nope: ruled has no setting of this name.",
+    ]
+    assert {name: form[name].value() for name in typed} == typed
+    assert Run.objects.count() == 1
+
+
+def test_a_value_that_can_not_be_read_is_not_reported_twice() -> None:
+    owner = dora()
+    run = sent(owner)
+    typed = {"state-steps": "\0", "settings": "{", "active_seconds": "x"}
+    form = posted(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
+    assert {name: len(errors) for name, errors in form.errors.items()} == dict.fromkeys(typed, 1)
 
 
 def test_another_answer_is_given_to_the_question_that_came_next() -> None:

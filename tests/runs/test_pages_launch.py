@@ -94,17 +94,28 @@ def test_every_field_becomes_a_setting() -> None:
         ({"script": "{nonsense"}, "script", "no JSON"),
         ({"model": ""}, "model", "Choose a model"),
         ({"model": "gone"}, "model", "There is no model &#x27;gone&#x27;"),
-        ({"cost_usd": "much"}, "cost_usd", "Enter a number."),
-        ({"cost_usd": "-1"}, "cost_usd", "greater than or equal to 0"),
+        ({"cost_usd": "much"}, "cost_usd", "Write an amount in dollars from 0 up, like 0.5."),
+        ({"cost_usd": "-1"}, "cost_usd", "Write an amount in dollars from 0 up, like 0.5."),
+        ({"cost_usd": "nan"}, "cost_usd", "Write an amount in dollars from 0 up, like 0.5."),
+        ({"tokens": "-5"}, "tokens", "Write a whole number from 0 up."),
+        ({"tokens": "1.5"}, "tokens", "Write a whole number from 0 up."),
+        ({"active_seconds": "soon"}, "active_seconds", "Write a number of seconds from 0 up, like 90."),
+        ({"interrupt_every": "0"}, "interrupt_every", "Write a whole number from 1 up."),
+        ({"goal": "a" * 20_001}, "goal", "A goal has at most 20000 characters; this one has 20001."),
+        ({"asks": "whom"}, "asks", "“whom” is not offered here"),
+        ({"on_limit": "laugh"}, "on_limit", "“laugh” is not offered here"),
+        ({"on_retries": "cry"}, "on_retries", "“cry” is not offered here"),
+        ({"machine": ""}, "machine", "Choose a machine."),
         ({"tools": ["teleport"]}, "tools", "There is no tool"),
         ({"rules": "[{"}, "rules", "This is no JSON"),
         ({"rules": '[{"when": {"tool": 5}, "do": "ask"}]'}, "rules", "rules.0.when.tool"),
         ({"rules": '[{"when": {"tool": "x", "every_n_steps": 2}, "do": "ask"}]'}, "rules", "can never hold"),
         ({"ruleset": '[{"type": "be_nice"}]'}, "ruleset", "ruleset.0.type"),
-        ({"max_steps": "0"}, "max_steps", "greater than or equal to 1"),
+        ({"max_steps": "0"}, "max_steps", "Write a whole number from 1 up."),
         ({"more": '{"colour": "blue"}'}, "more", "colour: ruled has no setting of this name."),
         ({"more": '{"tools": []}'}, "more", "has a field of its own"),
-        ({"more": "[1]"}, "more", "one JSON object"),
+        ({"more": "[1]"}, "more", "This must be one JSON object"),
+        ({"more": '{"n": ' + "9" * 5000 + "}"}, "more", "This JSON holds a number that is too long."),
         (
             {"machine": "checklist", "steps": "a step\n" * 201},
             "steps",
@@ -139,6 +150,65 @@ def test_what_is_wrong_stands_beside_its_field_and_the_rest_is_kept(
         if isinstance(text, str) and name not in ("goal", "machine", "model"):
             assert form[name].value() == text
     assert not Run.objects.exists()
+
+
+UNREADABLE = {
+    "goal": " ",
+    "script": '{"replies":{"decision":[{]}}',
+    "cost_usd": "abc",
+    "tokens": "-5",
+    "interrupt_every": "0",
+    "rules": "[{",
+    "ruleset": '[{"type": "be_nice"}]',
+    "more": '{"context":{"limit_tokens":"x"},"nope":1,"tools":[]}',
+}
+
+
+def test_all_that_is_wrong_is_said_in_one_round_and_what_was_typed_is_kept() -> None:
+    answer = launch(signed_in(alice()), **UNREADABLE)
+    assert answer.status_code == 422
+    form = answer.context["form"]
+    said = {name: list(errors) for name, errors in form.errors.items()}
+    assert list(map(len, said.values())) == [3 if name == "more" else 1 for name in said]
+    assert sorted(said) == sorted(UNREADABLE)
+    assert "no JSON" in said["script"][0]
+    assert "no JSON" in said["rules"][0]
+    assert "ruleset.0.type" in said["ruleset"][0]
+    assert said["cost_usd"] == ["Write an amount in dollars from 0 up, like 0.5."]
+    assert said["tokens"] == ["Write a whole number from 0 up."]
+    assert said["interrupt_every"] == ["Write a whole number from 1 up."]
+    assert said["more"] == [
+        "tools: this has a field of its own above.",
+        "context.limit_tokens: This must be a whole number, not 'x'.",
+        "nope: ruled has no setting of this name.",
+    ]
+    assert {name: form[name].value() for name in UNREADABLE} == UNREADABLE
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "places"),
+    [
+        ({"script": "", "cost_usd": "abc"}, ["cost_usd", "script"]),
+        ({"script": "\0", "cost_usd": "abc"}, ["cost_usd", "script"]),
+        ({"model": "\0"}, ["model"]),
+        ({"model": "", "cost_usd": "abc"}, ["cost_usd", "model"]),
+        ({"machine": "perpetual", "script": "{", "tokens": "x"}, ["machine", "script", "tokens"]),
+        ({"model": "gone", "goal": ""}, ["goal", "model"]),
+        ({"tools": ["teleport"], "max_steps": "some"}, ["max_steps", "tools"]),
+    ],
+)
+def test_a_field_that_can_not_be_read_is_not_reported_twice(
+    fields: dict[str, Any], places: list[str]
+) -> None:
+    form = launch(signed_in(alice()), **fields).context["form"]
+    assert sorted(form.errors) == places
+    assert [len(errors) for errors in form.errors.values()] == [1] * len(places)
+
+
+def test_every_tool_that_is_not_there_is_named() -> None:
+    form = launch(signed_in(alice()), tools=["teleport", "fly"]).context["form"]
+    assert [error.split(":")[0] for error in form.errors["tools"]] == ["tools.0", "tools.1"]
 
 
 def test_a_model_of_the_site_is_offered_and_used() -> None:

@@ -1,0 +1,104 @@
+"""The kinds of fields that the forms have: each reads what was typed, or says in one sentence what to write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypedDict
+
+from django import forms
+
+
+class Launch(TypedDict):
+    """What a run is launched with, but for its owner."""
+
+    machine: str
+    goal: str
+    settings: dict[str, Any]
+    script: str | None
+
+
+def read_json(text: str) -> Any:
+    """What the text says; ValueError with a sentence."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as fault:
+        where = f"line {fault.lineno}, column {fault.colno}"
+        raise ValueError(f"This is no JSON: {fault.msg} at {where}.") from None
+    except ValueError:
+        raise ValueError("This JSON holds a number that is too long.") from None
+    except RecursionError:
+        raise ValueError("This JSON is nested too deeply.") from None
+
+
+class WholeField(forms.IntegerField):
+    """A whole number, or None where none was typed."""
+
+    def __init__(self, least: int = 0) -> None:
+        sentence = f"Write a whole number from {least} up."
+        super().__init__(
+            required=False, min_value=least, error_messages={"invalid": sentence, "min_value": sentence}
+        )
+
+
+class AmountField(forms.FloatField):
+    """A number from 0 up, or None where none was typed."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(
+            required=False, min_value=0, error_messages={"invalid": sentence, "min_value": sentence}
+        )
+
+
+class OneOfField(forms.ChoiceField):
+    """One of the choices that the page offers."""
+
+    default_error_messages = {
+        "required": "Choose one.",
+        "invalid_choice": "“%(value)s” is not offered here: choose one that is.",
+    }
+
+
+class JsonField(forms.CharField):
+    """A list or an object as JSON, or None where nothing was typed."""
+
+    def __init__(self, kind: type, what: str) -> None:
+        super().__init__(required=False)
+        self.kind, self.what = kind, what
+
+    def to_python(self, value: Any) -> Any:
+        """What the text says."""
+        text = super().to_python(value)
+        if not text:
+            return None
+        try:
+            found = read_json(text)
+        except ValueError as fault:
+            raise forms.ValidationError(str(fault)) from None
+        if not isinstance(found, self.kind):
+            raise forms.ValidationError(f"This must be {self.what}.")
+        return found
+
+
+class ReadingForm(forms.Form):
+    """A form that can be judged further where a part of it can't be read."""
+
+    def clean(self) -> dict[str, Any]:
+        """What could be read; a field that could not counts as left empty, and its fault is noted."""
+        super().clean()
+        self.unreadable = frozenset(self.errors)
+        empty: dict[str, Any] = {name: field.to_python(None) for name, field in self.fields.items()}
+        self.read = empty | self.cleaned_data
+        return self.cleaned_data
+
+    def fault(self, name: str, sentence: str) -> None:
+        """Note what is wrong with a field, unless it could not even be read."""
+        if name not in self.unreadable:
+            self.add_error(name, sentence)
+
+
+class LimitFields(ReadingForm):
+    """The limits of a run."""
+
+    cost_usd = AmountField("Write an amount in dollars from 0 up, like 0.5.")
+    tokens = WholeField()
+    active_seconds = AmountField("Write a number of seconds from 0 up, like 90.")
