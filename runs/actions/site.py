@@ -26,7 +26,7 @@ MAX_HALT_REASON = 500
 def halt_site(*, by: Person, reason: str) -> Halt:
     """Stop everything: no run is claimed, no effect begins, nothing is lost.
 
-    `AlreadyHalted` where the site is: nothing changes.
+    Where the site is, only a reason can be added, if none was given; else `AlreadyHalted`, and nothing changes.
     """
     _check_halting(by)
     reason = clean_text(reason.strip())

@@ -9,16 +9,41 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from runs.models import Interrupt, Run
+from runs import driver, store
+from runs.models import Interrupt, Run, RunStatus
 from runs.reading.visible import visible
 
 BAD_INPUT = 2
-EXIT_CODES = {"succeeded": 0, "stopped": 3, "failed": 4, "cancelled": 5, "waiting": 6, "paused": 6}
+NOT_AT_ITS_END = 6
+_ENDS = {"succeeded": 0, "stopped": 3, "failed": 4, "cancelled": 5}
 
 
 def bad_input(sentence: str) -> CommandError:
     """The error that ends a command with exit code 2."""
     return CommandError(sentence, returncode=BAD_INPUT)
+
+
+def exit_code(run: Run) -> int:
+    """How a command ends that followed or drove a run: 0 is for those that have succeeded alone."""
+    return _ENDS[run.status] if run.finished else NOT_AT_ITS_END
+
+
+def halt_notice() -> str:
+    """What is said where the site is halted, since nothing moves then; empty where it works."""
+    halt = store.halt_now()
+    if halt is None:
+        return ""
+    return f"{visible(store.halt_sentence(halt))} Nothing begins until: manage.py unhalt"
+
+
+def driven_inline(run: Run) -> Run:
+    """The run as it stands once this process can bring it no further."""
+    try:
+        return driver.drive_inline(run.pk)
+    except store.Halted as halted:
+        raise bad_input(f"Run {run.pk} stays queued. {halted}") from None
+    except driver.BadAnswer as fault:
+        raise bad_input(f"settings.answers: {fault.sentence}") from None
 
 
 def run_of(text: str) -> Run:
@@ -66,6 +91,11 @@ def open_questions(run: Run) -> list[Interrupt]:
     own = list(run.interrupts.filter(status=Interrupt.Status.PENDING).select_related("run"))
     children = run.children.filter(ended_at__isnull=True)
     return own + [question for child in children for question in open_questions(child)]
+
+
+def asked_by(run: Run) -> list[Interrupt]:
+    """What the run asks, where its status, as it was read, says that it waits: so both are of one moment."""
+    return open_questions(run) if run.status in (RunStatus.WAITING, RunStatus.PAUSED) else []
 
 
 def how_to_answer(question: Interrupt) -> str:

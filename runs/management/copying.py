@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from django.core.management.base import BaseCommand
 
-from runs import actions, driver
-from runs.management.asking import EXIT_CODES, bad_input, run_of
+from runs import actions
+from runs.management.asking import bad_input, driven_inline, exit_code, halt_notice, run_of
 from runs.models import Run
 from runs.reading import export
 
@@ -63,10 +63,12 @@ class CopyingCommand(BaseCommand):
         except actions.NotPossible as fault:
             raise bad_input(fault.sentence) from None
         if options["inline"]:
-            made = driver.drive_inline(made.pk)
+            made = driven_inline(made)
+        elif notice := halt_notice():
+            self.stderr.write(notice)
         if options["json"]:
             self.stdout.write(json.dumps(export(made), ensure_ascii=False))
         else:
             self.stdout.write(str(made.pk))
         if options["inline"]:
-            sys.exit(EXIT_CODES.get(made.status, 0))
+            sys.exit(exit_code(made))

@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from runs import actions
-from runs.management.asking import bad_input, run_of
-from runs.models import Run
+from runs.management.asking import bad_input, halt_notice, run_of
+from runs.models import Run, RunStatus
 
 
 class SteeringCommand(BaseCommand):
@@ -31,3 +31,5 @@ class SteeringCommand(BaseCommand):
         except actions.NotPossible as fault:
             raise bad_input(fault.sentence) from None
         self.stdout.write(f"Run {after.pk}: {after.status}, at {after.node}, row {after.head}.")
+        if after.status in (RunStatus.QUEUED, RunStatus.RUNNING) and (notice := halt_notice()):
+            self.stdout.write(notice)

@@ -22,25 +22,26 @@ class Halted(Exception):
 
     def __init__(self, halt: Halt) -> None:
         self.halt = halt
-        super().__init__(f"{sentence_of(halt)} Runs stay as they are and go on when that is over.")
+        super().__init__(f"{halt_sentence(halt)} Runs stay as they are and go on when that is over.")
 
 
 class AlreadyHalted(NotPossible):
-    """The site was halted before: the first one's words stay."""
+    """The site was halted before: the first one's words stay; a reason can be added where it gave none."""
 
     def __init__(self, halt: Halt) -> None:
         self.halt = halt
-        why = f": “{halt.reason}”" if halt.reason else ", without a reason"
+        why = ", without a reason. One can be added: manage.py halt --reason TEXT"
+        if halt.reason:
+            why = f": “{halt.reason}”. A new reason is not recorded."
         super().__init__(
-            f"The site was halted already, by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC{why}. "
-            "A new reason is not recorded."
+            f"The site was halted already, by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC{why}"
         )
 
 
-def sentence_of(halt: Halt) -> str:
-    """Who halted the site, when, and why."""
-    why = f": {halt.reason}" if halt.reason else "."
-    return f"The site is halted by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M} UTC{why}"
+def halt_sentence(halt: Halt) -> str:
+    """Since when the site is halted, by whom, and why."""
+    why = f": {halt.reason}" if halt.reason else ""
+    return f"The site is halted (since {halt.at:%Y-%m-%d %H:%M} UTC, by {halt.by_name}{why})."
 
 
 def is_halted() -> Exists:
@@ -54,12 +55,19 @@ def halt_now() -> Halt | None:
 
 
 def halt_site(by: str, reason: str) -> Halt:
-    """From the commit on nothing begins. `AlreadyHalted` where the site is: the first one's words stay."""
+    """From the commit on nothing begins.
+
+    Where the site is halted, a reason is added if there is none yet; else `AlreadyHalted`: the first one's words stay.
+    """
     with transaction.atomic():
         _exclude_intents()
         before = halt_now()
-        if before is not None:
+        if before is not None and (before.reason or not reason):
             raise AlreadyHalted(before)
+        if before is not None:
+            before.reason = reason
+            before.save(update_fields=["reason"])
+            return before
         return Halt.objects.create(on=True, by_name=by, reason=reason, at=clock.now())
 
 

@@ -41,6 +41,8 @@ async function send(form, button) {
   if (form.dataset.state === "sending") return;
   const panel = form.closest("[data-panel]");
   const body = new FormData(form, button);
+  // The site reads this field before the header; a sign-in in another tab has made the page's own void.
+  body.set("csrfmiddlewaretoken", token());
   // The rows may be here before the site's answer is: the first of them is the one that it went on with.
   const news = { first: null };
   sent = news;
@@ -51,7 +53,7 @@ async function send(form, button) {
     response = await fetch(form.action, {
       method: "POST",
       body,
-      headers: { "X-CSRFToken": token(), "X-Requested-With": "fetch" },
+      headers: { "X-Requested-With": "fetch" },
     });
   } catch {
     undo();
@@ -163,6 +165,10 @@ async function whatWentWrong(response, signedOut) {
   if (signedOut) return "You have been signed out. Sign in in another tab, then send this again: your text stays here.";
   if (response.status !== 403) return `The site answered with an error (${response.status}). Send it again: that is safe.`;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (page.querySelector("[data-token-refused]") !== null) {
+    return "That was refused: this browser’s sign-in is missing. " +
+      "Open the site in another tab and sign in, then send this again: your text stays here.";
+  }
   const said = page.querySelector("main")?.textContent.trim().replace(/\s+/g, " ").slice(0, 300);
   return said || "You may not decide this.";
 }

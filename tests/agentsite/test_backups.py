@@ -135,6 +135,18 @@ def test_everything_comes_back_and_what_is_unfinished_is_paused(tmp_path: Path) 
         assert "can't be known" in row.facts_json
 
 
+def test_a_site_that_comes_back_halted_says_so(tmp_path: Path) -> None:
+    populate()
+    told("backup", str(tmp_path / "working.zip"))
+    actions.halt_site(by=None, reason="bad prices")
+    told("backup", str(tmp_path / "halted.zip"))
+    wipe()
+    said = told("restore", str(tmp_path / "halted.zip"))
+    assert ", by the operator: bad prices). Nothing begins until: manage.py unhalt\n" in said
+    assert said.count("The site is halted (since ") == 1
+    assert "halted" not in told("restore", str(tmp_path / "working.zip"), "--force")
+
+
 def test_after_a_restore_no_deed_is_repeated_until_a_person_says_so(tmp_path: Path) -> None:
     runs = populate()
     told("backup", str(tmp_path / "site.zip"))

@@ -234,6 +234,28 @@ def test_whoever_is_late_learns_who_was_first_and_keeps_the_text(site: Site, adm
     expect(needs).not_to_contain_text("not before noon")
 
 
+def test_without_any_cookie_the_text_stays_and_goes_out_after_a_sign_in_in_another_tab(
+    site: Site, admin_page: "Page"
+) -> None:
+    no_socket(admin_page)
+    run, _ = waiting(site, admin_page)
+    admin_page.get_by_text("Reject…").click()
+    reason = admin_page.get_by_role("textbox", name=re.compile("Reason"))
+    reason.fill("not before noon")
+    admin_page.context.clear_cookies()
+    admin_page.get_by_role("button", name="Reject", exact=True).click()
+    complaint = admin_page.locator("[data-complaint]")
+    expect(complaint).to_contain_text("Open the site in another tab and sign in", timeout=WITHIN)
+    expect(reason).to_have_value("not before noon")
+    with admin_page.context.new_page() as other:
+        other.goto(site.fresh_link())
+        other.get_by_role("button", name="Sign in").click()
+        other.wait_for_url("**/runs/")
+    admin_page.get_by_role("button", name="Reject", exact=True).click()
+    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded", timeout=WITHIN)
+    assert "not before noon" in site.manage("export", run)
+
+
 def test_a_page_without_a_socket_polls(site: Site, admin_page: "Page") -> None:
     no_socket(admin_page)
     run, interrupt = waiting(site, admin_page)

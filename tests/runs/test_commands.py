@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings as site
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from agentsite.environment import ROOT
 from runs import actions
+from runs.management.asking import exit_code
 from runs.management.commands.launch import Command
-from runs.models import Interrupt, Run
+from runs.models import Interrupt, Run, RunStatus
 from tests.runs.commands import database_url
 from tests.runs.running import (
     FINAL,
@@ -302,6 +306,34 @@ def test_a_top_up_by_command() -> None:
     assert work(run).status == "succeeded"
 
 
+def test_a_way_back_past_what_stays_done_is_told_and_a_decision_wants_to_be_sure() -> None:
+    run = work(launch(*[think("send", to="bob")] * 2, FINAL))
+    told("decide", str(run.pk), "--verdict", "approve")
+    work(run)
+    sent = run.exchanges.get(kind="tool_call").seq
+    stays = (
+        "These were done after row {}. They stay done, and may be done again:\n"
+        f'  sends send(to="bob") in row {sent}\n'
+        "Going on from there is likely to cost $0.001 again: 1 model call, 120 tokens, 1 tool call, "
+        "if it goes the same way.\n"
+    )
+    first, last = transitions(run)[0], transitions(run)[-1]
+    words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(first))
+    assert refused(*words) == stays.format(first) + "Say --sure with it to go back. Nothing was decided."
+    assert "not a live transition" in refused(*words[:-1], "1")
+    assert pending(run).status == "pending"
+    assert told(*words, "--sure") == (stays.format(first) + f"Recorded: rollback on run {run.pk}.\n", 0)
+
+    run = work(launch(*[think("send", to="bob")] * 2, FINAL))
+    told("decide", str(run.pk), "--verdict", "approve")
+    work(run)
+    first, last = transitions(run)[0], transitions(run)[-1]
+    words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(last))
+    assert told(*words) == (f"Recorded: rollback on run {run.pk}.\n", 0)
+    said, code = told("rollback", str(run.pk), "--to", str(first))
+    assert (code, said.startswith(stays.format(first) + f"Run {run.pk}: ")) == (0, True)
+
+
 def test_pause_resume_rollback_and_abort_say_where_the_run_is() -> None:
     run = work(launch(think("send", to="bob"), FINAL))
     number, head = str(run.pk), run.head
@@ -405,5 +437,55 @@ def test_the_model_is_named_on_the_line() -> None:
 def test_following_a_run_ends_where_its_child_asks_a_person() -> None:
     run = with_a_child_that_asks()
     assert not run.interrupts.exists()
-    followed = Command()._followed(run, silent=True)
-    assert followed.status == "waiting"
+    asked = Command()._followed(run, silent=True)
+    assert (run.status, [question.run for question in asked]) == ("waiting", [run.children.get()])
+
+
+@contextlib.contextmanager
+def just_after(table: str, deed: Callable[[], object]) -> Iterator[None]:
+    """Do it between the first answer that comes from `table` and what is read next."""
+    done: list[str] = []
+
+    def passing_on(execute: Callable[..., Any], sql: str, *more: Any) -> Any:
+        found = execute(sql, *more)
+        if not done and sql.startswith("SELECT") and f'FROM "{table}"' in sql:
+            done.append(sql)
+            deed()
+        return found
+
+    with connection.execute_wrapper(passing_on):
+        yield
+    assert done, f"nothing was read from {table}"
+
+
+def test_a_question_that_comes_once_the_status_was_read_is_told_with_the_status_of_its_own() -> None:
+    played = json.dumps(script(think("send", to="bob"), FINAL))
+    with just_after("runs_step", lambda: work(Run.objects.get())):
+        out, code = told("launch", *GOAL, "--script", played, "--wait")
+    run = Run.objects.get()
+    assert code == 6
+    assert f"Run {run.pk}: waiting\nIt asks: {pending(run).title}\n" in out
+    assert [line.split()[0] for line in out.splitlines()[: run.head]] == [
+        str(seq) for seq in range(1, run.head + 1)
+    ]
+
+
+def test_a_followed_run_is_as_its_last_look_found_it() -> None:
+    run = launch(think("send", to="bob"), FINAL)
+    with just_after("runs_run", lambda: work(Run.objects.get())):
+        asked = Command()._followed(run, silent=True)
+    assert (run.status, asked) == ("waiting", [pending(run)])
+
+
+def test_0_is_for_a_run_that_has_succeeded_alone() -> None:
+    codes = {status.value: exit_code(Run(status=status)) for status in RunStatus}
+    assert codes == {
+        "queued": 6,
+        "running": 6,
+        "waiting": 6,
+        "paused": 6,
+        "succeeded": 0,
+        "stopped": 3,
+        "failed": 4,
+        "cancelled": 5,
+    }

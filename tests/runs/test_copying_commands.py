@@ -6,7 +6,7 @@ import io
 import json
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 
 from runs.models import Run
 from tests.runs.commands import command
@@ -90,3 +90,11 @@ def test_rerun_prints_no_estimate_of_what_can_not_be_done(more: tuple[str, ...])
     with pytest.raises(CommandError, match="Row 1 of run") as caught:
         call_command("rerun", str(run.pk), "--at=1", *more, stdout=out)
     assert (caught.value.returncode, out.getvalue()) == (2, "")
+
+
+@pytest.mark.parametrize("name", ["fork", "launch"])
+def test_the_help_says_how_the_settings_of_the_run_are_written(name: str) -> None:
+    parser = load_command_class("runs", name).create_parser("manage.py", name)
+    assert "also written --settings '{…}', which is not Django's own option" in " ".join(
+        parser.format_help().split()
+    )

@@ -581,7 +581,9 @@ def test_the_commands_halt_and_let_go_on() -> None:
     switch = store.halt_now()
     assert switch is not None and switch.reason == "maintenance"
     played = json.dumps(script(FINAL))
-    with pytest.raises(CommandError, match="stays queued\\. The site is halted by the operator"):
+    with pytest.raises(
+        CommandError, match=r"stays queued\. The site is halted \(since .*, by the operator: maintenance\)\. "
+    ):
         call_command(
             "launch",
             "--machine",
@@ -606,6 +608,64 @@ def test_who_halts_a_halted_site_is_told_whose_words_stay() -> None:
     page = signed_in(root()).post(reverse("halt"), {"deed": "halt", "reason": "another"}, follow=True)
     assert "A new reason is not recorded" in page.content.decode()
     assert Halt.objects.get().reason == "mine"
+
+
+def test_a_reason_that_was_forgotten_is_added_once_and_whoever_halted_stays() -> None:
+    halt("")
+    since = Halt.objects.get().at
+    assert "without a reason. One can be added: manage.py halt --reason TEXT" in told("halt")
+    assert "Why: bad prices" in told("halt", "--reason", "bad prices")
+    assert "“bad prices”. A new reason is not recorded." in told("halt", "--reason", "another")
+    kept = Halt.objects.get()
+    assert (kept.reason, kept.by_name, kept.at) == ("bad prices", "the operator", since)
+
+
+def test_the_page_takes_a_reason_that_was_forgotten_and_asks_for_none_that_is_there() -> None:
+    halt("")
+    client = signed_in(root())
+    page = client.get(reverse("halt")).text
+    assert "Let it go on" in page and "Add the reason" in page and 'name="reason"' in page
+    without = client.post(reverse("halt"), {"deed": "halt", "reason": " "})
+    assert without.status_code == 400 and "Say why" in without.text
+    client.post(reverse("halt"), {"deed": "halt", "reason": "bad prices"})
+    assert (Halt.objects.get().reason, Halt.objects.get().by_name) == ("bad prices", "the operator")
+    page = client.get(reverse("halt")).text
+    assert "Let it go on" in page and 'name="reason"' not in page
+
+
+HALTED = r"The site is halted \(since [-0-9]+ [:0-9]+ UTC, by the operator: bad prices\)\. "
+HALTED += r"Nothing begins until: manage\.py unhalt\n"
+
+
+def test_who_lets_a_run_go_on_while_all_is_halted_is_told_that_nothing_moves() -> None:
+    run = launch(FINAL)
+    actions.pause(run, by=None)
+    halt("bad prices")
+    assert re.fullmatch(rf"Run {run.pk}: queued, at .*\n{HALTED}", told("resume", str(run.pk)))
+    assert re.fullmatch(rf"Run {run.pk}: paused, at .*\n", told("pause", str(run.pk)))
+    assert re.search(rf"Resumed: 0\.\n{HALTED}", told("resume", "--restored"))
+    unhalt()
+    assert re.fullmatch(rf"Run {run.pk}: queued, at .*\n", told("resume", str(run.pk)))
+    work(run)
+
+
+def test_who_starts_a_run_while_all_is_halted_is_told_beside_what_others_read() -> None:
+    run = work(launch(FINAL))
+    halt("bad prices")
+    for words, said in (
+        (
+            ("launch", "--machine", "ruled", "--goal", "x", "--script", json.dumps(script(FINAL))),
+            r"Run \d+: queued\n",
+        ),
+        (("fork", str(run.pk), "--at", "0"), r"\d+\n"),
+    ):
+        out, err = io.StringIO(), io.StringIO()
+        call_command(*words, stdout=out, stderr=err)
+        assert re.fullmatch(said, out.getvalue())
+        assert re.fullmatch(HALTED, err.getvalue())
+    with pytest.raises(CommandError, match="stays queued") as caught:
+        told("fork", str(run.pk), "--at", "0", "--inline")
+    assert caught.value.returncode == 2
 
 
 def test_a_reason_that_is_too_long_halts_nothing() -> None:

@@ -13,6 +13,7 @@ from agentsite import archive, restoring
 from agentsite.environment import private_dir
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.supervise import held
+from runs.management.asking import halt_notice
 from runs.store import backups
 
 
@@ -65,6 +66,8 @@ class Command(BaseCommand):
                 "known here. Look outside before you resume them: on the page of the runs, which shows what each was "
                 "about to do, or with manage.py resume --restored."
             )
+        if notice := halt_notice():
+            self.stdout.write(notice)
         if done.lost_keys:
             self.stdout.write(
                 f"This site has another secret key than the one of the backup: {done.lost_keys} stored key(s) of "

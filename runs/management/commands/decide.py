@@ -9,7 +9,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from runs import actions, store
 from runs.management.asking import bad_input, interrupt_of, json_of
+from runs.management.going_back import told_of_staying
 from runs.models import Interrupt
+from runs.reading.again import staying
 from runs.reading.restored import doubts_of
 
 
@@ -31,7 +33,10 @@ class Command(BaseCommand):
         parser.add_argument("--to-step", type=int, metavar="N", help="rollback: the seq of a live transition")
         parser.add_argument("--revision", type=int, metavar="R", help="the revision that you saw")
         parser.add_argument(
-            "--sure", action="store_true", help="approve what may have been done already, before a restore"
+            "--sure",
+            action="store_true",
+            help="approve what may have been done already, before a restore; "
+            "roll back past what stays done outside",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -39,6 +44,7 @@ class Command(BaseCommand):
         _check_options(options)
         interrupt = interrupt_of(options["interrupt"])
         _look_whether_it_was_done(interrupt, options)
+        left_done = _what_stays_done(interrupt, options)
         try:
             decision = actions.decide(
                 interrupt.pk,
@@ -54,6 +60,8 @@ class Command(BaseCommand):
             raise bad_input(fault.sentence) from None
         except (actions.Conflict, actions.NotPossible) as fault:
             raise CommandError(fault.sentence) from None
+        if left_done:
+            self.stdout.write(left_done)
         self.stdout.write(f"Recorded: {decision.verdict} on run {interrupt.run_id}.")
 
 
@@ -72,3 +80,12 @@ def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> 
     doubt = doubts_of([interrupt]).get(interrupt.pk)
     if doubt and options["verdict"] in ("approve", "edit") and not options["sure"]:
         raise bad_input(f"{doubt} Look outside first; then say --sure with it. Nothing was decided.")
+
+
+def _what_stays_done(interrupt: Interrupt, options: dict[str, Any]) -> str:
+    """What a rollback leaves done outside, empty where it leaves nothing: it is taken only from who is sure."""
+    found = staying(interrupt, options["to_step"])
+    told = told_of_staying(found, options["to_step"]) if found else ""
+    if told and not options["sure"]:
+        raise bad_input(f"{told}\nSay --sure with it to go back. Nothing was decided.")
+    return told

@@ -26,7 +26,8 @@ class Command(CopyingCommand):
         parser.add_argument(
             "--run-settings",
             metavar="FILE|JSON",
-            help="the settings that are to be others, by name; null takes one away; also --settings",
+            help="the settings that are to be others, by name; null takes one away; "
+            "also written --settings '{…}', which is not Django's own option here",
         )
         parser.add_argument("--script", metavar="FILE|JSON", help="another script, played from there on")
         parser.add_argument(

@@ -11,8 +11,16 @@ from typing import Any, Literal
 from django.core.management.base import BaseCommand
 
 from runs import actions, driver, store
-from runs.management.asking import EXIT_CODES, bad_input, how_to_answer, json_of, open_questions
-from runs.models import Run, RunStatus
+from runs.management.asking import (
+    asked_by,
+    bad_input,
+    driven_inline,
+    exit_code,
+    halt_notice,
+    how_to_answer,
+    json_of,
+)
+from runs.models import Interrupt, Run, RunStatus
 from runs.reading import export, row_views
 from runs.reading.visible import visible
 
@@ -32,7 +40,9 @@ class Command(BaseCommand):
         parser.add_argument("--goal", metavar="TEXT")
         parser.add_argument("--model", metavar="NAME", help="a model of the site")
         parser.add_argument(
-            "--run-settings", metavar="FILE|JSON", help="the settings of the run; also --settings"
+            "--run-settings",
+            metavar="FILE|JSON",
+            help="the settings of the run; also written --settings '{…}', which is not Django's own option here",
         )
         parser.add_argument("--script", metavar="FILE|JSON", help="prepared replies in place of a model")
         parser.add_argument(
@@ -59,16 +69,20 @@ class Command(BaseCommand):
         script = json_of(options["script"], "--script")
         driven_by: Driver = "the caller" if options["inline"] else "a worker"
         run = self._started(options["machine"], options["goal"], settings, script, driven_by)
+        asked: list[Interrupt] = []
         if options["inline"]:
-            run = self._inline(run)
-        elif options["wait"] or options["json"]:
-            run = self._followed(run, silent=options["json"])
+            run = driven_inline(run)
+            asked = asked_by(run)
+        elif notice := halt_notice():
+            self.stderr.write(notice)
+        if not options["inline"] and (options["wait"] or options["json"]):
+            asked = self._followed(run, silent=options["json"])
         if options["json"]:
             self.stdout.write(json.dumps(export(run), ensure_ascii=False))
         else:
-            self._say(run, options["inline"] and options["wait"])
+            self._say(run, asked, options["inline"] and options["wait"])
         if options["inline"] or options["wait"] or options["json"]:
-            sys.exit(EXIT_CODES.get(run.status, 0))
+            sys.exit(exit_code(run))
 
     def _started(self, machine: str, goal: str, settings: Any, script: Any, driven_by: Driver) -> Run:
         try:
@@ -79,23 +93,20 @@ class Command(BaseCommand):
             lines = [f"{problem.path}: {problem.message}" for problem in fault.problems]
             raise bad_input("\n".join(lines)) from None
 
-    def _inline(self, run: Run) -> Run:
-        try:
-            return driver.drive_inline(run.pk)
-        except store.Halted as halted:
-            raise bad_input(f"Run {run.pk} stays queued. {halted}") from None
-        except driver.BadAnswer as fault:
-            raise bad_input(f"settings.answers: {fault.sentence}") from None
+    def _followed(self, run: Run, silent: bool) -> list[Interrupt]:  # noqa: FBT001 (a command's own switch)
+        """Look until the run has ended or waits for a person, printing new rows; what it asks then.
 
-    def _followed(self, run: Run, silent: bool) -> Run:  # noqa: FBT001 (a command's own switch)
-        """Look until the run has ended or waits for a person, printing new rows."""
+        `run` is kept up to date. What it asks is looked for where it says that it waits: a question that comes just
+        after its status was read is the next look's.
+        """
         seen = 0
         while True:
             run.refresh_from_db()
             if not silent:
                 seen = self._print_rows(run, seen)
-            if run.finished or run.status == RunStatus.PAUSED or open_questions(run):
-                return run
+            asked = asked_by(run)
+            if asked or run.finished or run.status == RunStatus.PAUSED:
+                return asked
             time.sleep(LOOK_S)
 
     def _print_rows(self, run: Run, after: int) -> int:
@@ -105,14 +116,14 @@ class Command(BaseCommand):
                 after = row.seq
         return after
 
-    def _say(self, run: Run, rows: bool) -> None:  # noqa: FBT001
+    def _say(self, run: Run, asked: list[Interrupt], rows: bool) -> None:  # noqa: FBT001
         if rows:
             self._print_rows(run, 0)
         reason = f" ({run.exit_reason})" if run.exit_reason else ""
         self.stdout.write(f"Run {run.pk}: {run.status}{reason}")
         if run.answer:
             self.stdout.write(visible(run.answer))
-        for question in open_questions(run):
+        for question in asked:
             self.stdout.write(how_to_answer(question))
 
     def _batch(self, items: Any) -> None:

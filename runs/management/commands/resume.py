@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions
-from runs.management.asking import bad_input, run_of
+from runs.management.asking import bad_input, halt_notice, run_of
 from runs.management.steering import SteeringCommand
 from runs.models import Run
 from runs.reading.restored import RestoredRun, all_restored
@@ -63,6 +63,8 @@ class Command(SteeringCommand):
         for one in restored:
             if one not in chosen:
                 self.stdout.write(_left(one))
+        if notice := halt_notice():
+            self.stdout.write(notice)
 
 
 def _left(one: RestoredRun) -> str:

@@ -6,8 +6,10 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions
+from runs.management.going_back import told_of_staying
 from runs.management.steering import SteeringCommand
 from runs.models import Run
+from runs.reading.again import again
 
 
 class Command(SteeringCommand):
@@ -24,4 +26,8 @@ class Command(SteeringCommand):
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
         """The move."""
-        return actions.rewind(run, to=options["to"], by=None)
+        left_done = again(run, options["to"])
+        after = actions.rewind(run, to=options["to"], by=None)
+        if left_done.outside:
+            self.stdout.write(told_of_staying(left_done, options["to"]))
+        return after
