@@ -20,6 +20,8 @@ class Wanted:
     args: dict[str, Any] | None
     message: str
     to_step: int | None
+    stays_done: int | None
+    """The row whose way back was confirmed, in sight of what stays done."""
     revision: int | None
     fingerprint: str | None
     errors: dict[str, str]
@@ -48,12 +50,14 @@ def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
         args = read.args if verdict == "edit" else None
     if verdict == "top_up":
         args = _amounts(data, errors)
+    back = data if verdict == "rollback" else {}
     message = data.get(MESSAGES.get(verdict, "note"), "").replace("\r\n", "\n").strip()
     return Wanted(
         verdict=verdict,
         args=args,
         message=message,
-        to_step=_number(data.get("to_step", "")) if verdict == "rollback" else None,
+        to_step=_number(back.get("to_step", "")),
+        stays_done=_number(back.get("stays_done", "")),
         revision=_number(data.get("revision", "")),
         fingerprint=data.get("fingerprint") or None,
         errors=errors,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runs.models import Decision, Run, Step
+from runs.models import Decision, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.inspector import OutsideEffect, outside_effects_after
 
@@ -39,10 +39,22 @@ class Again:
     @property
     def sentence(self) -> str:
         """In one line."""
-        calls = f"{self.model_calls} model call{'' if self.model_calls == 1 else 's'}"
-        tools = f"{self.tool_calls} tool call{'' if self.tool_calls == 1 else 's'}"
+        calls, tools = _counted(self.model_calls, "model call"), _counted(self.tool_calls, "tool call")
         outside = f", {len(self.outside)} of them with effects outside" if self.outside else ""
         return f"{calls} ({self.tokens:,} tokens, {words.money(self.cost_usd)}), {tools}{outside}."
+
+    @property
+    def likely(self) -> str:
+        """What it comes to, for who is about to go back."""
+        calls, tools = _counted(self.model_calls, "model call"), _counted(self.tool_calls, "tool call")
+        return (
+            f"Going on from there is likely to cost {words.money(self.cost_usd)} again: {calls}, "
+            f"{_counted(self.tokens, 'token')}, {tools}, if it goes the same way."
+        )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def again(run: Run, at: int) -> Again:
@@ -64,3 +76,16 @@ def again(run: Run, at: int) -> Again:
             for one in decided.order_by("interrupt__seq")
         ),
     )
+
+
+def staying(interrupt: Interrupt, to: int | None) -> Again | None:
+    """What the run did after row `to`, where answering with a rollback to it leaves something done outside.
+
+    None too where the question is closed, or the run can't go to that row: deciding says so.
+    """
+    if to is None or interrupt.status != Interrupt.Status.PENDING:
+        return None
+    if not interrupt.run.steps.filter(seq=to, live=True, kind=Step.Kind.TRANSITION).exists():
+        return None
+    found = again(interrupt.run, to)
+    return found if found.outside else None

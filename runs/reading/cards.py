@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
+from runs.reading.again import Again
 from runs.reading.arguments import ArgumentField, fields_of
 from runs.reading.lines import Line, call_text, line_of
 from runs.reading.restored import doubts_of
@@ -69,6 +70,8 @@ class Card:
     decision: Decision | None = None
     typed: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    staying: Again | None = None
+    """What a rollback that was asked for would leave done, where that has still to be confirmed."""
 
     @property
     def pending(self) -> bool:
@@ -86,6 +89,17 @@ class Card:
         if self.decision is not None:
             return words.VERDICT_DONE[self.decision.verdict]
         return words.INTERRUPT_STATUS[self.interrupt.status]
+
+    @property
+    def decided_fields(self) -> tuple[ArgumentField, ...]:
+        """What whoever decided gave: the whole new arguments, or the amounts that were added."""
+        if self.decision is None or self.decision.args_json is None:
+            return ()
+        given = json.loads(self.decision.args_json)
+        if self.decision.verdict == "top_up":
+            given = {words.LIMIT[name]: amount_text(name, more) for name, more in given.items()}
+            return fields_of({"properties": {name: {"type": "string"} for name in given}}, given)
+        return fields_of(self.interrupt.schema, given)
 
     @property
     def kept(self) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_POST
 from runs import actions, forms, reading
 from runs.models import Interrupt, Run
 from runs.reading import words
+from runs.reading.again import Again, staying
 from runs.reading.arguments import read_arguments
 from runs.reading.cards import headline, headlines, is_risky
 from runs.reading.restored import doubts_of
@@ -26,6 +27,7 @@ UNSEEN = "Your answer does not say which question it is for. Read the card as it
 
 _SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
 _LOOK_WHETHER = "Look whether this was done already, and tick the box to approve it."
+_STAYS_DONE = "Look at what stays done, tick the box, and roll back once more."
 
 
 @never_cache
@@ -98,6 +100,8 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
         return _card_again(request, wanted, {"sure": why}, 422)
     if wanted.errors:
         return _card_again(request, wanted, wanted.errors, 422)
+    if left_done := _unconfirmed(request, interrupt, wanted):
+        return _card_again(request, wanted, {"stays_done": _STAYS_DONE}, 422, left_done)
     try:
         actions.decide(
             interrupt.pk,
@@ -136,6 +140,17 @@ def _second_look(interrupt: Interrupt, wanted: forms.Wanted) -> str:
     return _SECOND_LOOK if is_call and (is_risky(interrupt) or hides) else ""
 
 
+def _unconfirmed(request: HttpRequest, interrupt: Interrupt, wanted: forms.Wanted) -> Again | None:
+    """What a rollback would leave done outside, where nobody has ticked that for this very row.
+
+    None too where the decision can't be taken anyhow: whose it isn't, and of what has changed since it was seen.
+    """
+    as_seen = wanted.revision == interrupt.revision and (wanted.fingerprint or "") == interrupt.fingerprint
+    if wanted.verdict != "rollback" or wanted.stays_done == wanted.to_step or not as_seen:
+        return None
+    return staying(interrupt, wanted.to_step) if actions.may_decide(request.user, interrupt.run) else None
+
+
 def _field_of(bad: actions.BadDecision, verdict: str) -> str:
     """The form's name of the field that a decision's fault is about."""
     field = bad.field
@@ -148,7 +163,11 @@ def _field_of(bad: actions.BadDecision, verdict: str) -> str:
 
 
 def _card_again(
-    request: HttpRequest, wanted: forms.Wanted, errors: dict[str, str], status: int
+    request: HttpRequest,
+    wanted: forms.Wanted,
+    errors: dict[str, str],
+    status: int,
+    left_done: Again | None = None,
 ) -> HttpResponse:
     """The card as it is now, with what was typed kept."""
     interrupt = _interrupt(request, request.resolver_match.kwargs["interrupt_id"])  # type: ignore[union-attr]
@@ -160,6 +179,6 @@ def _card_again(
         fields = tuple(replace(field, error=errors.get(field.field, field.error)) for field in read.fields)
         shown = replace(shown, fields=fields)
     typed = {name: str(value) for name, value in request.POST.items() if name != "csrfmiddlewaretoken"}
-    shown = replace(shown, typed=typed, errors=errors)
+    shown = replace(shown, typed=typed, errors=errors, staying=left_done)
     context = {"card": shown, "run": interrupt.run, "wanted": wanted}
     return render(request, "runs/interrupt.html", context, status=status)

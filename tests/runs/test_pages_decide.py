@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
@@ -147,6 +149,42 @@ def test_a_second_decision_says_who_decided_and_keeps_the_text() -> None:
     assert decided(run).verdict == "approve"
 
 
+def boxes(page: str) -> list[tuple[str, list[str]]]:
+    """Each list of arguments of a card: what stands right above it, and its values."""
+    found = re.findall(r'([^<>]*)</(?:p|div)>\s*<dl class="facts">(.*?)</dl>', page, re.DOTALL)
+    assert len(found) == page.count('<dl class="facts">')
+    return [(head, re.findall(r'<pre class="value">(.*?)</pre>', box, re.DOTALL)) for head, box in found]
+
+
+def test_who_was_late_sees_what_ran_and_what_was_shown_each_under_its_heading() -> None:
+    run = run_with_letter(alice())
+    decide(run, "edit", args={**LETTER, "copies": 7})
+    page = send(signed_in(bob()), run, "approve", **{"arg.copies": "3"}).text
+    (ran, now), (shown, before) = boxes(page)
+    assert (ran, shown) == ("It ran with these arguments", "You were shown these")
+    assert ("7" in now, "1" in before) == (True, True)
+    assert [a for a, b in zip(now, before, strict=True) if a != b] == ["7"]
+    assert LETTER["to"] in now and "{&quot;" not in page
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [("approve", "It ran with these arguments"), ("reject", "It asked to run with these arguments")],
+)
+def test_the_arguments_of_a_closed_question_say_what_became_of_them(verdict: str, said: str) -> None:
+    run = run_with_letter(alice())
+    decide(run, verdict)
+    page = signed_in(bob()).get(reverse("interrupt", args=[run.interrupts.get().pk])).text
+    assert [head for head, _ in boxes(page)] == [said]
+
+
+def test_the_amounts_that_were_added_have_their_names_and_units() -> None:
+    run = launched(alice(), FINAL, limits={"cost_usd": 0})
+    decide(run, "top_up", args={"cost_usd": 2})
+    page = signed_in(bob()).get(reverse("interrupt", args=[run.interrupts.get().pk])).text
+    assert boxes(page) == [("Added", ["$2.00"])]
+
+
 def test_the_same_decision_twice_is_one() -> None:
     run = run_with_letter(alice())
     client = signed_in(bob())
@@ -206,6 +244,71 @@ def test_rolling_back_needs_a_step() -> None:
     send(client, run, "rollback", to_step=str(target))
     assert decided(run).to_step == target
     assert work(run).steps.filter(kind="rewind").exists()
+
+
+STAYS_DONE = "These were done after that row. They stay done, and may be done again:"
+
+
+def run_with_a_letter_sent(owner: User) -> Run:
+    """One letter is out, and the next waits for somebody who lets it."""
+    run = launched(owner, *[think("send_mail", **LETTER)] * 2, FINAL)
+    decide(run, "approve")
+    return work(run)
+
+
+def test_rolling_back_past_what_stays_done_shows_it_first_and_wants_a_tick() -> None:
+    run = run_with_a_letter_sent(alice())
+    client, target = signed_in(bob()), transitions(run)[0]
+    answer = send(client, run, "rollback", to_step=str(target), **{"arg.body": "Not yet."})
+    assert answer.status_code == 422
+    assert STAYS_DONE in answer.text and "likely to cost $0.001 again: 1 model call," in answer.text
+    assert f'name="stays_done" value="{target}"' in answer.text and "Not yet." in answer.text
+    assert '<details class="reveal reveal--more" id="card-more" open>' in answer.text
+    assert f'<option value="{target}" selected>' in answer.text
+    assert pending(run).status == "pending"
+    agreed = {"to_step": str(target), "stays_done": str(target)}
+    assert send(client, run, "rollback", **agreed).status_code == 302
+    assert Decision.objects.get(interrupt__run=run, verdict="rollback").to_step == target
+    assert send(client, run, "rollback", **agreed).status_code == 302
+
+
+def test_a_tick_for_one_row_lets_nobody_go_back_to_another() -> None:
+    run = run_with_a_letter_sent(alice())
+    client, (first, other) = signed_in(bob()), transitions(run)[:2]
+    answer = send(client, run, "rollback", to_step=str(first), stays_done=str(other))
+    assert (answer.status_code, f'name="stays_done" value="{first}"' in answer.text) == (422, True)
+    assert pending(run).status == "pending"
+
+
+def test_going_back_over_nothing_done_outside_is_one_click() -> None:
+    run = run_with_a_letter_sent(alice())
+    target = transitions(run)[-1]
+    assert send(signed_in(bob()), run, "rollback", to_step=str(target)).status_code == 302
+    assert Decision.objects.get(interrupt__run=run, verdict="rollback").to_step == target
+
+
+@pytest.mark.parametrize("seen", [{"revision": "2"}, {"fingerprint": "0123456789abcdef"}])
+def test_a_rollback_from_a_card_that_is_out_of_date_is_a_conflict_at_once(seen: dict[str, str]) -> None:
+    run = run_with_a_letter_sent(alice())
+    client, target = signed_in(bob()), str(transitions(run)[0])
+    for agreed in ({}, {"stays_done": target}):
+        answer = send(client, run, "rollback", to_step=target, **agreed, **seen)
+        assert (answer.status_code, STAYS_DONE in answer.text) == (409, False)
+    assert pending(run).status == "pending"
+
+
+def test_who_may_not_decide_is_asked_for_no_tick() -> None:
+    owner = alice()
+    run = run_with_a_letter_sent(owner)
+    answer = send(signed_in(owner), run, "rollback", to_step=str(transitions(run)[0]))
+    assert (answer.status_code, "A reviewer can." in answer.text) == (403, True)
+
+
+def test_a_row_that_can_not_be_gone_back_to_is_refused_before_any_tick() -> None:
+    run = run_with_a_letter_sent(alice())
+    answer = send(signed_in(bob()), run, "rollback", to_step="1")
+    assert (answer.status_code, "not a live transition" in answer.text) == (422, True)
+    assert STAYS_DONE not in answer.text
 
 
 def test_a_made_up_verdict_is_refused_with_the_possible_ones() -> None:
