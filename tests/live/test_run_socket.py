@@ -331,7 +331,7 @@ async def test_a_page_that_never_stops_talking_is_closed(run: Run, alice: User) 
 async def test_a_page_that_acknowledges_nothing_is_sent_little_and_then_closed(
     monkeypatch: pytest.MonkeyPatch, quick_looks: None, run: Run, alice: User
 ) -> None:
-    monkeypatch.setattr(run_socket, "STUCK_SECONDS", 60.0)  # longer than the quick page may need on busy cores
+    monkeypatch.setattr(run_socket, "STUCK_SECONDS", 60.0)  # while the quick page needs its time
     slow = await watching(run, alice)
     slow.acknowledges = False
     quick = await watching(run, alice)
