@@ -204,6 +204,7 @@ def deploy(site: Site, server: FakeModelServer, model: SilentFirst, tmp_path: Pa
         opened = time.monotonic()
         wait_for(lambda: ended(site, deeds), LEASE_S)
         assert time.monotonic() - opened < AT_ONCE_S
+        wait_for(lambda: ended(site, silent), PATIENCE_S)  # before the second worker is told to end, too
         print(f"silent call: {model.at[1] - told:.2f} s")  # noqa: T201 (shown by pytest -s)
     for run in (silent, deeds):
         exported = site.export(str(run))
