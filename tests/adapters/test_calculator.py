@@ -51,10 +51,10 @@ def test_arithmetic(expression: str, value: float) -> None:
     ],
 )
 def test_what_would_grow_without_end_is_refused_at_once(expression: str) -> None:
-    begun = time.monotonic()
+    begun = time.thread_time()  # of its own: the cores may be busy
     with pytest.raises(ResultTooLarge):
         calculate(expression)
-    assert time.monotonic() - begun < 0.5
+    assert time.thread_time() - begun < 0.5
 
 
 @pytest.mark.parametrize(

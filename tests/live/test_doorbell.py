@@ -211,7 +211,7 @@ def test_whoever_rings_is_not_kept_waiting_by_a_frozen_server(valkey: Valkey) ->
     for seq in range(1000):
         live.ring(1, seq)
         live.delta(1, "thought", "x" * 10_000)
-    assert time.perf_counter() - began < 1.0
+    assert time.perf_counter() - began < 10  # waiting once for each would take half an hour
     valkey.thaw()
 
 

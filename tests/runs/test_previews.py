@@ -89,9 +89,9 @@ def test_what_is_no_json_is_shown_as_it_stands(text: str) -> None:
     ids=["deep arrays", "deep objects", "deep and wide", "one string", "wide"],
 )
 def test_deep_and_wide_json_is_bounded_in_size_and_time(text: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()  # of its own: the cores may be busy
     found = shown("a.json", text)
-    assert time.monotonic() - started < 2
+    assert time.thread_time() - started < 2
     assert found.form == "text"
     assert 0 < len(found.text) <= MOST_TEXT
     assert found.notes
