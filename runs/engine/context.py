@@ -110,9 +110,9 @@ def fit(
         full = False
     if not full and wanted is None:
         return (call.model_copy(update={"sanitize": True}) if over else call), ()
+    filled = replace(window, limit=min(window.limit, estimate))
     found = _range(window, context, call.longest)
     if found is None and wanted is not None:  # a person does not wait until the window is half full
-        filled = replace(window, limit=min(window.limit, estimate))
         due = full and context.waits  # what was taken back has been in a prompt since
         found = _range(filled, context, call.longest, also_brought_back=due)
     if over and (found is None or _after(window, context, found, estimate) > window.limit):
@@ -127,7 +127,7 @@ def fit(
         call = call.model_copy(update={"sanitize": True})
     if wanted is None:
         return call, ()
-    notice = _not_now(replace(window, limit=min(window.limit, estimate)), context, call.longest)
+    notice = _not_now(filled, context, call.longest)
     return call, () if context.waits and notice.code == WAITS else (notice,)
 
 

@@ -69,14 +69,14 @@ class Command(BaseCommand):
         script = json_of(options["script"], "--script")
         driven_by: Driver = "the caller" if options["inline"] else "a worker"
         run = self._started(options["machine"], options["goal"], settings, script, driven_by)
-        asked: list[Interrupt] = []
         if options["inline"]:
             run = driven_inline(run)
             asked = asked_by(run)
-        elif notice := halt_notice():
-            self.stderr.write(notice)
-        if not options["inline"] and (options["wait"] or options["json"]):
-            asked = self._followed(run, silent=options["json"])
+        else:
+            if notice := halt_notice():
+                self.stderr.write(notice)
+            follows = options["wait"] or options["json"]
+            asked = self._followed(run, silent=options["json"]) if follows else []
         if options["json"]:
             self.stdout.write(json.dumps(export(run), ensure_ascii=False))
         else:
