@@ -3,7 +3,7 @@
 
 import { announce } from "./announce.js";
 import { hold, keepWritten, questionKept, release, seenButton } from "./panels.js";
-import { whenLetGo } from "./press.js";
+import { untilLetGo, whenLetGo } from "./press.js";
 import { isShielded, questionIn, questionOf, shieldNews } from "./shield.js";
 
 const RESUMED_FOR_MS = 4000;
@@ -48,28 +48,31 @@ async function send(form, button) {
   sent = news;
   if (panel !== null) hold(panel);
   const undo = showSending(form, button);
-  let response;
+  let response, answer;
   try {
     response = await fetch(form.action, {
       method: "POST",
       body,
       headers: { "X-Requested-With": "fetch" },
     });
+    answer = await response.text();
   } catch {
+    await untilLetGo();
     undo();
     if (panel !== null) release(panel);
     complain(form, "The site could not be reached, so it is not known to be recorded. Send it again: that is safe.");
     return;
   }
+  await untilLetGo();
   const signedOut = new URL(response.url).pathname.startsWith("/sign-in");
   if (response.ok && !signedOut) {
     recorded(panel, news, response.url);
   } else if (response.status === 422 || response.status === 409) {
-    refused(form, panel, await response.text(), response.status === 409);
+    refused(form, panel, answer, response.status === 409);
   } else {
     undo();
     if (panel !== null) release(panel);
-    complain(form, await whatWentWrong(response, signedOut));
+    complain(form, whatWentWrong(response.status, answer, signedOut));
   }
 }
 
@@ -161,10 +164,10 @@ function readButton(panel) {
   });
 }
 
-async function whatWentWrong(response, signedOut) {
+function whatWentWrong(status, html, signedOut) {
   if (signedOut) return "You have been signed out. Sign in in another tab, then send this again: your text stays here.";
-  if (response.status !== 403) return `The site answered with an error (${response.status}). Send it again: that is safe.`;
-  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (status !== 403) return `The site answered with an error (${status}). Send it again: that is safe.`;
+  const page = new DOMParser().parseFromString(html, "text/html");
   if (page.querySelector("[data-token-refused]") !== null) {
     return "That was refused: this browser’s sign-in is missing. " +
       "Open the site in another tab and sign in, then send this again: your text stays here.";

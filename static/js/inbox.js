@@ -3,6 +3,7 @@
 import { announce } from "./announce.js";
 import { listen as listenToKeys } from "./keys.js";
 import { Line } from "./line.js";
+import { whenLetGo } from "./press.js";
 
 const title = document.title.replace(/^\(\d+\) /, "");
 let count = Number(document.querySelector("[data-inbox-count]")?.dataset.inboxCount ?? 0);
@@ -20,7 +21,7 @@ function show(now) {
 
 const line = new Line("/ws/inbox/", {
   opened: () => {},
-  heard: (message) => message.type === "inbox" && show(message.count),
+  heard: (message) => message.type === "inbox" && whenLetGo(() => show(message.count)),
   closed: () => {},
   tick: () => line.send({ type: "ping" }),
 });

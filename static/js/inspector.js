@@ -1,6 +1,8 @@
 // Selecting a step: the inspector beside the timeline, the address (replaced, not pushed), the tab that was open.
 // Where there is no room beside the timeline, a step is a page of its own.
 
+import { untilLetGo } from "./press.js";
+
 const ROWS = "[data-rows] > [data-seq]";
 const CHOSEN = "[data-rows] > [data-selected=true]";
 let wanted = "";
@@ -85,6 +87,7 @@ async function show(seq) {
   address(seq);
   place.setAttribute("aria-busy", "true");
   const html = await load(stepAddress(seq));
+  await untilLetGo();
   if (wanted !== seq) return;
   place.removeAttribute("aria-busy");
   if (html === null) {

@@ -7,7 +7,7 @@ import { announce } from "./announce.js";
 import { listen as listenToForms, rowArrived } from "./forms.js";
 import { GONE, Line, SIGNED_OUT } from "./line.js";
 import { settlePanels, showPanels } from "./panels.js";
-import { listen as listenToPresses, whenLetGo } from "./press.js";
+import { whenLetGo } from "./press.js";
 import { readable } from "./reply.js";
 import { Timeline } from "./timeline.js";
 
@@ -73,7 +73,6 @@ function follow(run) {
   });
 
   listenToForms();
-  listenToPresses();
   setInterval(poll, POLL_EVERY_MS);
   tell();
 
@@ -187,8 +186,8 @@ class Page {
     this.painted = () => {};
     this.deltaAt = 0;
     button?.addEventListener("click", () => this.toTail());
-    addEventListener("scroll", () => this.look(), { passive: true, capture: true });
-    setInterval(() => performance.now() - this.deltaAt > DELTA_STALE_MS && this.write({ text: "" }), 5000);
+    addEventListener("scroll", () => whenLetGo(() => this.look()), { passive: true, capture: true });
+    setInterval(whenLetGo, 5000, () => performance.now() - this.deltaAt > DELTA_STALE_MS && this.write({ text: "" }));
   }
 
   append(rows) {

@@ -1,6 +1,7 @@
 // The run page beside its rows coming in: how much detail is shown, one state's rows only, older rows, the tabs of a step.
 
 import { listen as listenToSelecting } from "./inspector.js";
+import { untilLetGo } from "./press.js";
 
 const DETAIL = "agentsite-detail";
 const list = document.querySelector("[data-rows]");
@@ -106,6 +107,7 @@ function loadOlder() {
       if (!response.ok || response.redirected) throw new Error(String(response.status));
       const piece = document.createElement("template");
       piece.innerHTML = await response.text();
+      await untilLetGo();
       const top = first.getBoundingClientRect().top;
       list.prepend(piece.content);
       scrollBy(0, first.getBoundingClientRect().top - top);

@@ -1,6 +1,8 @@
 // A question that arrives while the page is open can't be decided at once: a click that was meant for what stood there
 // before must not decide something that nobody has seen. What the browser painted first needs no shield.
 
+import { whenLetGo } from "./press.js";
+
 const SHIELD_MS = 800;
 const SHIELDED = new Map();
 
@@ -20,7 +22,7 @@ export function shieldNews(root, before) {
   const now = questionIn(root);
   if (now !== "" && now !== before) {
     SHIELDED.set(now, performance.now() + SHIELD_MS);
-    setTimeout(() => lift(now), SHIELD_MS);
+    setTimeout(whenLetGo, SHIELD_MS, () => lift(now));
   }
   // A swap of the same question has put the buttons back as the site painted them.
   for (const card of root.querySelectorAll("[data-card]")) if (isShielded(card)) cover(card);

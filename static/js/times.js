@@ -1,5 +1,7 @@
 // Times as a reader counts them: "3 min ago", "12:41 left". The exact time stays as the title.
 
+import { whenLetGo } from "./press.js";
+
 const EVERY_MS = 1000;
 
 function show() {
@@ -39,5 +41,5 @@ function left(ms) {
 }
 
 show();
-setInterval(() => document.hidden || show(), EVERY_MS);
+setInterval(() => document.hidden || whenLetGo(show), EVERY_MS);
 document.addEventListener("visibilitychange", () => document.hidden || show());

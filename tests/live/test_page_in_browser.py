@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, WebSocketRoute
+    from playwright.sync_api import Page, Route, WebSocketRoute
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
@@ -58,9 +58,9 @@ def launch(site: Site, *replies: dict[str, Any], settings: dict[str, Any] | None
     return found[0]
 
 
-def waiting(site: Site, page: "Page") -> tuple[str, str]:
+def waiting(site: Site, page: "Page", *before: dict[str, Any]) -> tuple[str, str]:
     """A run that asks whether it may send, shown in the page; its id and the interrupt's."""
-    run = launch(site, call("send", to="ann", text="hello"))
+    run = launch(site, *before, call("send", to="ann", text="hello"))
     page.goto(f"{site.url}/runs/{run}/")
     expect(page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
     interrupt = page.locator("[data-card]").get_attribute("data-interrupt")
@@ -335,6 +335,111 @@ def test_what_is_pressed_stays_under_the_pointer_until_it_is_let_go(site: Site, 
     expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", chosen, timeout=WITHIN)
     expect(rows).to_have_count(int(head), timeout=WITHIN)
     rows_are_complete(site, admin_page, run)
+
+
+def frames(page: "Page") -> None:
+    """Let the browser paint what it has."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def press_a_row(page: "Page") -> str:
+    """Press on the first row that can be seen, and hold; its number."""
+    row = page.locator("[data-rows] > [data-seq]:visible").first
+    row.locator("a").hover()
+    page.mouse.down()
+    return row.get_attribute("data-seq") or ""
+
+
+def test_the_word_of_new_rows_takes_no_room(site: Site, admin_page: "Page") -> None:
+    """Where it went as the end came into view, the page grew shorter, and all rows moved under the pointer."""
+    waiting(site, admin_page)
+    heights = admin_page.evaluate(
+        """() => [true, false].map(hidden => {
+            document.querySelector("[data-new-rows]").textContent = "3 new rows";
+            document.querySelector("[data-new-rows]").hidden = hidden;
+            return document.querySelector("main").getBoundingClientRect().height;
+        })"""
+    )
+    assert heights[0] == heights[1]
+    expect(admin_page.locator("[data-new-rows]")).to_be_in_viewport(ratio=1)
+
+
+def test_what_a_scroll_changes_waits_for_what_is_pressed(site: Site, admin_page: "Page") -> None:
+    admin_page.set_viewport_size({"width": 1440, "height": 400})
+    run, interrupt = waiting(site, admin_page, *[call("look_up", q=str(n)) for n in range(9)])
+    admin_page.evaluate("scrollTo(0, 0)")
+    site.manage("decide", interrupt, "--verdict", "approve")
+    word = admin_page.locator("[data-new-rows]")
+    expect(word).to_be_visible(timeout=WITHIN)
+    expect(admin_page.locator("[data-live-state]")).to_have_attribute(
+        "data-live-state", "ended", timeout=WITHIN
+    )
+    rows_are_complete(site, admin_page, run)
+    press_a_row(admin_page)
+    admin_page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    frames(admin_page)
+    expect(word).to_be_visible()
+    admin_page.mouse.up()
+    expect(word).to_be_hidden()
+
+
+def test_a_site_s_answer_waits_for_what_is_pressed(site: Site, admin_page: "Page") -> None:
+    """Both kinds: the answer to a decision, and the step that was chosen before."""
+    answers: list[Any] = []
+    no_socket(admin_page)
+    run, _ = waiting(site, admin_page)
+    admin_page.route("**/decision/", lambda route: answers.append(route))
+    admin_page.route("**/steps/*/", lambda route: answers.append(route))
+    inspector, needs = admin_page.locator("[data-inspector]"), admin_page.locator("[data-panel=needs]")
+    admin_page.locator("[data-rows] > [data-seq]:visible").nth(1).locator("a").click()
+    admin_page.get_by_role("checkbox", name=re.compile("I have read")).check()
+    admin_page.get_by_role("button", name="Approve").click()
+    wait_for(lambda: admin_page.title() and len(answers) == 2, 20)
+    chosen = press_a_row(admin_page)
+    read, shown = inspector.inner_text(), needs.inner_text()
+    for answer in answers:
+        with admin_page.expect_event("requestfinished"):
+            answer.continue_()
+    frames(admin_page)
+    assert (inspector.inner_text(), needs.inner_text()) == (read, shown)
+    admin_page.mouse.up()
+    wait_for(lambda: admin_page.title() and len(answers) == 3, 20)
+    answers[-1].continue_()
+    expect(needs).to_contain_text("Recorded", timeout=WITHIN)
+    expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", chosen, timeout=WITHIN)
+    assert run in admin_page.url
+
+
+def test_a_press_that_began_before_a_question_could_be_decided_does_not_decide_it(
+    site: Site, admin_page: "Page"
+) -> None:
+    """A button that is made ready under the pointer would take the release for a click."""
+
+    def with_time_to_press(route: "Route") -> None:
+        script = route.fetch().text().replace("SHIELD_MS = 800", "SHIELD_MS = 600000")
+        route.fulfill(
+            body=script.replace("LONGEST_MS = 5000", "LONGEST_MS = 6000000"), content_type="text/javascript"
+        )
+
+    admin_page.route(re.compile(r"/js/(shield|press)[.\w]*\.js"), with_time_to_press)
+    admin_page.clock.install()
+    _, first = two_questions(site, admin_page)
+    admin_page.reload()  # what the site painted first can be decided at once
+    admin_page.get_by_role("button", name="Approve").click()
+    card = admin_page.locator(f"[data-card]:not([data-interrupt='{first}'])")
+    expect(card).to_have_attribute("data-arriving", "", timeout=WITHIN)
+    sent: list[str] = []
+    admin_page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    button = card.locator("[data-approve]")
+    button.hover(force=True)
+    admin_page.mouse.down()
+    admin_page.clock.fast_forward(600_001)
+    admin_page.mouse.up()
+    expect(button).to_be_enabled(timeout=WITHIN)
+    frames(admin_page)
+    assert sent == []
+    button.click()
+    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded", timeout=WITHIN)
 
 
 def test_keys_lead_to_the_decision_and_none_of_them_decides(site: Site, admin_page: "Page") -> None:
