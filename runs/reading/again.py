@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from runs.models import Decision, Interrupt, Run, Step
 from runs.reading import words
-from runs.reading.inspector import OutsideEffect, outside_effects_after
+from runs.reading.inspector import OutsideEffect, outside_effects_after, with_theirs
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,19 @@ def _counted(number: int, what: str) -> str:
 
 
 def again(run: Run, at: int) -> Again:
-    """What the run did after row `at`, by its own record."""
+    """What the run and those that it called did after row `at`, by their own record."""
     live = run.steps.filter(seq__gt=at, live=True, kind=Step.Kind.ASK).values("seq")
     done = list(run.exchanges.filter(seq__in=live).exclude(status="asked"))
+    for child in with_theirs(run.children.filter(parent_seq__in=live)):
+        of_child = child.steps.filter(live=True, kind=Step.Kind.ASK).values("seq")
+        done += child.exchanges.filter(seq__in=of_child).exclude(status="asked")
     models = [one for one in done if one.kind in ("model_call", "compaction") and one.nth]
     calls = [one for one in done if one.kind in ("tool_call", "child_run")]
-    children = run.children.filter(parent_seq__in=live).values_list("cost_usd", flat=True)
     decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=live).select_related("interrupt")
     return Again(
         model_calls=len(models),
         tokens=sum(one.input_tokens + one.output_tokens for one in models),
-        cost_usd=sum(one.cost_usd for one in models) + sum(children),
+        cost_usd=sum(one.cost_usd for one in models),
         tool_calls=len(calls),
         outside=tuple(outside_effects_after(run, at)),
         answered=tuple(

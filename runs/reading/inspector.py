@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from django.db.models import QuerySet
 from django.template import TemplateDoesNotExist, loader
 from django.utils.safestring import SafeString, mark_safe
 
@@ -268,14 +269,33 @@ def _fact_template(kind: str) -> Any:
 class OutsideEffect:
     """A call that was done, and stays done when the run goes back."""
 
+    run: Run
+    """Whose call it was: of the run that goes back, or of one that it called."""
     seq: int
     code: str
     effects: words.Word
     certain: bool
+    of_child: bool
 
 
 def outside_effects_after(run: Run, seq: int) -> list[OutsideEffect]:
-    """The calls after row `seq` that changed something outside the run, or may have."""
+    """The calls after row `seq` that changed something outside the run, or may have; those of its child runs too."""
+    done = _effects_of(run, seq, of_child=False)
+    for child in with_theirs(run.children.filter(parent_seq__gt=seq)):
+        done += _effects_of(child, 0, of_child=True)
+    return done
+
+
+def with_theirs(children: QuerySet[Run]) -> list[Run]:
+    """Child runs, and the child runs of these, and so on."""
+    found: list[Run] = []
+    while theirs := list(children.order_by("pk")):
+        found += theirs
+        children = Run.objects.filter(parent__in=theirs)
+    return found
+
+
+def _effects_of(run: Run, seq: int, *, of_child: bool) -> list[OutsideEffect]:
     exchanges = Exchange.objects.filter(run=run, seq__gt=seq, kind="tool_call").exclude(status="asked")
     done = []
     for exchange in exchanges.order_by("seq"):
@@ -285,7 +305,8 @@ def outside_effects_after(run: Run, seq: int) -> list[OutsideEffect]:
             continue
         code = call_text(request["tool"], request["args"])
         certain = answer is not None and answer["kind"] == "tool_returned"
-        done.append(OutsideEffect(exchange.seq, code, words.EFFECTS[request["effects"]], certain))
+        effects = words.EFFECTS[request["effects"]]
+        done.append(OutsideEffect(run, exchange.seq, code, effects, certain, of_child))
     return done
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from runs import actions, driver, store, tasks
+from runs.management.going_back import told_of_staying
 from runs.models import Run
+from runs.reading.again import Again, again
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -73,6 +75,26 @@ def test_a_parent_parks_its_child_runs_and_the_parent_goes_on_with_its_answer() 
     work(run)
     assert run.status == "succeeded"
     assert result_of(run)["value"] == "the inner answer"
+
+
+def test_what_a_child_did_outside_is_told_before_its_parent_goes_back() -> None:
+    """Of a grandchild too: a send is as irreversible there."""
+    deep = {"inmost": {"machine": "ruled", "settings": {"rules": ALLOW}}}
+    inner = [think("send", to="ann"), think("agent.inmost", goal="x"), INNER_ANSWER]
+    inmost_part = {"replies": {"decision": [think("send", to="bob"), INNER_ANSWER]}}
+    played = script(CALL, FINAL, subgraphs={"inner": {"replies": {"decision": inner}}, "inmost": inmost_part})
+    settings = {"rules": ALLOW, "subgraphs": deep}
+    run = work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": settings}}))
+    child = child_of(run)
+    inmost = child_of(child)
+    found = again(run, 0)
+    told = [(one.run, one.code, one.of_child) for one in found.outside]
+    assert told == [(child, 'send(to="ann")', True), (inmost, 'send(to="bob")', True)]
+    assert (found.model_calls, found.tool_calls) == (2 + 3 + 2, 4)
+    assert found.cost_usd == pytest.approx(run.cost_usd)
+    assert again(run, run.head) == Again(0, 0, 0, 0, (), ())
+    sent = f'sends send(to="ann") in row {found.outside[0].seq} of the child run {child.pk}'
+    assert sent in told_of_staying(found, 0)
 
 
 def test_of_a_child_only_the_cost_is_added() -> None:
