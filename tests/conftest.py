@@ -66,11 +66,14 @@ def own_site(tmp_path: Path) -> Iterator["Site"]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
     """One headless Chromium."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    from tests.stack import LONGEST_S
 
     program = find_chromium()
     if program is None:
         pytest.fail(HOW_TO_GET)
+    expect.set_options(timeout=LONGEST_S * 1000)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
         yield chromium

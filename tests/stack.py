@@ -26,6 +26,9 @@ START_SECONDS = 180.0
 """A few seconds on idle cores; tests share theirs with others."""
 
 STOP_SECONDS = 60.0
+LONGEST_S = 60.0
+"""How long a test waits for what takes a moment on idle cores, before it says that it does not come."""
+
 LINK_BEGINS = "Sign in (works once, within an hour): "
 
 
@@ -202,7 +205,7 @@ def free_port() -> int:
     return port
 
 
-def wait_for(condition: Callable[[], object], seconds: float) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = LONGEST_S) -> None:
     """Until something is so; TimeoutError if it isn't in time."""
     until = time.monotonic() + seconds
     pause = threading.Event()

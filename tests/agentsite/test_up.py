@@ -91,7 +91,7 @@ def test_whoever_is_killed_comes_back_and_the_terminal_says_so(own_site: Site) -
     killed = {name: own_site.kill9(name) for name in sorted(EVERYBODY)}
     for name, pid in killed.items():
         own_site.back(name, pid)
-    wait_for(lambda: own_site.output.count(" died (signal SIGKILL)") == len(EVERYBODY), 10)
+    wait_for(lambda: own_site.output.count(" died (signal SIGKILL)") == len(EVERYBODY))
 
 
 def test_after_a_power_cut_the_next_start_finds_everything_again(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.compaction_play import GOAL, RIGHT, SCRIPT, SETTINGS, WRONG
-from tests.browser.walking import WITHIN, approve, check_ended, sign_in
+from tests.browser.walking import approve, check_ended, sign_in
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def reviewers_page(site: Site, browser: Browser) -> Page:
 def let_pass(page: Page, run: str, posted: str) -> None:
     """Approve the call that is held, which posts this."""
     page.goto(f"/runs/{run}/")
-    expect(page.locator("[data-card]")).to_contain_text(posted, timeout=WITHIN)
+    expect(page.locator("[data-card]")).to_contain_text(posted)
     approve(page)
 
 
@@ -112,8 +112,8 @@ def test_a_reviewer_mends_what_a_compaction_did(site: Site, admin_page: Page, br
     admin_page.evaluate("window.notReloaded = true")
     expect(admin_page.locator('[data-kind="compaction"]')).to_have_count(0)
     approve(admin_page)
-    expect(admin_page.locator('[data-kind="compaction"]')).to_be_visible(timeout=WITHIN)
-    expect(admin_page.locator("[data-card]")).to_contain_text("Half of it is counted.", timeout=WITHIN)
+    expect(admin_page.locator('[data-kind="compaction"]')).to_be_visible()
+    expect(admin_page.locator("[data-card]")).to_contain_text("Half of it is counted.")
     picture(admin_page, "run-compacted")
 
     open_in_admin(rita, run)
@@ -132,10 +132,10 @@ def test_a_reviewer_mends_what_a_compaction_did(site: Site, admin_page: Page, br
     expect(rita.locator('[data-version="2"] ins')).to_have_text("45")
     picture(rita, "admin-corrected")
     note = admin_page.locator('[data-kind="note"]', has_text="rita")
-    expect(note.first).to_contain_text("Letter 3 was left out of the sum.", timeout=WITHIN)
+    expect(note.first).to_contain_text("Letter 3 was left out of the sum.")
 
     let_pass(rita, run, "Half of it is counted.")
-    expect(rita.locator("[data-card]")).to_contain_text("All of it is counted.", timeout=WITHIN)
+    expect(rita.locator("[data-card]")).to_contain_text("All of it is counted.")
     prompt = prompt_that_follows(site, rita, run, "posted 1")
     assert RIGHT in prompt and WRONG not in prompt and ORIGINAL not in prompt
     picture(rita, "prompt-corrected")
@@ -145,9 +145,9 @@ def test_a_reviewer_mends_what_a_compaction_did(site: Site, admin_page: Page, br
     rita.get_by_role("button", name="Take the summary back").click()
     expect(rita.locator(".compaction")).to_have_attribute("data-state", "undone")
     picture(rita, "admin-undone")
-    expect(note.last).to_contain_text("The letters are short enough.", timeout=WITHIN)
+    expect(note.last).to_contain_text("The letters are short enough.")
     let_pass(rita, run, "All of it is counted.")
-    expect(rita.locator("[data-card]")).to_contain_text("It is written down.", timeout=WITHIN)
+    expect(rita.locator("[data-card]")).to_contain_text("It is written down.")
     prompt = prompt_that_follows(site, rita, run, "posted 2")
     assert ORIGINAL in prompt and RIGHT not in prompt
 

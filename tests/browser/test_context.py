@@ -10,7 +10,6 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.walking import WITHIN
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -70,20 +69,20 @@ def test_a_summary_is_mended_and_the_next_prompt_shows_it(site: Site, admin_page
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(f"/runs/{run}/")
     panel = page.locator('[data-panel="context"]')
-    expect(page.locator('[data-panel="header"]')).to_contain_text("Needs you", timeout=WITHIN)
-    expect(panel).to_contain_text("of 1,400 tokens", timeout=WITHIN)
+    expect(page.locator('[data-panel="header"]')).to_contain_text("Needs you")
+    expect(panel).to_contain_text("of 1,400 tokens")
     before = panel.locator(".filling__said").inner_text()
     go_on(page)
     row = page.locator('[data-rows] > [data-kind="compaction"]').first
-    expect(row).to_contain_text("tokens, rows", timeout=WITHIN)
+    expect(row).to_contain_text("tokens, rows")
     begun = page.locator('[data-rows] > [data-kind="ask"]', has_text="Summarises").first
     expect(begun).to_contain_text("rows")
-    expect(panel.locator(".filling__said")).not_to_have_text(before, timeout=WITHIN)
-    expect(page.locator('[data-panel="header"]')).to_contain_text("Needs you", timeout=WITHIN)
+    expect(panel.locator(".filling__said")).not_to_have_text(before)
+    expect(page.locator('[data-panel="header"]')).to_contain_text("Needs you")
     row = page.locator('[data-rows] > [data-kind="compaction"]').last
     row.locator("a").first.click()
     inspector = page.locator("[data-inspector]")
-    expect(inspector.locator(".pair__text")).to_contain_text("Brest: 3,400 cm", timeout=WITHIN)
+    expect(inspector.locator(".pair__text")).to_contain_text("Brest: 3,400 cm")
     expect(inspector.locator(".originals__item").nth(1)).to_be_visible()
     inspector.get_by_role("link", name="Correct, take back").click()
     page.wait_for_url("**/context/#summary-*")
@@ -98,7 +97,7 @@ def test_a_summary_is_mended_and_the_next_prompt_shows_it(site: Site, admin_page
     expect(page.locator("[data-rows]")).to_contain_text("A zero too much.")
     go_on(page)
     expect(page.locator('[data-rows] > [data-kind="ask"]').last).to_be_attached()
-    expect(page.locator('[data-panel="header"]')).to_contain_text("Needs you", timeout=WITHIN)
+    expect(page.locator('[data-panel="header"]')).to_contain_text("Needs you")
     exported = site.export(run)
     mended = next(
         step["seq"] for step in exported["steps"] if "conv.summary.edited" in json.dumps(step["facts"])

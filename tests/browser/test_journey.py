@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.walking import WITHIN, approve, check_ended, launch_demonstration, sign_in
+from tests.browser.walking import approve, check_ended, launch_demonstration, sign_in
 from tests.stack import Site, running_site
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def test_a_newcomer_launches_watches_approves_and_reads_the_answer(site: Site, p
     waited = int(page.locator("[data-inbox-count]").first.get_attribute("data-inbox-count") or 0)
     run = launch_demonstration(page, site.url)
     page.evaluate("window.notReloaded = true")
-    expect(page.locator("[data-card]")).to_contain_text("write_file", timeout=WITHIN)
+    expect(page.locator("[data-card]")).to_contain_text("write_file")
     expect(page.locator("[data-inbox-count]").first).to_have_text(str(waited + 1))
     name = page.locator('[data-card] [name="arg.name"]')
     name.fill("basket.txt")
@@ -49,7 +49,7 @@ def test_a_run_that_waits_survives_the_death_of_everything(own_site: Site, brows
     page = browser.new_context().new_page()
     sign_in(page, own_site.link)
     run = launch_demonstration(page, own_site.url)
-    expect(page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    expect(page.locator("[data-card]")).to_be_visible()
     before = own_site.export(run)
     for name in ("worker", "web", "broker"):
         own_site.back(name, own_site.kill9(name))

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ViewportSize, expect
 
-from tests.browser.walking import WITHIN, approve, check_ended, launch_demonstration
+from tests.browser.walking import approve, check_ended, launch_demonstration
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def launched_and_watched(site: Site, page: Page, machine: str) -> str:
     """The demonstration, as far as its question; the page is never loaded again."""
     run = launch_demonstration(page, site.url, machine)
     page.evaluate("window.notReloaded = true")
-    expect(page.locator("[data-card]")).to_contain_text("write_file", timeout=WITHIN)
+    expect(page.locator("[data-card]")).to_contain_text("write_file")
     check_looks(page)
     return run
 
@@ -81,21 +81,21 @@ def test_a_contract_fills_up(site: Site, admin_page: Page) -> None:
 
 def test_a_checklist_is_ticked_off(site: Site, admin_page: Page) -> None:
     run = launched_and_watched(site, admin_page, "checklist")
-    wait_for(lambda: marks(admin_page) == ["done", "now", "later"], 10)
+    wait_for(lambda: marks(admin_page) == ["done", "now", "later"])
     approved_to_the_end(site, admin_page, run)
-    wait_for(lambda: marks(admin_page) == ["done", "done", "failed"], 10)
+    wait_for(lambda: marks(admin_page) == ["done", "done", "failed"])
 
 
 def test_a_plan_is_followed_left_and_made_again(site: Site, admin_page: Page) -> None:
     run = launched_and_watched(site, admin_page, "planned")
-    wait_for(lambda: marks(admin_page) == ["pending", "later"], 10)
+    wait_for(lambda: marks(admin_page) == ["pending", "later"])
     old = admin_page.locator(".plan-old")
     old.locator("summary").click()
     expect(old).to_contain_text("skipped: duplicate action")
     approve(admin_page)
     check_ended(site, admin_page, run)
     assert admin_page.evaluate("window.notReloaded") is True
-    wait_for(lambda: marks(admin_page) == ["done", "done"], 10)
+    wait_for(lambda: marks(admin_page) == ["done", "done"])
     expect(
         old.locator("[data-status]").first
     ).to_be_visible()  # what was opened stays open while panels change
@@ -142,15 +142,15 @@ def test_a_childs_progress_is_seen_live_on_its_parents_page(site: Site, admin_pa
     assert found is not None
     admin_page.goto(f"/runs/{found[0]}/")
     line = admin_page.locator(".row__child")
-    expect(line).to_contain_text("Needs you", timeout=WITHIN)
+    expect(line).to_contain_text("Needs you")
     expect(line).to_contain_text("at tool execution")
     check_looks(admin_page)
     line.get_by_role("link").click()
     admin_page.wait_for_url(re.compile(rf"/runs/(?!{found[0]}/)\d+/"))
     check_looks(admin_page)
     approve(admin_page)
-    expect(admin_page.locator('[data-panel="header"]')).to_contain_text("Succeeded", timeout=WITHIN)
+    expect(admin_page.locator('[data-panel="header"]')).to_contain_text("Succeeded")
     admin_page.get_by_role("link", name=f"#{found[0]}").click()
-    expect(admin_page.locator('[data-panel="header"]')).to_contain_text("Succeeded", timeout=WITHIN)
+    expect(admin_page.locator('[data-panel="header"]')).to_contain_text("Succeeded")
     expect(admin_page.locator(".row__child")).to_contain_text("Succeeded")
     assert "all fit" in site.manage("verify", found[0])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.walking import WITHIN, approve, check_ended, rows_of, sign_in
+from tests.browser.walking import approve, check_ended, rows_of, sign_in
 from tests.stack import Site, running_site, wait_for
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def waits_with(page: Page, letter: dict[str, str]) -> None:
     """The run waits for somebody to let this letter go."""
     card = page.locator("[data-card]")
     for name, value in letter.items():
-        expect(card.locator(f'[name="arg.{name}"]')).to_have_value(value, timeout=WITHIN)
+        expect(card.locator(f'[name="arg.{name}"]')).to_have_value(value)
 
 
 def let_go(page: Page, letter: dict[str, str]) -> None:
@@ -173,9 +173,9 @@ def die_and_rise(site: Site, page: Page, run: str) -> int:
     site.start()
     assert not set(died.values()) & set(site.pids.values())
     waits_with(page, SECOND_LETTER)
-    expect(live).to_have_attribute("data-live-state", "live", timeout=WITHIN)
+    expect(live).to_have_attribute("data-live-state", "live")
     after = site.export(run)
-    wait_for(lambda: rows_of(page)[-1:] == [after["run"]["head"]], 10)
+    wait_for(lambda: rows_of(page)[-1:] == [after["run"]["head"]])
     check_rows(page, after)
     assert after["steps"][: before["run"]["head"]] == before["steps"]
     assert calls_of(after) == ["look_up", "look_up", "send_letter", "look_up"]

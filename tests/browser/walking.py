@@ -12,8 +12,6 @@ from tests.stack import Site, wait_for
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-WITHIN = 30_000  # milliseconds
-
 
 def sign_in(page: Page, link: str) -> None:
     """Follow a one-time link."""
@@ -43,15 +41,15 @@ def rows_of(page: Page) -> list[int]:
 def approve(page: Page) -> None:
     """Press the card's first button, once it is there."""
     button = page.locator("[data-approve]")
-    expect(button).to_be_visible(timeout=WITHIN)
+    expect(button).to_be_visible()
     button.click()
 
 
 def check_ended(site: Site, page: Page, run: str) -> dict[str, Any]:
     """The page shows the answer and every row once and in order; the log verifies. Gives the export."""
-    expect(page.locator('[data-panel="header"]')).to_contain_text("Succeeded", timeout=WITHIN)
+    expect(page.locator('[data-panel="header"]')).to_contain_text("Succeeded")
     export = site.export(run)
-    wait_for(lambda: rows_of(page) == list(range(1, export["run"]["head"] + 1)), 30)
+    wait_for(lambda: rows_of(page) == list(range(1, export["run"]["head"] + 1)))
     expect(page.locator('[data-panel="answer"]')).to_contain_text(export["run"]["answer"])
     assert "all fit" in site.manage("verify", run)
     return export

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.live.test_page_in_browser import WITHIN, call, launch, rows_are_complete
+from tests.live.test_page_in_browser import call, launch, rows_are_complete
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -40,22 +40,20 @@ def test_a_card_with_a_very_long_argument_arrives_in_an_open_page(
     run = launch(site, call("send", to="ann", text="short"), call("send", to="ann", text=long))
     admin_page.goto(f"{site.url}/runs/{run}/")
     card = admin_page.locator("[data-card]")
-    expect(card).to_contain_text("short", timeout=WITHIN)
+    expect(card).to_contain_text("short")
     site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
-    expect(card).to_contain_text("<b>ab</b> & <b>ab</b>", timeout=WITHIN)
+    expect(card).to_contain_text("<b>ab</b> & <b>ab</b>")
     expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "live")
     rows_are_complete(site, admin_page, run)
     site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
-    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done")
 
 
 def test_a_page_that_is_hundreds_of_rows_behind_catches_up(site: Site, admin_page: Page) -> None:
     searches = [call("look_up", q=f"question {number} " * 20) for number in range(100)]
     run = launch(site, *searches, settings={"max_steps": 200, "ruleset": []})
     admin_page.goto(f"{site.url}/runs/{run}/")
-    expect(admin_page.locator("[data-live-state]")).to_have_attribute(
-        "data-live-state", "ended", timeout=3 * WITHIN
-    )
+    expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended")
     head = site.export(run)["run"]["head"]
     assert head > 500
     found = admin_page.evaluate(FOLLOW, [int(run), 5])

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
-WITHIN = 20_000  # milliseconds
 SEND = {
     "params": {"to": "string", "text": "string"},
     "required": ["to"],
@@ -62,7 +61,7 @@ def waiting(site: Site, page: "Page", *before: dict[str, Any]) -> tuple[str, str
     """A run that asks whether it may send, shown in the page; its id and the interrupt's."""
     run = launch(site, *before, call("send", to="ann", text="hello"))
     page.goto(f"{site.url}/runs/{run}/")
-    expect(page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    expect(page.locator("[data-card]")).to_be_visible()
     interrupt = page.locator("[data-card]").get_attribute("data-interrupt")
     assert interrupt is not None
     return run, interrupt
@@ -87,12 +86,10 @@ def test_approving_says_sending_recorded_resumed_and_the_page_goes_on(site: Site
     expect(admin_page).to_have_title(re.compile(r"^\(\d+\) "))
     admin_page.get_by_role("checkbox", name=re.compile("I have read")).check()
     admin_page.get_by_role("button", name="Approve").click()
-    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded", timeout=WITHIN)
-    expect(admin_page.locator("[data-panel=needs]")).to_contain_text(
-        re.compile(r"Resumed at row \d+"), timeout=WITHIN
-    )
-    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
-    expect(admin_page.locator("[data-panel=needs]")).to_be_empty(timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded")
+    expect(admin_page.locator("[data-panel=needs]")).to_contain_text(re.compile(r"Resumed at row \d+"))
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done")
+    expect(admin_page.locator("[data-panel=needs]")).to_be_empty()
     expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended")
     rows_are_complete(site, admin_page, run)
 
@@ -102,7 +99,7 @@ def two_questions(site: Site, page: "Page") -> tuple[str, str]:
     run = launch(site, call("note", text="hello"), call("note", text="bye"), settings=ASK)
     page.goto(f"{site.url}/runs/{run}/")
     card = page.locator("[data-card]")
-    expect(card).to_contain_text("hello", timeout=WITHIN)
+    expect(card).to_contain_text("hello")
     return run, card.get_attribute("data-interrupt") or ""
 
 
@@ -131,13 +128,13 @@ def test_a_click_in_the_moment_in_which_the_next_question_comes_does_not_decide_
     admin_page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
     site.manage("decide", first, "--verdict", "approve")
     card, approve = admin_page.locator("[data-card]"), admin_page.get_by_role("button", name="Approve")
-    expect(card).to_contain_text("bye", timeout=WITHIN)
-    expect(approve).to_be_enabled(timeout=WITHIN)
+    expect(card).to_contain_text("bye")
+    expect(approve).to_be_enabled()
     assert admin_page.evaluate("window.clicked") == 1
     assert sent == []
     assert site.export(run)["interrupts"][1]["status"] == "pending"
     approve.click()
-    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done")
 
 
 def test_after_ones_own_answer_the_next_question_comes_soon_and_below_what_was_recorded(
@@ -161,26 +158,26 @@ def test_after_ones_own_answer_the_next_question_comes_soon_and_below_what_was_r
         }"""
     )
     admin_page.get_by_role("button", name="Approve").click()
-    expect(card).to_contain_text("bye", timeout=WITHIN)
+    expect(card).to_contain_text("bye")
     expect(needs.locator(".outcome + [data-card]")).to_be_visible()
     expect(needs.locator(".outcome")).to_contain_text(re.compile(r"Recorded\. Resumed at row \d+"))
     assert admin_page.evaluate("window.nextAt - window.recordedAt") > 900  # milliseconds
     assert admin_page.evaluate("window.nextAt - window.knownAt") < 3500
     admin_page.get_by_role("button", name="Approve").click()
-    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
-    expect(needs).to_be_empty(timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done")
+    expect(needs).to_be_empty()
 
 
 def test_a_mistake_comes_back_beside_its_field_and_the_text_is_kept(site: Site, admin_page: "Page") -> None:
     run, _ = waiting(site, admin_page)
     admin_page.locator("[data-argument=text] :is(input, textarea)").fill("hello and welcome")
     admin_page.get_by_role("button", name=re.compile("^Approve with 1 change")).click()
-    expect(admin_page.locator("[aria-invalid=true]")).to_be_focused(timeout=WITHIN)
+    expect(admin_page.locator("[aria-invalid=true]")).to_be_focused()
     expect(admin_page.locator("[data-argument=text] :is(input, textarea)")).to_have_value("hello and welcome")
     assert site.export(run)["interrupts"][0]["status"] == "pending"
     admin_page.get_by_role("checkbox", name=re.compile("I have read")).check()
     admin_page.get_by_role("button", name=re.compile("^Approve")).click()
-    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done")
     assert site.export(run)["interrupts"][0]["decisions"][0]["args"] == {
         "to": "ann",
         "text": "hello and welcome",
@@ -193,7 +190,7 @@ def test_what_is_being_typed_stays_when_somebody_else_decides(site: Site, admin_
     admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
     site.manage("decide", interrupt, "--verdict", "approve")
     kept = admin_page.get_by_role("textbox", name="What you had written")
-    expect(kept).to_have_value("not before noon", timeout=WITHIN)
+    expect(kept).to_have_value("not before noon")
 
 
 def test_what_was_being_typed_stays_through_all_news_until_it_has_been_read(
@@ -203,17 +200,15 @@ def test_what_was_being_typed_stays_through_all_news_until_it_has_been_read(
     run = launch(site, first, second)
     admin_page.goto(f"{site.url}/runs/{run}/")
     card, needs = admin_page.locator("[data-card]"), admin_page.locator("[data-panel=needs]")
-    expect(card).to_contain_text("hello", timeout=WITHIN)
+    expect(card).to_contain_text("hello")
     admin_page.get_by_text("Reject…").click()
     admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
     site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
-    expect(card).to_contain_text("bye", timeout=WITHIN)
+    expect(card).to_contain_text("bye")
     kept = admin_page.get_by_role("textbox", name="What you had written")
     expect(kept).to_have_value("not before noon")
     site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
-    expect(admin_page.locator("[data-live-state]")).to_have_attribute(
-        "data-live-state", "ended", timeout=WITHIN
-    )
+    expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended")
     expect(card).to_have_count(0)
     expect(kept).to_have_value("not before noon")
     needs.get_by_role("button", name="I have seen it").click()
@@ -228,7 +223,7 @@ def test_whoever_is_late_learns_who_was_first_and_keeps_the_text(site: Site, adm
     site.manage("decide", interrupt, "--verdict", "approve")
     admin_page.get_by_role("button", name="Reject", exact=True).click()
     needs = admin_page.locator("[data-panel=needs]")
-    expect(needs.get_by_role("alert")).to_contain_text("approve", timeout=WITHIN)
+    expect(needs.get_by_role("alert")).to_contain_text("approve")
     expect(needs).to_contain_text("not before noon")
     admin_page.get_by_role("button", name="I have seen it").click()
     expect(needs).not_to_contain_text("not before noon")
@@ -245,14 +240,14 @@ def test_without_any_cookie_the_text_stays_and_goes_out_after_a_sign_in_in_anoth
     admin_page.context.clear_cookies()
     admin_page.get_by_role("button", name="Reject", exact=True).click()
     complaint = admin_page.locator("[data-complaint]")
-    expect(complaint).to_contain_text("Open the site in another tab and sign in", timeout=WITHIN)
+    expect(complaint).to_contain_text("Open the site in another tab and sign in")
     expect(reason).to_have_value("not before noon")
     with admin_page.context.new_page() as other:
         other.goto(site.fresh_link())
         other.get_by_role("button", name="Sign in").click()
         other.wait_for_url("**/runs/")
     admin_page.get_by_role("button", name="Reject", exact=True).click()
-    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded", timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded")
     assert "not before noon" in site.manage("export", run)
 
 
@@ -260,7 +255,7 @@ def test_a_page_without_a_socket_polls(site: Site, admin_page: "Page") -> None:
     no_socket(admin_page)
     run, interrupt = waiting(site, admin_page)
     site.manage("decide", interrupt, "--verdict", "approve")
-    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done")
     expect(admin_page.locator("[data-live-word]")).to_have_text("every few seconds")
     rows_are_complete(site, admin_page, run)
 
@@ -268,13 +263,13 @@ def test_a_page_without_a_socket_polls(site: Site, admin_page: "Page") -> None:
 def test_rows_that_are_gone_back_over_are_dimmed_in_open_pages(site: Site, admin_page: "Page") -> None:
     run = launch(site, call("look_up", q="a"), call("look_up", q="b"), call("send", to="ann"))
     admin_page.goto(f"{site.url}/runs/{run}/")
-    expect(admin_page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    expect(admin_page.locator("[data-card]")).to_be_visible()
     back = next(row["seq"] for row in site.export(run)["steps"] if row["kind"] == "transition")
     site.manage("rollback", run, "--to", str(back))
     rewind = admin_page.locator("[data-rows] > [data-rewind-to]")
-    expect(rewind).to_have_attribute("data-rewind-to", str(back), timeout=WITHIN)
-    wait_for(lambda: site.export(run)["run"]["status"] == "waiting", 20)
-    expect(admin_page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    expect(rewind).to_have_attribute("data-rewind-to", str(back))
+    wait_for(lambda: site.export(run)["run"]["status"] == "waiting")
+    expect(admin_page.locator("[data-card]")).to_be_visible()
     rows_are_complete(site, admin_page, run)
     live = {str(row["seq"]): str(row["live"]).lower() for row in site.export(run)["steps"]}
     assert live == admin_page.locator("[data-rows] > [data-seq]").evaluate_all(
@@ -309,15 +304,13 @@ def test_what_is_pressed_stays_under_the_pointer_until_it_is_let_go(site: Site, 
     routes: list[WebSocketRoute] = []
     admin_page.route_web_socket(re.compile("/ws/runs/"), between)
     run, interrupt = waiting(site, admin_page)
-    expect(admin_page.locator("[data-live-state]")).to_have_attribute(
-        "data-live-state", "live", timeout=WITHIN
-    )
+    expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "live")
     holds = True
     site.manage("decide", interrupt, "--verdict", "approve")
-    wait_for(lambda: admin_page.title() and site.export(run)["run"]["status"] == "succeeded", 20)
+    wait_for(lambda: admin_page.title() and site.export(run)["run"]["status"] == "succeeded")
     head = str(site.export(run)["run"]["head"])
     wait_for(
-        lambda: admin_page.title() and any(f'"seq":{head},' in str(one).replace(" ", "") for one in held), 20
+        lambda: admin_page.title() and any(f'"seq":{head},' in str(one).replace(" ", "") for one in held)
     )
     rows = admin_page.locator("[data-rows] > [data-seq]")
     before = rows.count()
@@ -332,8 +325,8 @@ def test_what_is_pressed_stays_under_the_pointer_until_it_is_let_go(site: Site, 
     admin_page.mouse.up()
     inspector = admin_page.locator("[data-inspector]")
     chosen = row.get_attribute("data-seq") or ""
-    expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", chosen, timeout=WITHIN)
-    expect(rows).to_have_count(int(head), timeout=WITHIN)
+    expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", chosen)
+    expect(rows).to_have_count(int(head))
     rows_are_complete(site, admin_page, run)
 
 
@@ -370,10 +363,8 @@ def test_what_a_scroll_changes_waits_for_what_is_pressed(site: Site, admin_page:
     admin_page.evaluate("scrollTo(0, 0)")
     site.manage("decide", interrupt, "--verdict", "approve")
     word = admin_page.locator("[data-new-rows]")
-    expect(word).to_be_visible(timeout=WITHIN)
-    expect(admin_page.locator("[data-live-state]")).to_have_attribute(
-        "data-live-state", "ended", timeout=WITHIN
-    )
+    expect(word).to_be_visible()
+    expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended")
     rows_are_complete(site, admin_page, run)
     press_a_row(admin_page)
     admin_page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
@@ -394,7 +385,7 @@ def test_a_site_s_answer_waits_for_what_is_pressed(site: Site, admin_page: "Page
     admin_page.locator("[data-rows] > [data-seq]:visible").nth(1).locator("a").click()
     admin_page.get_by_role("checkbox", name=re.compile("I have read")).check()
     admin_page.get_by_role("button", name="Approve").click()
-    wait_for(lambda: admin_page.title() and len(answers) == 2, 20)
+    wait_for(lambda: admin_page.title() and len(answers) == 2)
     chosen = press_a_row(admin_page)
     read, shown = inspector.inner_text(), needs.inner_text()
     for answer in answers:
@@ -403,10 +394,10 @@ def test_a_site_s_answer_waits_for_what_is_pressed(site: Site, admin_page: "Page
     frames(admin_page)
     assert (inspector.inner_text(), needs.inner_text()) == (read, shown)
     admin_page.mouse.up()
-    wait_for(lambda: admin_page.title() and len(answers) == 3, 20)
+    wait_for(lambda: admin_page.title() and len(answers) == 3)
     answers[-1].continue_()
-    expect(needs).to_contain_text("Recorded", timeout=WITHIN)
-    expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", chosen, timeout=WITHIN)
+    expect(needs).to_contain_text("Recorded")
+    expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", chosen)
     assert run in admin_page.url
 
 
@@ -427,7 +418,7 @@ def test_a_press_that_began_before_a_question_could_be_decided_does_not_decide_i
     admin_page.reload()  # what the site painted first can be decided at once
     admin_page.get_by_role("button", name="Approve").click()
     card = admin_page.locator(f"[data-card]:not([data-interrupt='{first}'])")
-    expect(card).to_have_attribute("data-arriving", "", timeout=WITHIN)
+    expect(card).to_have_attribute("data-arriving", "")
     sent: list[str] = []
     admin_page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
     button = card.locator("[data-approve]")
@@ -435,11 +426,11 @@ def test_a_press_that_began_before_a_question_could_be_decided_does_not_decide_i
     admin_page.mouse.down()
     admin_page.clock.fast_forward(600_001)
     admin_page.mouse.up()
-    expect(button).to_be_enabled(timeout=WITHIN)
+    expect(button).to_be_enabled()
     frames(admin_page)
     assert sent == []
     button.click()
-    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded", timeout=WITHIN)
+    expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded")
 
 
 def test_keys_lead_to_the_decision_and_none_of_them_decides(site: Site, admin_page: "Page") -> None:
@@ -466,13 +457,11 @@ def test_web_server_and_broker_die_and_the_page_ends_complete(own_site: Site, pa
     page.wait_for_url("**/runs/")
     run, interrupt = waiting(own_site, page)
     broker, web = own_site.kill9("broker"), own_site.kill9("web")
-    expect(page.locator("[data-live-state]")).to_have_attribute(
-        "data-live-state", "reconnecting", timeout=WITHIN
-    )
+    expect(page.locator("[data-live-state]")).to_have_attribute("data-live-state", "reconnecting")
     own_site.back("broker", broker)
     own_site.back("web", web)
     own_site.manage("decide", interrupt, "--verdict", "approve")
-    expect(page.locator("[data-panel=answer]")).to_contain_text("done", timeout=WITHIN * 2)
-    expect(page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended", timeout=WITHIN)
-    wait_for(lambda: own_site.export(run)["run"]["status"] == "succeeded", 20)
+    expect(page.locator("[data-panel=answer]")).to_contain_text("done")
+    expect(page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended")
+    wait_for(lambda: own_site.export(run)["run"]["status"] == "succeeded")
     rows_are_complete(own_site, page, run)

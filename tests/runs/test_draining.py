@@ -128,7 +128,7 @@ def test_the_drain_ends_when_the_deed_does() -> None:
 
     def the_deed() -> None:
         began.wait()
-        wait_for(driver.closing, 30)
+        wait_for(driver.closing)
 
     def both(number: int) -> object:
         if number == 0:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
-WITHIN = 20_000  # milliseconds
 CLEAR = "rgba(0, 0, 0, 0)"
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1440, "height": 900}
 SAVE = {
@@ -79,7 +78,7 @@ def check(page: Page) -> None:
 def test_every_page_is_accessible_and_fits_the_screen(site: Site, looking: Page) -> None:
     run = launch(site)
     looking.goto(f"/runs/{run}/")
-    expect(looking.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    expect(looking.locator("[data-card]")).to_be_visible()
     check(looking)
     card = looking.locator("[data-card]").get_attribute("data-interrupt")
     for address in (
@@ -114,7 +113,7 @@ def test_the_arguments_stand_together_beside_a_long_thought(
     context = browser.new_context(**who, viewport={"width": 1280, "height": 800})  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(f"/runs/{run}/")
-    expect(page.locator("[data-card] .context")).to_be_visible(timeout=WITHIN)
+    expect(page.locator("[data-card] .context")).to_be_visible()
     box, beside = page.locator(".arguments").bounding_box(), page.locator(".context").bounding_box()
     first, last = (page.locator(".arguments > .field").nth(place).bounding_box() for place in (0, -1))
     assert box and beside and first and last
@@ -158,7 +157,7 @@ def _reload_until_it_asks(page: Page) -> None:
         page.reload()
         return page.locator(".card").count() > 0
 
-    wait_for(asks, WITHIN / 1000)
+    wait_for(asks)
 
 
 def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who: dict[str, object]) -> None:
@@ -167,7 +166,7 @@ def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who:
     page = context.new_page()
     page.goto(f"/runs/{run}/")
     content = page.locator("textarea[name='arg.content']")
-    expect(content).to_be_visible(timeout=WITHIN)
+    expect(content).to_be_visible()
     expect(page.locator(".row--ask")).not_to_have_css("background-color", CLEAR)
     content.fill("43\n")
     page.locator("input[name='arg.name']").fill("b.txt")
@@ -177,7 +176,7 @@ def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who:
     page.locator("input[name='arg.name']").press("Enter")
     expect(page.locator("[data-card]")).to_be_visible()
     page.locator("[data-approve]").click()
-    expect(page.locator(".answer__text")).to_have_text("42", timeout=WITHIN)
+    expect(page.locator(".answer__text")).to_have_text("42")
     expect(page.locator(".files__link", has_text="b.txt")).to_be_visible()
     expect(page.locator(".row--ask")).to_have_css("background-color", CLEAR)  # it asks no more
     context.close()

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
-WITHIN = 20_000  # milliseconds
 MOST_PAGES = 150
 SAVE = {
     "thought": "I save **it**: ![x](https://evil.example/x.png) <img src=x onerror=alert(1)>",
@@ -132,13 +131,13 @@ def test_no_page_breaks_the_policy(walk: Walk, site: Site, page: Page) -> None:
     page.wait_for_url("**/runs/")
     run = launch(site, SAVE, FINAL)
     walk.visit(f"/runs/{run}/")
-    expect(page.locator("[data-card]")).to_be_visible(timeout=WITHIN)
+    expect(page.locator("[data-card]")).to_be_visible()
     card = page.locator("[data-card]").get_attribute("data-interrupt")
     walk.visit(f"/runs/{run}/rewind/?to=2")
     walk.visit(f"/interrupts/{card}/")
     page.get_by_role("button", name="Approve").first.click()
     walk.visit(f"/runs/{run}/")
-    expect(page.locator(".answer__text")).to_have_text("42", timeout=WITHIN)
+    expect(page.locator(".answer__text")).to_have_text("42")
     starts = (
         f"runs/{run}/",
         f"runs/{run}/steps/2/",
