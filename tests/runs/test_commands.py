@@ -437,7 +437,7 @@ def test_the_model_is_named_on_the_line() -> None:
 def test_following_a_run_ends_where_its_child_asks_a_person() -> None:
     run = with_a_child_that_asks()
     assert not run.interrupts.exists()
-    asked = Command()._followed(run, silent=True)
+    asked = Command()._followed(run, "", silent=True)
     assert (run.status, [question.run for question in asked]) == ("waiting", [run.children.get()])
 
 
@@ -473,7 +473,7 @@ def test_a_question_that_comes_once_the_status_was_read_is_told_with_the_status_
 def test_a_followed_run_is_as_its_last_look_found_it() -> None:
     run = launch(think("send", to="bob"), FINAL)
     with just_after("runs_run", lambda: work(Run.objects.get())):
-        asked = Command()._followed(run, silent=True)
+        asked = Command()._followed(run, "", silent=True)
     assert (run.status, asked) == ("waiting", [pending(run)])
 
 

@@ -668,6 +668,41 @@ def test_who_starts_a_run_while_all_is_halted_is_told_beside_what_others_read() 
     assert caught.value.returncode == 2
 
 
+def test_who_follows_a_run_is_told_of_a_halt_once_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter(
+        [
+            lambda: halt("bad prices"),
+            lambda: None,
+            unhalt,
+            lambda: halt("bad prices"),
+            unhalt,
+            lambda: work(Run.objects.get()),
+        ]
+    )
+    monkeypatch.setattr("runs.management.commands.launch.time.sleep", lambda _: next(looks)())
+    out, err = io.StringIO(), io.StringIO()
+    played = json.dumps(script(FINAL))
+    with pytest.raises(SystemExit) as ended:
+        call_command(
+            *("launch", "--machine", "ruled", "--goal", "x", "--script", played, "--wait"),
+            stdout=out,
+            stderr=err,
+        )
+    assert ended.value.code == 0
+    assert re.fullmatch(HALTED * 2, err.getvalue())
+
+
+def test_who_decides_while_all_is_halted_is_told_that_nothing_moves() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    halt("bad prices")
+    out, err = io.StringIO(), io.StringIO()
+    call_command("decide", str(run.pk), "--verdict", "approve", stdout=out, stderr=err)
+    assert out.getvalue() == f"Recorded: approve on run {run.pk}.\n"
+    assert re.fullmatch(HALTED, err.getvalue())
+    unhalt()
+    assert work(run).status == "succeeded"
+
+
 def test_a_reason_that_is_too_long_halts_nothing() -> None:
     much = "x" * (actions.MAX_HALT_REASON + 1)
     with pytest.raises(CommandError, match="at most 500 characters; this one has 501") as caught:

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from runs import actions, store
-from runs.management.asking import bad_input, interrupt_of, json_of
+from runs.management.asking import bad_input, halt_notice, interrupt_of, json_of
 from runs.management.going_back import told_of_staying
 from runs.models import Interrupt
 from runs.reading.again import staying
@@ -63,6 +63,8 @@ class Command(BaseCommand):
         if left_done:
             self.stdout.write(left_done)
         self.stdout.write(f"Recorded: {decision.verdict} on run {interrupt.run_id}.")
+        if notice := halt_notice():
+            self.stderr.write(notice)
 
 
 def _check_options(options: dict[str, Any]) -> None:

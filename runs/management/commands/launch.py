@@ -73,10 +73,9 @@ class Command(BaseCommand):
             run = driven_inline(run)
             asked = asked_by(run)
         else:
-            if notice := halt_notice():
-                self.stderr.write(notice)
+            said = self._tell_of_halt("")
             follows = options["wait"] or options["json"]
-            asked = self._followed(run, silent=options["json"]) if follows else []
+            asked = self._followed(run, said, silent=options["json"]) if follows else []
         if options["json"]:
             self.stdout.write(json.dumps(export(run), ensure_ascii=False))
         else:
@@ -93,7 +92,14 @@ class Command(BaseCommand):
             lines = [f"{problem.path}: {problem.message}" for problem in fault.problems]
             raise bad_input("\n".join(lines)) from None
 
-    def _followed(self, run: Run, silent: bool) -> list[Interrupt]:  # noqa: FBT001 (a command's own switch)
+    def _tell_of_halt(self, said: str) -> str:
+        """What is said of a halt, beside what others read, if it is not what was `said` already."""
+        notice = halt_notice()
+        if notice not in ("", said):
+            self.stderr.write(notice)
+        return notice
+
+    def _followed(self, run: Run, halt: str, *, silent: bool) -> list[Interrupt]:
         """Look until the run has ended or waits for a person, printing new rows; what it asks then.
 
         `run` is kept up to date. What it asks is looked for where it says that it waits: a question that comes just
@@ -107,6 +113,7 @@ class Command(BaseCommand):
             asked = asked_by(run)
             if asked or run.finished or run.status == RunStatus.PAUSED:
                 return asked
+            halt = self._tell_of_halt(halt)
             time.sleep(LOOK_S)
 
     def _print_rows(self, run: Run, after: int) -> int:
