@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from runs.reading.aligning import WINDOW, Mark, align, differing_words
-from runs.reading.comparing import MISSING, differences_of
 from runs.reading.comparing_words import CHARACTERS, text_pieces, value_view
+from runs.reading.differences import MISSING, differences_of
 
 # --- aligning -----------------------------------------------------------------------------------------------------
 

@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from runs.models import Run
-from runs.reading.comparing import (
-    MISSING,
-    Comparison,
-    Difference,
-    Outline,
-    Place,
-    StepText,
-    differences_of,
-    step_texts,
-    visits_beside,
-)
+from runs.reading.comparing import Comparison, Place, visits_beside
 from runs.reading.comparing_words.places import PLACES
 from runs.reading.comparing_words.sentences import relation_of, summary_of
+from runs.reading.differences import MISSING, Difference, differences_of
+from runs.reading.outlines import Outline, StepText, step_texts
 
 Data = dict[str, Any]
 

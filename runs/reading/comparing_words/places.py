@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runs.reading import words
-from runs.reading.comparing import Comparison, Outline, Place, StepText, Total, differences_of, step_texts
+from runs.reading.comparing import Comparison, Place, Total
 from runs.reading.comparing_words.numbers import signed
 from runs.reading.comparing_words.values import ValueView, value_view
+from runs.reading.differences import differences_of
 from runs.reading.lines import Line
+from runs.reading.outlines import Outline, StepText, step_texts
 
 PLACES = 40
 """Places that differ, shown on one page."""

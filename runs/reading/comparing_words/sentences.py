@@ -9,8 +9,9 @@ from typing import Literal
 
 from runs.models import Run
 from runs.reading import words
-from runs.reading.comparing import Comparison, Outline, StepText, Total, step_texts
+from runs.reading.comparing import Comparison, Total
 from runs.reading.lines import Line, short
+from runs.reading.outlines import Outline, StepText, step_texts
 
 PieceKind = Literal["", "code", "quote", "left", "right"]
 

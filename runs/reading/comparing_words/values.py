@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs.reading.aligning import Piece, differing_words
-from runs.reading.comparing import MISSING, Difference
+from runs.reading.differences import MISSING, Difference
 from runs.reading.unseen import escaped
 
 CHARACTERS = 6000
