@@ -22,7 +22,7 @@ from runs.adapters.secrets import seal
 from runs.admin.compactions import compact_now, run_links
 from runs.admin.parts import ReadOnlyAdmin, page_link, tokens
 from runs.models import Decision, Exchange, Halt, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
-from runs.reading.lines import call_text
+from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
 from runs.reading.unseen import holds_unseen
 

@@ -15,7 +15,8 @@ from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.again import Again
 from runs.reading.arguments import ArgumentField, fields_of
-from runs.reading.lines import Line, call_text, line_of
+from runs.reading.lines import line_of
+from runs.reading.phrases import Line, call_text
 from runs.reading.restored import doubts_of
 from runs.rights import decides
 

@@ -18,8 +18,8 @@ from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.compactions import CompactionView, compaction_view
 from runs.reading.filling import sources_of
-from runs.reading.lines import call_text
 from runs.reading.mended import PinView, pin_of
+from runs.reading.phrases import call_text
 from runs.reading.prompt_views import PromptView, prompt_view
 from runs.reading.prompts import ASKS
 from runs.reading.rows import CONCLUDING, RowView, row_view

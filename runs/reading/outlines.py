@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from runs.engine.values import canonical
 from runs.models import Exchange, Run, Step
 from runs.reading.aligning import Mark
-from runs.reading.lines import Line, call_text, line_of
+from runs.reading.lines import line_of
+from runs.reading.phrases import Line, call_text
 from runs.reading.rows import CONCLUDING
 
 Data = dict[str, Any]

@@ -13,7 +13,7 @@ from django.utils.dateformat import format as date_text
 
 from runs.models import Exchange, Interrupt, Run
 from runs.reading import words
-from runs.reading.lines import call_text, short
+from runs.reading.phrases import call_text, short
 from runs.reading.words import Word
 from runs.rights import Person, may_steer
 from runs.store import (

@@ -19,7 +19,8 @@ from django.template import loader
 from runs.models import Exchange, Run, Step
 from runs.reading import words
 from runs.reading.children import child_html, children_of
-from runs.reading.lines import Line, line_of
+from runs.reading.lines import line_of
+from runs.reading.phrases import Line
 
 WINDOW = 200
 """Rows that a page shows at first, and adds at a time."""

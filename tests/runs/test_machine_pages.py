@@ -17,7 +17,7 @@ from runs.forms.machines import PARTS, PLAN_ROW, SLOT
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading.inspector import _fact_template
-from runs.reading.lines import SPEAKING
+from runs.reading.speaking import SPEAKING
 from tests.factories import alice, bob, cast_member, signed_in
 from tests.runs.running import ALLOW, SEARCH, SEND, USAGE, decide, make_due, pending, work
 

@@ -9,8 +9,8 @@ from runs.reading.comparing import Comparison, Place, Total
 from runs.reading.comparing_words.numbers import signed
 from runs.reading.comparing_words.values import ValueView, value_view
 from runs.reading.differences import differences_of
-from runs.reading.lines import Line
 from runs.reading.outlines import Outline, StepText, step_texts
+from runs.reading.phrases import Line
 
 PLACES = 40
 """Places that differ, shown on one page."""

@@ -10,8 +10,8 @@ from typing import Literal
 from runs.models import Run
 from runs.reading import words
 from runs.reading.comparing import Comparison, Total
-from runs.reading.lines import Line, short
 from runs.reading.outlines import Outline, StepText, step_texts
+from runs.reading.phrases import Line, short
 
 PieceKind = Literal["", "code", "quote", "left", "right"]
 

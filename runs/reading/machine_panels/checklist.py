@@ -9,8 +9,8 @@ from typing import Any
 from runs.machines.checklist import ChecklistState
 from runs.models import Budget
 from runs.reading.gauges import Gauge, filled, gauge_of, lines_of
-from runs.reading.lines import short
 from runs.reading.machine_panels.story import Told
+from runs.reading.phrases import short
 from runs.reading.words import spoken
 
 FACTS = ("react.decision", "react.notice", "react.plan.ack")

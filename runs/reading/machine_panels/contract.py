@@ -9,8 +9,8 @@ from runs.machines.contract import STAGE_NAMES, ContractState, SlotState, part_o
 from runs.models import Budget
 from runs.reading import words
 from runs.reading.gauges import Gauge, gauge_of, lines_of
-from runs.reading.lines import short, value_text
 from runs.reading.machine_panels.story import Told
+from runs.reading.phrases import short, value_text
 from runs.reading.words import Word
 
 FACTS = ("contract.artifact.made", "react.tool.result")

@@ -17,8 +17,8 @@ from runs.machines.planned import (
 )
 from runs.models import Budget
 from runs.reading.gauges import gauge_of, lines_of
-from runs.reading.lines import call_text, short
 from runs.reading.machine_panels.story import Told
+from runs.reading.phrases import call_text, short
 from runs.reading.words import spoken
 
 FACTS = (

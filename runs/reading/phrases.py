@@ -1,0 +1,65 @@
+"""What a row is said with: its line, a call as code, a text on one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runs.reading.unseen import escaped
+
+Level = Literal["turn", "step", "all"]
+"""The coarsest detail at which a row is still shown."""
+
+Data = dict[str, Any]
+LONG = 400
+"""Characters of a sentence that a row shows; the inspector has the whole."""
+_BREAK = re.compile("\r\n?|[\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a row says. `code` is shown as code; `tag` is a small mark beside the title."""
+
+    title: str
+    text: str = ""
+    code: str = ""
+    icon: str = "dot"
+    tone: str = "quiet"
+    level: Level = "step"
+    tag: str = ""
+
+    @property
+    def plain(self) -> str:
+        """The row as one line of text."""
+        said = " ".join(part for part in (self.text, self.code) if part)
+        title = f"{self.title} ({self.tag})" if self.tag else self.title
+        return " ".join((f"{title}: {said}" if said else title).split())
+
+
+def call_text(tool: str, args: Data) -> str:
+    """A call as code: `write_file(name="a.txt", content="12")`."""
+    return short(f"{tool}({args_text(args)})", 240)
+
+
+def short(text: str, most: int = LONG) -> str:
+    """`text` on one line, at most `most` characters."""
+    if len(text) > most * 4:
+        text = text[: most * 4]
+    text = " ".join(escaped(_BREAK.sub("\n", text)).split())
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def args_text(args: Data) -> str:
+    """Arguments as code, between the brackets of a call; of any length."""
+    return escaped(", ".join(f"{name}={_json(value)}" for name, value in args.items()))
+
+
+def value_text(value: Any) -> str:
+    """A tool's value as a reader sees it on one line."""
+    return short(value if isinstance(value, str) else _json(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
