@@ -209,7 +209,9 @@ def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> 
     except ValidationError as fault:
         raise BadLaunch(
             tuple(
-                Problem(".".join(["state", *place_of(error)]), sentence_of(error, machine.name))
+                Problem(
+                    ".".join(["state", *place_of(error)]), sentence_of(error, "This name is not known here.")
+                )
                 for error in fault.errors()
             )
         ) from None

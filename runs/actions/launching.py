@@ -142,7 +142,10 @@ def _settings_of(machine: str, given: Any, path: str, problems: list[Problem]) -
         checked = CATALOGUE[machine].settings.model_validate(given)
     except ValidationError as fault:
         problems += (
-            Problem(".".join([path, *place_of(error)]), sentence_of(error, machine))
+            Problem(
+                ".".join([path, *place_of(error)]),
+                sentence_of(error, f"{machine} has no setting of this name."),
+            )
             for error in fault.errors()
         )
         return None
@@ -163,11 +166,11 @@ def place_of(error: Any) -> list[str]:
     return [str(part) for part in error["loc"]]
 
 
-def sentence_of(error: Any, machine: str) -> str:
-    """What is wrong, as a sentence that says what to do."""
+def sentence_of(error: Any, unknown: str) -> str:
+    """What is wrong, as a sentence that says what to do; `unknown` is said of a name that is not known."""
     match error["type"]:
         case "extra_forbidden":
-            return f"{machine} has no setting of this name."
+            return unknown
         case "value_error":
             return f"{error['ctx']['error']}."
         case "missing":

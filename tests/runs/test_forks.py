@@ -313,6 +313,15 @@ def test_what_a_tool_is_called_with_is_no_number_of_the_state() -> None:
     work(forked)
 
 
+def test_a_name_that_a_value_of_the_state_does_not_have_is_called_no_setting() -> None:
+    run = finished()
+    draft = {"thought": "I use search", "instrument": "search"}
+    with pytest.raises(actions.BadLaunch) as refused:
+        fork(run, transitions(run, "thought")[0], state={"draft": draft})
+    said = {problem.path: problem.message for problem in refused.value.problems}
+    assert said["state.draft.instrument"] == "This name is not known here."
+
+
 PLANNED_ROWS = [{"tool": "search", "args": {"q": "a"}}, {"tool": "final_answer", "args": {"answer": "42"}}]
 
 
