@@ -1,7 +1,8 @@
 """A run's own directory: names can't leave it, links are never followed, files appear whole or not at all.
 
 Whatever is written is kept by its SHA-256 as well, in a part of the directory that no name reaches: a later version
-of a file takes nothing from the earlier ones. The kept bytes are written first.
+of a file takes nothing from the earlier ones. The kept bytes are written first. Several files of one result are
+written all or not at all.
 """
 
 from __future__ import annotations
@@ -10,19 +11,18 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import stat
 import time
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePosixPath
 
+from runs.adapters.beside import PART, move, new_part, put, put_back, remove, set_aside, stat_of, write_new
 from runs.adapters.media import media_type_of
 from runs.adapters.tool import ToolError
 from runs.engine.effects import MadeFile
 from runs.engine.values import Value
-from runs.failpoints import failpoint
 
 MAX_FILE_BYTES = 1_000_000
 MAX_FOLDER_BYTES = 20_000_000
@@ -40,8 +40,6 @@ _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 """Names that mean a device on some computers, whatever follows the dot."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_PART = re.compile(r"\.[0-9a-f]{16}\.part")
-"""What is being written; a process that dies in the middle leaves it behind."""
 _UNSEEN = frozenset(
     map(
         chr,
@@ -85,13 +83,13 @@ class NotAFile(ToolError):
 
 
 class NameTaken(ToolError):
-    """Another file has the same name but for upper and lower case."""
+    """A name that some computers would take for that of another file, or of its directory."""
 
     def __init__(self, name: str, taken: str) -> None:
         self.name, self.taken = name, taken
         super().__init__(
-            f"There is a file {taken!r} already, and on some computers {name!r} would be the same one. "
-            "Write over that one, or choose another name."
+            f"{name!r} can't stand beside {taken!r}: on some computers they would be one file, or one of them the "
+            "other's directory. Write over that one, or choose another name."
         )
 
 
@@ -120,7 +118,7 @@ class VersionsFull(ToolError):
     def __init__(self, versions: int, size: int) -> None:
         self.versions, self.size = versions, size
         super().__init__(
-            f"Every version of a file is kept, and with this one the run would keep {versions} with {size} bytes; "
+            f"Every version of a file is kept, and after this call the run would keep {versions} with {size} bytes; "
             f"it may keep {MAX_KEPT} with {MAX_KEPT_BYTES}. Nothing was written; what is there stays."
         )
 
@@ -163,28 +161,34 @@ class RunFolder:
 
     def read(self, name: str) -> bytes:
         """The bytes of the file `name`."""
-        *folders, last = parts_of(name)
-        with self._inside(name, folders) as folder:
+        with self._place_of(name) as (folder, last):
             return _read_file(name, last, folder)
 
     def write(self, name: str, content: bytes) -> MadeFile:
         """Put `content` under `name`: a reader sees the old file or the new one, never a part."""
-        *folders, last = parts_of(name)
-        if len(content) > MAX_FILE_BYTES:
-            raise FileTooLarge(name, len(content))
-        self._check_room(name, len(content))
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._make(name, folders)
-        with self._inside(name, folders) as folder:
-            if _is_folder(last, folder):
-                raise NotAFile(name)
-            made = self._keep(name, content)
-            _put(last, content, folder)
+        (made,) = self.write_all([(name, content)])
+        return made
+
+    def write_all(self, files: Sequence[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
+        """Put each content under its name, or none of them; where a name comes twice the last one stands.
+
+        Whatever there is to refuse is refused before the first is written; what fails later is taken back.
+        """
+        for name, content in files:
+            self._check_place(name)
+            if len(content) > MAX_FILE_BYTES:
+                raise FileTooLarge(name, len(content))
+        if not files:
+            return ()
+        self._check_room({name: len(content) for name, content in files})
+        made = self._keep(files)
+        self._put_all(dict(files))
         return made
 
     def keep(self, name: str) -> MadeFile:
         """Keep the file `name` as it stands now, whoever has written it."""
-        return self._keep(name, self.read(name))
+        (made,) = self._keep([(name, self.read(name))])
+        return made
 
     def kept(self, sha256: str) -> bytes:
         """The bytes with this SHA-256, whatever stands under their name now; `FileNotThere` where none are kept."""
@@ -222,7 +226,7 @@ class RunFolder:
         if not self.path.is_dir():
             return removed
         for _, _, names, descriptor in os.fwalk(self.path, follow_symlinks=False):
-            for name in filter(_PART.fullmatch, names):
+            for name in filter(PART.fullmatch, names):
                 try:
                     if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime < before:
                         os.unlink(name, dir_fd=descriptor)
@@ -231,32 +235,64 @@ class RunFolder:
                     continue
         return removed
 
-    def _check_room(self, name: str, size: int) -> None:
-        others = [entry for entry in self.entries() if entry.name != name]
-        same = _same_for_some(name)
-        if taken := next((entry.name for entry in others if _same_for_some(entry.name) == same), None):
-            raise NameTaken(name, taken)
-        total = sum(entry.size for entry in others) + size
-        if len(others) >= MAX_FILES or total > MAX_FOLDER_BYTES:
-            raise FolderFull(len(others) + 1, total)
+    def _check_place(self, name: str) -> None:
+        """Raise where nothing can be written under `name`, whatever it is."""
+        with suppress(FileNotThere), self._place_of(name) as (folder, last):
+            if (there := stat_of(last, folder)) and stat.S_ISDIR(there.st_mode):
+                raise NotAFile(name)
 
-    def _keep(self, name: str, content: bytes) -> MadeFile:
-        """Keep `content` by its SHA-256; the same bytes once."""
-        digest = hashlib.sha256(content).hexdigest()
+    def _check_room(self, sizes: Mapping[str, int]) -> None:
+        there = {entry.name: entry.size for entry in self.entries()}
+        _check_beside(sizes, there)
+        after = {**there, **sizes}
+        if len(after) > MAX_FILES or sum(after.values()) > MAX_FOLDER_BYTES:
+            raise FolderFull(len(after), sum(after.values()))
+
+    def _keep(self, files: Sequence[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
+        """Keep each content by its SHA-256, the same bytes once; none where there is no room for all."""
+        contents = {hashlib.sha256(content).hexdigest(): content for _, content in files}
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._make(name, [KEPT])
-        with self._inside(name, [KEPT]) as folder:
-            with os.scandir(folder) as found:
-                whole = [entry for entry in found if _DIGEST.fullmatch(entry.name)]
-                kept = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in whole}
-            if kept.get(digest) != len(content):
-                size = sum(kept.values()) + len(content)
-                if len(kept) >= MAX_KEPT or size > MAX_KEPT_BYTES:
-                    raise VersionsFull(len(kept) + 1, size)
-                _put(digest, content, folder)
-        return MadeFile(name=name, size=len(content), media_type=media_type_of(name, content), sha256=digest)
+        self._make(KEPT, [KEPT])
+        with self._inside(KEPT, [KEPT]) as folder:
+            kept = _sizes_of_kept(folder)
+            new = {
+                digest: content for digest, content in contents.items() if kept.get(digest) != len(content)
+            }
+            after = kept | {digest: len(content) for digest, content in new.items()}
+            if new and (len(after) > MAX_KEPT or sum(after.values()) > MAX_KEPT_BYTES):
+                raise VersionsFull(len(after), sum(after.values()))
+            for digest, content in new.items():
+                put(digest, content, folder)
+        return tuple(_described(name, content) for name, content in files)
 
-    def _make(self, name: str, folders: list[str]) -> None:
+    def _put_all(self, contents: Mapping[str, bytes]) -> None:
+        """Write every content beside its place, and move them all; where one can't be, all is as it was."""
+        with ExitStack() as leftovers, ExitStack() as undo:
+            written = {}
+            for name, content in contents.items():
+                self._make(name, parts_of(name)[:-1])
+                part = new_part()
+                leftovers.callback(self._remove, name, part)
+                with self._place_of(name) as (folder, _):
+                    written[name] = part, write_new(part, content, folder)
+            for name, (part, mine) in written.items():
+                with self._place_of(name) as (folder, last):
+                    spare = set_aside(last, folder)
+                    leftovers.callback(self._remove, name, spare)
+                    undo.callback(self._put_back, name, spare, mine)
+                    move(part, last, folder)
+            undo.pop_all()
+
+    def _put_back(self, name: str, spare: str, mine: os.stat_result) -> None:
+        with self._place_of(name) as (folder, last):
+            put_back(last, spare, mine, folder)
+
+    def _remove(self, name: str, part: str) -> None:
+        """Remove what lies beside `name`; where that fails it counts for nothing, as a part left behind."""
+        with suppress(OSError, ToolError), self._place_of(name) as (folder, _):
+            remove(part, folder)
+
+    def _make(self, name: str, folders: Sequence[str]) -> None:
         for depth in range(len(folders)):
             with self._inside(name, folders[:depth]) as folder:
                 try:
@@ -265,7 +301,14 @@ class RunFolder:
                     continue
 
     @contextmanager
-    def _inside(self, name: str, folders: list[str]) -> Iterator[int]:
+    def _place_of(self, name: str) -> Iterator[tuple[int, str]]:
+        """A descriptor of the directory that the file `name` lies in, and its name there."""
+        *folders, last = parts_of(name)
+        with self._inside(name, folders) as folder:
+            yield folder, last
+
+    @contextmanager
+    def _inside(self, name: str, folders: Sequence[str]) -> Iterator[int]:
         """A descriptor of the directory that `folders` name, opened part by part: no link is followed."""
         opened: list[int] = []
         try:
@@ -286,6 +329,35 @@ class RunFolder:
                 os.close(descriptor)
 
 
+def _check_beside(names: Collection[str], there: Collection[str]) -> None:
+    """Raise `NameTaken` where one of the names would not mean a file of its own on every computer."""
+    files: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for name in (*there, *names):
+        files.setdefault(_same_for_some(name), name)
+        folders |= {folder: name for folder in _folders_of(name) if folder not in folders}
+    for name in names:
+        same = _same_for_some(name)
+        for taken in (files[same], folders.get(same, name), *map(files.get, _folders_of(name))):
+            if taken not in (None, name):
+                raise NameTaken(name, taken)
+
+
+def _folders_of(name: str) -> list[str]:
+    return list(map(str, PurePosixPath(_same_for_some(name)).parents))[:-1]
+
+
+def _described(name: str, content: bytes) -> MadeFile:
+    digest = hashlib.sha256(content).hexdigest()
+    return MadeFile(name=name, size=len(content), media_type=media_type_of(name, content), sha256=digest)
+
+
+def _sizes_of_kept(folder: int) -> dict[str, int]:
+    with os.scandir(folder) as found:
+        whole = [entry for entry in found if _DIGEST.fullmatch(entry.name)]
+        return {entry.name: entry.stat(follow_symlinks=False).st_size for entry in whole}
+
+
 def _read_file(name: str, last: str, folder: int) -> bytes:
     # O_NONBLOCK: a pipe put there by somebody must not hold the worker.
     descriptor = os.open(last, os.O_RDONLY | os.O_NONBLOCK | _FLAGS, dir_fd=folder)
@@ -300,44 +372,8 @@ def _read_file(name: str, last: str, folder: int) -> bytes:
         os.close(descriptor)
 
 
-def _is_folder(last: str, folder: int) -> bool:
-    try:
-        kind = os.stat(last, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return stat.S_ISDIR(kind.st_mode)
-
-
-def _put(last: str, content: bytes, folder: int) -> None:
-    """Write `content` beside, and move it into its place when it is safe."""
-    temporary = f".{secrets.token_hex(8)}.part"
-    try:
-        _write_new(temporary, content, folder)
-        failpoint("inside_put")
-        os.rename(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-    except OSError:
-        _remove(temporary, folder)
-        raise
-
-
 def _read_all(descriptor: int) -> bytes:
     content = bytearray()
     while len(content) < MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES - len(content))):
         content += piece
     return bytes(content)
-
-
-def _write_new(name: str, content: bytes, folder: int) -> None:
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600, dir_fd=folder)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _remove(name: str, folder: int) -> None:
-    try:
-        os.unlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        return

@@ -104,7 +104,7 @@ class Toolbox:
         if self._scripted and call.tool in self._scripted.specs():
             played = self._scripted.call(call, nth)
             if isinstance(played, ToolReturned):
-                played = played.model_copy(update={"files": tuple(map(self._written, played.files))})
+                played = played.model_copy(update={"files": self._written(played.files)})
             return _bounded(played)
         tool = self._tools[call.tool]
         arguments = tool.arguments.model_validate(call.args)
@@ -119,10 +119,13 @@ class Toolbox:
     def _returned(self, result: Result) -> ToolReturned | Failed:
         return _bounded(ToolReturned(value=result.value, files=tuple(map(self._kept, result.files))))
 
-    def _written(self, file: MadeFile) -> MadeFile:
-        """A file that a script names, once it is there."""
-        made = RunFolder(self._folder).write(file.name, file.text.encode("utf-8", "replace"))
-        return made.model_copy(update={"text": file.text})
+    def _written(self, files: tuple[MadeFile, ...]) -> tuple[MadeFile, ...]:
+        """The files that a script names, once all of them are there."""
+        contents = [(file.name, file.text.encode("utf-8", "replace")) for file in files]
+        made = RunFolder(self._folder).write_all(contents)
+        return tuple(
+            one.model_copy(update={"text": file.text}) for one, file in zip(made, files, strict=True)
+        )
 
     def _kept(self, file: MadeFile) -> MadeFile:
         """A file that a tool says it has made, with what it is; its bytes are kept where the tool has not done so."""

@@ -215,7 +215,7 @@ def _version(run: Run, artifact: Artifact, shown: Artifact) -> VersionView:
 
 
 def _difference(run: Run, name: str, versions: Iterable[Artifact], meant: Artifact | None) -> str:
-    """A rollback takes no file back: the one in the directory may be another than the name means."""
+    """The file in the directory may be another than the name means: a rollback takes none back, for one."""
     try:
         content = RunFolder(folder_of(run.pk)).read(name)
     except (ToolError, OSError):
@@ -223,10 +223,12 @@ def _difference(run: Run, name: str, versions: Iterable[Artifact], meant: Artifa
     digest = hashlib.sha256(content).hexdigest()
     if meant is not None and meant.sha256 == digest:
         return ""
-    held = next((one.version for one in versions if one.sha256 == digest), None)
-    return "The file in the run’s directory holds " + (
-        f"version {held}" if held is not None else "something that no row of the run tells of"
-    )
+    held = next((one for one in versions if one.sha256 == digest and one.error is None), None)
+    if held is None:
+        what = "something that no row of the run tells of"
+    else:
+        what = f"version {held.version}" + ("" if _is_live(held) else ", whose row was gone back over")
+    return f"The file in the run’s directory holds {what}. The run’s tools read the file as it stands there."
 
 
 def saved_name(artifact: Artifact) -> str:

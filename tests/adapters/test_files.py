@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import stat
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runs.adapters import folder as folder_module
+from runs.adapters.beside import move, new_part, put, put_back, set_aside, write_new
 from runs.adapters.folder import (
     KEPT,
     FileNotThere,
@@ -21,7 +26,7 @@ from runs.adapters.folder import (
     RunFolder,
     VersionsFull,
 )
-from runs.adapters.tool import Place, Result
+from runs.adapters.tool import Place, Result, ToolError
 from runs.adapters.tools import TOOLS
 from runs.adapters.tools.files import READ_CHARACTERS, NotText
 
@@ -227,9 +232,136 @@ def test_a_name_that_differs_in_case_alone_is_refused(home: Path) -> None:
     folder = RunFolder(home)
     folder.write("Notes/Über.md", b"one")
     for name in ("notes/über.md", "Notes/U\u0308ber.md"):
-        with pytest.raises(NameTaken, match=r"There is a file 'Notes/Über\.md' already"):
+        with pytest.raises(NameTaken, match=r"can't stand beside 'Notes/Über\.md'"):
             folder.write(name, b"two")
     assert folder.read("Notes/Über.md") == b"one"
+
+
+REFUSED_TOGETHER: tuple[tuple[type[ToolError], tuple[tuple[str, bytes], ...]], ...] = (
+    (NameLeavesFolder, (("a.txt", b"new"), ("../b.txt", b"x"))),
+    (FileTooLarge, (("a.txt", b"new"), ("b.txt", b"x" * 101))),
+    (NameTaken, (("a.txt", b"new"), ("A.txt", b"x"))),
+    (NameTaken, (("a.txt", b"new"), ("b.txt", b"x"), ("B.txt", b"x"))),
+    (NameTaken, (("a.txt", b"new"), ("b", b"x"), ("b/c", b"x"))),
+    (NameTaken, (("a.txt", b"new"), ("b/C/d", b"x"), ("B/c", b"x"))),
+    (NameTaken, (("a.txt", b"new"), ("Out", b"x"))),
+    (NameTaken, (("a.txt", b"new"), ("A.TXT/b", b"x"))),
+    (NotAFile, (("a.txt", b"new"), ("out", b"x"))),
+    (NotAFile, (("b.txt", b"x"), ("a.txt/b", b"x"))),
+    (NotAFile, (("a.txt", b"new"), ("up/b.txt", b"x"))),
+    (FolderFull, (("a.txt", b"new"), ("b.txt", b""), ("c.txt", b""))),
+    (FolderFull, (("a.txt", b"new"), ("b.txt", b"x" * 100), ("out/b.txt", b"y" * 50))),
+    (VersionsFull, (("a.txt", b"new"), ("b.txt", b"x" * 100), ("b.txt", b"y" * 100), ("b.txt", b"z"))),
+    (VersionsFull, (("a.txt", b"1"), ("a.txt", b"2"), ("a.txt", b"3"), ("a.txt", b"4"))),
+)
+
+
+@pytest.mark.parametrize(("refusal", "files"), REFUSED_TOGETHER)
+def test_of_several_files_none_is_written_where_one_is_refused(
+    refusal: type[ToolError],
+    files: tuple[tuple[str, bytes], ...],
+    home: Path,
+    outside: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = {"MAX_FILE_BYTES": 100, "MAX_FOLDER_BYTES": 150, "MAX_FILES": 3}
+    for name, limit in (limits | {"MAX_KEPT": 5, "MAX_KEPT_BYTES": 200}).items():
+        monkeypatch.setattr(folder_module, name, limit)
+    folder = RunFolder(home)
+    folder.write_all([("a.txt", b"old"), ("out/b.txt", b"")])
+    (home / "up").symlink_to(outside.parent)
+    before = picture_of(home)
+    with pytest.raises(refusal):
+        folder.write_all(files)
+    assert picture_of(home) == before
+    folder.write_all([("a.txt", b"new"), ("c.txt", b"x")])
+    assert (folder.read("a.txt"), folder.read("c.txt")) == (b"new", b"x")
+
+
+def test_files_of_one_result_that_can_t_stand_together_make_no_directory(home: Path) -> None:
+    with pytest.raises(NameTaken, match=r"'Report\.md' can't stand beside 'report\.md'"):
+        RunFolder(home).write_all([("report.md", b"one"), ("Report.md", b"two")])
+    assert not home.exists()
+
+
+def test_several_files_are_written_and_of_a_name_that_comes_twice_the_last_stands(home: Path) -> None:
+    folder = RunFolder(home)
+    made = folder.write_all([("a.txt", b"one"), ("out/b.txt", b"two"), ("a.txt", b"three")])
+    assert [(file.name, file.size) for file in made] == [("a.txt", 3), ("out/b.txt", 3), ("a.txt", 5)]
+    assert [folder.kept(file.sha256) for file in made] == [b"one", b"two", b"three"]
+    assert (folder.read("a.txt"), folder.read("out/b.txt")) == (b"three", b"two")
+    assert folder.write_all([]) == ()
+
+
+@pytest.mark.parametrize("second_names", [True, False])
+@pytest.mark.parametrize(
+    ("step", "nth"), [("rename", 4), ("rename", 5), ("rename", 6), ("fsync", 8), ("fsync", 12)]
+)
+def test_what_fails_in_the_middle_of_several_files_leaves_all_as_it_was(
+    step: str,
+    nth: int,
+    second_names: bool,  # noqa: FBT001 (a parameter of the test)
+    home: Path,
+    outside: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three renames and six syncs are those of the kept bytes, three syncs those of the parts."""
+    folder = RunFolder(home)
+    folder.write_all([("a.txt", b"old"), ("c/d.txt", b"old too")])
+    (home / "link.txt").symlink_to(outside)
+    before = {name: told for name, told in picture_of(home).items() if not name.startswith(KEPT)}
+    if not second_names:
+        monkeypatch.setattr(os, "link", failing(os.link, "Operation not permitted", errno.EPERM, 1, 2, 3, 4))
+    with monkeypatch.context() as broken:
+        broken.setattr(os, step, failing(getattr(os, step), "No space left on device", errno.ENOSPC, nth))
+        with pytest.raises(OSError, match="No space"):
+            folder.write_all([("a.txt", b"1"), ("c/d.txt", b"2"), ("link.txt", b"3")])
+    after = {name: told for name, told in picture_of(home).items() if not name.startswith(KEPT)}
+    assert after == before
+    assert list(home.rglob("*.part")) == []
+    folder.write_all([("a.txt", b"1"), ("c/d.txt", b"2"), ("link.txt", b"3")])
+    assert [entry.size for entry in folder.entries()] == [1, 1, 1]
+    assert list(home.rglob("*.part")) == []
+    assert outside.read_text() == "secret"
+
+
+def test_what_another_worker_has_written_since_is_not_taken_back(tmp_path: Path) -> None:
+    """A worker that was frozen between two files wakes up, and can't write the second."""
+    (tmp_path / "a.txt").write_bytes(b"old")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        for others, stands in (((), b"old"), ((b"theirs",), b"theirs")):
+            part = new_part()
+            mine = write_new(part, b"mine", folder)
+            spare = set_aside("a.txt", folder)
+            move(part, "a.txt", folder)
+            for content in others:
+                put("a.txt", content, folder)
+            put_back("a.txt", spare, mine, folder)
+            assert (tmp_path / "a.txt").read_bytes() == stands
+    finally:
+        os.close(folder)
+
+
+def failing(real: Callable[..., Any], why: str, number: int, *times: int) -> Callable[..., Any]:
+    """The system call, which fails at these times."""
+    asked = itertools.count(1)
+
+    def call(*given: Any, **named: Any) -> Any:
+        if next(asked) in times:
+            raise OSError(number, why)
+        return real(*given, **named)
+
+    return call
+
+
+def picture_of(home: Path) -> dict[str, str]:
+    """Everything that lies in a directory, and what it holds; a link is where it leads."""
+    found = {}
+    for path in home.rglob("*"):
+        told = str(path.readlink()) if path.is_symlink() else "" if path.is_dir() else path.read_text()
+        found[path.relative_to(home).as_posix()] = told
+    return found
 
 
 def test_every_version_is_kept_by_its_digest_and_no_name_reaches_it(home: Path) -> None:

@@ -128,6 +128,17 @@ def test_files_of_a_scripted_tool_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "out" / "report.md").read_text() == "# Tides"
 
 
+def test_of_a_scripted_result_all_files_are_written_or_none(tmp_path: Path) -> None:
+    files = [{"name": "report.md", "text": "new"}, {"name": "Report.md", "text": "x"}]
+    tools = {"report": {"effects": "write", "results": [{"output": "made", "files": files}]}}
+    box = Toolbox([], tmp_path / "run", parse_script({"tools": tools}), [])
+    failed = call(box, "report")
+    assert isinstance(failed, Failed)
+    assert failed.blame == "recoverable"
+    assert "'Report.md' can't stand beside 'report.md'" in failed.message
+    assert not (tmp_path / "run").exists()
+
+
 def test_arguments_that_the_tool_does_not_take_are_named(tmp_path: Path) -> None:
     failed = call(Toolbox(["calculator"], tmp_path, None, []), "calculator", expression="", more=1)
     assert isinstance(failed, Failed)

@@ -141,7 +141,7 @@ def test_an_artifact_that_failed_says_why_and_has_nothing_to_download() -> None:
 def test_what_was_gone_back_over_is_shown_as_that() -> None:
     run = gone_back()
     meant, dead, only_dead = get(run, "a.txt"), get(run, "a.txt", version=2), get(run, "b.txt")
-    assert "holds version 2: going back takes no file back" in meant.text
+    assert "holds version 2, whose row was gone back over. The run’s tools read the file" in meant.text
     assert "The run went back over row" in dead.text and "version 1</a> now" in dead.text
     assert "No version of it is on the run’s path now" in only_dead.text
     listed = signed_in(User.objects.get(username="bob")).get(reverse("artifacts", args=[run.pk])).text

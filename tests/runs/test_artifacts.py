@@ -225,6 +225,18 @@ def test_two_long_names_stay_two() -> None:
     assert row_name(one) != row_name(other)
 
 
+def test_where_one_file_of_a_result_is_refused_none_is_written_and_the_name_means_what_it_holds() -> None:
+    run = run_saving([made("report.md", "one")], [made("report.md", "two"), made("Report.md", "x")])
+    assert run.status == "succeeded"
+    assert rows(run) == [("report.md", 1, "file")]
+    errors = [fact["error"] for fact in facts_of(run) if fact["kind"] == "react.tool.result"]
+    assert errors[0] is None
+    assert errors[1].startswith("'Report.md' can't stand beside 'report.md'")
+    assert RunFolder(store.folder_of(run.pk)).read("report.md") == b"one"
+    assert artifact_view(run, kept_with_live(run, "report.md")).on_disk == ""
+    assert kept_in(run) == {sha256(b"one").hexdigest()}
+
+
 # --- workers that die -----------------------------------------------------------------------------------------------
 
 
@@ -256,6 +268,18 @@ def test_killed_between_the_bytes_and_the_row_there_is_one_version(place: str, t
     work(run)
     assert rows(run) == [("a.txt", 1, "file")]
     assert bytes_of(run, "a.txt", 1) == b"one"
+
+
+def test_killed_between_two_files_of_a_result_both_are_there_when_the_call_is_repeated(
+    tmp_path: Path,
+) -> None:
+    tool = saving([made("a.txt", "one"), made("b.txt", "two")])
+    run = launch_and_die(script(think("save"), FINAL, tools={"save": tool}), "inside_put:kill9:4", tmp_path)
+    folder = RunFolder(store.folder_of(run.pk))
+    assert [entry.name for entry in folder.entries()] == ["a.txt"]
+    work(run)
+    assert rows(run) == [("a.txt", 1, "file"), ("b.txt", 1, "file")]
+    assert (folder.read("a.txt"), folder.read("b.txt")) == (b"one", b"two")
 
 
 def test_a_deed_that_may_have_happened_is_run_again_and_makes_one_version() -> None:
@@ -363,17 +387,31 @@ def test_the_page_says_that_the_file_on_disk_is_another_version() -> None:
     assert RunFolder(store.folder_of(run.pk)).read("a.txt") == b"two"
     view = artifact_view(run, kept_with_live(run, "a.txt"))
     assert (view.version, view.live, view.meant) == (1, True, True)
-    assert view.on_disk == "The file in the run’s directory holds version 2"
+    assert view.on_disk == on_disk("version 2, whose row was gone back over")
     dead = artifact_of(run, "a.txt", 2)
     assert dead is not None
     view = artifact_view(run, dead)
     assert (view.live, view.meant, view.newest and view.newest.version) == (False, False, 1)
     only_dead = artifact_view(run, kept_with_live(run, "b.txt"))
     assert (only_dead.live, only_dead.newest) == (False, None)
-    assert only_dead.on_disk == "The file in the run’s directory holds version 1"
-    RunFolder(store.folder_of(run.pk)).write("a.txt", b"three")
-    view = artifact_view(run, kept_with_live(run, "a.txt"))
-    assert view.on_disk == "The file in the run’s directory holds something that no row of the run tells of"
+    assert only_dead.on_disk == on_disk("version 1, whose row was gone back over")
+
+
+def on_disk(held: str) -> str:
+    """What the page says of a file that is another than its name means."""
+    return f"The file in the run’s directory holds {held}. The run’s tools read the file as it stands there."
+
+
+def test_where_nobody_went_back_the_page_names_no_such_reason_for_another_file_on_disk() -> None:
+    run = run_saving([made("a.txt", "one")], [made("a.txt", "two")])
+    folder = RunFolder(store.folder_of(run.pk))
+    for content, held in (
+        (b"two", ""),
+        (b"one", on_disk("version 1")),
+        (b"three", on_disk("something that no row of the run tells of")),
+    ):
+        folder.write("a.txt", content)
+        assert artifact_view(run, kept_with_live(run, "a.txt")).on_disk == held
 
 
 def test_after_a_rollback_the_next_version_counts_on() -> None:

@@ -1,0 +1,95 @@
+"""One file in an open directory: written beside its place, moved into it, and taken out again.
+
+Source: spec/context.md, "Artifacts".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from contextlib import suppress
+
+from runs.failpoints import failpoint
+
+PART = re.compile(r"\.[0-9a-f]{16}\.part")
+"""What is being written, or waits to be put back; a process that dies in the middle leaves it behind."""
+
+_NO_SECOND_NAMES = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)
+
+
+def new_part() -> str:
+    """A name that nothing has."""
+    return f".{secrets.token_hex(8)}.part"
+
+
+def put(last: str, content: bytes, folder: int) -> None:
+    """Write `content` beside, and move it into its place when it is safe."""
+    part = new_part()
+    try:
+        write_new(part, content, folder)
+        move(part, last, folder)
+    except OSError:
+        remove(part, folder)
+        raise
+
+
+def write_new(name: str, content: bytes, folder: int) -> os.stat_result:
+    """Write a file that is not there yet; it is on the disk afterwards, and is told by what this gives back."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+        return os.fstat(file.fileno())
+
+
+def move(part: str, last: str, folder: int) -> None:
+    """What was written beside stands in its place, in one step."""
+    failpoint("inside_put")
+    os.rename(part, last, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)
+
+
+def set_aside(last: str, folder: int) -> str:
+    """Give what stands under `last` a second name, and say which; empty where nothing stands there."""
+    spare = new_part()
+    try:
+        os.link(last, spare, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        if error.errno not in _NO_SECOND_NAMES:
+            raise
+        os.rename(last, spare, src_dir_fd=folder, dst_dir_fd=folder)
+    return spare
+
+
+def put_back(last: str, spare: str, mine: os.stat_result, folder: int) -> None:
+    """What was set aside stands in its place again, or nothing where nothing stood.
+
+    Only where there is the file `mine` now, or none: what another worker has written since stays.
+    """
+    stands = stat_of(last, folder)
+    if stands is not None and not os.path.samestat(stands, mine):
+        return
+    if spare:
+        os.rename(spare, last, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        remove(last, folder)
+    os.fsync(folder)
+
+
+def stat_of(last: str, folder: int) -> os.stat_result | None:
+    """What the file is, or the link itself; None where there is none."""
+    try:
+        return os.stat(last, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def remove(name: str, folder: int) -> None:
+    """Remove a file; nothing where there is none."""
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
