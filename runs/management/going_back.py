@@ -1,15 +1,29 @@
-"""What the commands that take a run back say of what was done after the row."""
+"""What the commands that go back to a row, or on from it, say of what came after it."""
 
 from __future__ import annotations
 
-from runs.reading.again import Again
+from runs.reading.again import Again, LostChange
 from runs.reading.inspector import OutsideEffect
 
 
-def told_of_staying(done: Again, to: int) -> str:
-    """What stays done when a run goes back to row `to`, and what going on from there is likely to cost."""
-    first = f"These were done after row {to}. They stay done, and may be done again:"
-    return "\n".join([first, *(f"  {_told(one)}" for one in done.outside), done.likely])
+def told_of_going_back(found: Again, to: int) -> str:
+    """What stays done, what counts no more, and what going on is likely to cost, when a run goes back to row `to`.
+
+    Empty where nothing stays done, and nothing that people did is lost.
+    """
+    lines = []
+    if found.outside:
+        lines.append(f"These were done after row {to}. They stay done, and may be done again:")
+        lines += [f"  {_told(one)}" for one in found.outside]
+    if found.lost:
+        lines.append(f"What people did to the context after row {to} counts no more:")
+        lines += map(told_of_lost, found.lost)
+    return "\n".join([*lines, found.likely]) if lines else ""
+
+
+def told_of_lost(change: LostChange) -> str:
+    """One change to the context, on a line of a list."""
+    return f"  {change.line.plain} (row {change.seq})"
 
 
 def _told(effect: OutsideEffect) -> str:

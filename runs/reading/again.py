@@ -1,12 +1,23 @@
-"""What going on from an earlier row is likely to do and cost again: told from what the run did after that row."""
+"""What going on from an earlier row brings: told from what the run, and people, did after that row.
+
+What is likely to be done and paid for again, what stays done outside, and what people did that counts no more.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
-from runs.models import Decision, Interrupt, Run, Step
+from django.db.models import QuerySet
+
+from runs import store
+from runs.models import Decision, Exchange, Interrupt, Run, Step
 from runs.reading import words
-from runs.reading.inspector import OutsideEffect, outside_effects_after, with_theirs
+from runs.reading.inspector import OutsideEffect, outside_effects_after
+from runs.reading.phrases import Data, Line
+from runs.reading.speaking import SPEAKING
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,15 @@ class AnsweredQuestion:
 
 
 @dataclass(frozen=True)
+class LostChange:
+    """What somebody did after the row to the context before it, and counts no more from there."""
+
+    seq: int
+    line: Line
+    """What was done, to which summary or row, by whom and why."""
+
+
+@dataclass(frozen=True)
 class Again:
     """What the live rows after a row did: what comes again, if the run goes the same way."""
 
@@ -33,14 +53,18 @@ class Again:
     tokens: int
     cost_usd: float
     tool_calls: int
+    outside_calls: int
+    """How many of the tool calls changed something outside, or may have."""
     outside: tuple[OutsideEffect, ...]
+    """All that stays done: by rows too that the run, or a child of it, has gone back over since."""
     answered: tuple[AnsweredQuestion, ...]
+    lost: tuple[LostChange, ...]
 
     @property
     def sentence(self) -> str:
         """In one line."""
         calls, tools = _counted(self.model_calls, "model call"), _counted(self.tool_calls, "tool call")
-        outside = f", {len(self.outside)} of them with effects outside" if self.outside else ""
+        outside = f", {self.outside_calls} of them with effects outside" if self.outside_calls else ""
         return f"{calls} ({self.tokens:,} tokens, {words.money(self.cost_usd)}), {tools}{outside}."
 
     @property
@@ -59,35 +83,87 @@ def _counted(number: int, what: str) -> str:
 
 def again(run: Run, at: int) -> Again:
     """What the run and those that it called did after row `at`, by their own record."""
-    live = run.steps.filter(seq__gt=at, live=True, kind=Step.Kind.ASK).values("seq")
-    done = list(run.exchanges.filter(seq__in=live).exclude(status="asked"))
-    for child in with_theirs(run.children.filter(parent_seq__in=live)):
-        of_child = child.steps.filter(live=True, kind=Step.Kind.ASK).values("seq")
-        done += child.exchanges.filter(seq__in=of_child).exclude(status="asked")
+    done = _live_asks_after(run, at)
     models = [one for one in done if one.kind in ("model_call", "compaction") and one.nth]
-    calls = [one for one in done if one.kind in ("tool_call", "child_run")]
-    decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=live).select_related("interrupt")
+    calls = {(one.run_id, one.seq) for one in done if one.kind in ("tool_call", "child_run")}
+    outside = outside_effects_after(run, at)
+    decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=_live_seqs_after(run, at))
     return Again(
         model_calls=len(models),
         tokens=sum(one.input_tokens + one.output_tokens for one in models),
         cost_usd=sum(one.cost_usd for one in models),
         tool_calls=len(calls),
-        outside=tuple(outside_effects_after(run, at)),
+        outside_calls=sum((one.run.pk, one.seq) in calls for one in outside),
+        outside=tuple(outside),
         answered=tuple(
             AnsweredQuestion(one.interrupt.seq, one.interrupt.title, one.verdict, one.by_name)
-            for one in decided.order_by("interrupt__seq")
+            for one in decided.select_related("interrupt").order_by("interrupt__seq")
         ),
+        lost=tuple(_lost_after(run, at)),
     )
 
 
-def staying(interrupt: Interrupt, to: int | None) -> Again | None:
-    """What the run did after row `to`, where answering with a rollback to it leaves something done outside.
+def _live_seqs_after(run: Run, at: int) -> QuerySet[Step, int]:
+    return run.steps.filter(seq__gt=at, live=True, kind=Step.Kind.ASK).values_list("seq", flat=True)
 
-    None too where the question is closed, or the run can't go to that row: deciding says so.
+
+def _live_asks_after(run: Run, at: int) -> list[Exchange]:
+    """What live rows after row `at` asked and was answered, and so on in the child runs that they began."""
+    live = _live_seqs_after(run, at)
+    found = list(run.exchanges.filter(seq__in=live).exclude(status="asked"))
+    for child in run.children.filter(parent_seq__in=live).order_by("pk"):
+        found += _live_asks_after(child, 0)
+    return found
+
+
+# --- what people did to the context -------------------------------------------------------------------------------
+
+
+def _lost_after(run: Run, at: int) -> list[LostChange]:
+    """What people did after row `at` to summaries and rows up to it, and a wish that nothing has answered.
+
+    What they did to later ones goes with these; a pin that was taken away again is no loss.
+    """
+    lost: dict[str, tuple[int, Data]] = {}
+    for seq, fact in _notes_after(run, at):
+        match fact:
+            case {"kind": "conv.summary.edited" | "conv.summary.undone", "summary": about} if about <= at:
+                lost[f"row {seq}"] = seq, fact
+            case {"kind": "conv.pinned" | "conv.unpinned", "path": path} if _row_of(path) <= at:
+                # They take turns, so that a second one leaves the path as it was at the row.
+                if lost.pop(path, None) is None:
+                    lost[path] = seq, fact
+            case {"kind": "conv.compaction.wanted"}:
+                lost["wish"] = seq, fact
+    if run.finished or not store.compaction_wanted(run):
+        lost.pop("wish", None)
+    found = sorted(lost.values(), key=itemgetter(0))
+    return [LostChange(seq, SPEAKING[fact["kind"]](fact)) for seq, fact in found]
+
+
+def _notes_after(run: Run, at: int) -> Iterator[tuple[int, Data]]:
+    notes = run.steps.filter(seq__gt=at, live=True, kind=Step.Kind.NOTE).order_by("seq")
+    for seq, text in notes.values_list("seq", "facts_json"):
+        for fact in json.loads(text):
+            yield seq, fact
+
+
+def _row_of(path: str) -> int:
+    return int(path.partition(":")[2])
+
+
+# --- what has to be confirmed -------------------------------------------------------------------------------------
+
+
+def staying(interrupt: Interrupt, to: int | None) -> Again | None:
+    """What came after row `to`, where answering with a rollback to it has to be confirmed.
+
+    That is where it leaves something done outside, or undoes what people did to the context. None too where the
+    question is closed, or the run can't go to that row: deciding says so.
     """
     if to is None or interrupt.status != Interrupt.Status.PENDING:
         return None
     if not interrupt.run.steps.filter(seq=to, live=True, kind=Step.Kind.TRANSITION).exists():
         return None
     found = again(interrupt.run, to)
-    return found if found.outside else None
+    return found if found.outside or found.lost else None

@@ -281,12 +281,12 @@ class OutsideEffect:
 def outside_effects_after(run: Run, seq: int) -> list[OutsideEffect]:
     """The calls after row `seq` that changed something outside the run, or may have; those of its child runs too."""
     done = _effects_of(run, seq, of_child=False)
-    for child in with_theirs(run.children.filter(parent_seq__gt=seq)):
+    for child in _with_theirs(run.children.filter(parent_seq__gt=seq)):
         done += _effects_of(child, 0, of_child=True)
     return done
 
 
-def with_theirs(children: QuerySet[Run]) -> list[Run]:
+def _with_theirs(children: QuerySet[Run]) -> list[Run]:
     """Child runs, and the child runs of these, and so on."""
     found: list[Run] = []
     while theirs := list(children.order_by("pk")):

@@ -27,7 +27,7 @@ UNSEEN = "Your answer does not say which question it is for. Read the card as it
 
 _SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
 _LOOK_WHETHER = "Look whether this was done already, and tick the box to approve it."
-_STAYS_DONE = "Look at what stays done, tick the box, and roll back once more."
+_LOOK_BACK = "Look at what going back means, tick the box, and roll back once more."
 
 
 @never_cache
@@ -100,8 +100,8 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
         return _card_again(request, wanted, {"sure": why}, 422)
     if wanted.errors:
         return _card_again(request, wanted, wanted.errors, 422)
-    if left_done := _unconfirmed(request, interrupt, wanted):
-        return _card_again(request, wanted, {"stays_done": _STAYS_DONE}, 422, left_done)
+    if unconfirmed := _unconfirmed(request, interrupt, wanted):
+        return _card_again(request, wanted, {"stays_done": _LOOK_BACK}, 422, unconfirmed)
     try:
         actions.decide(
             interrupt.pk,
@@ -141,7 +141,7 @@ def _second_look(interrupt: Interrupt, wanted: forms.Wanted) -> str:
 
 
 def _unconfirmed(request: HttpRequest, interrupt: Interrupt, wanted: forms.Wanted) -> Again | None:
-    """What a rollback would leave done outside, where nobody has ticked that for this very row.
+    """What a rollback leaves done outside, or undoes of people's, where nobody has ticked that for this very row.
 
     None too where the decision can't be taken anyhow: whose it isn't, and of what has changed since it was seen.
     """
@@ -167,7 +167,7 @@ def _card_again(
     wanted: forms.Wanted,
     errors: dict[str, str],
     status: int,
-    left_done: Again | None = None,
+    unconfirmed: Again | None = None,
 ) -> HttpResponse:
     """The card as it is now, with what was typed kept."""
     interrupt = _interrupt(request, request.resolver_match.kwargs["interrupt_id"])  # type: ignore[union-attr]
@@ -179,6 +179,6 @@ def _card_again(
         fields = tuple(replace(field, error=errors.get(field.field, field.error)) for field in read.fields)
         shown = replace(shown, fields=fields)
     typed = {name: str(value) for name, value in request.POST.items() if name != "csrfmiddlewaretoken"}
-    shown = replace(shown, typed=typed, errors=errors, staying=left_done)
+    shown = replace(shown, typed=typed, errors=errors, staying=unconfirmed)
     context = {"card": shown, "run": interrupt.run, "wanted": wanted}
     return render(request, "runs/interrupt.html", context, status=status)

@@ -58,7 +58,7 @@ def resume(request: HttpRequest, run_id: int) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Going back: the page says first what stays done; the deed is a POST."""
+    """Going back: the page says first what stays done and what counts no more; the deed is a POST."""
     run = visible_run(request, run_id)
     if not actions.may_steer(request.user, run):
         return refused(request, "This run is not yours to roll back.")

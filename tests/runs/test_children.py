@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runs import actions, driver, store, tasks
-from runs.management.going_back import told_of_staying
+from runs.management.going_back import told_of_going_back
 from runs.models import Run
 from runs.reading.again import Again, again
 from tests.runs.running import (
@@ -92,9 +92,29 @@ def test_what_a_child_did_outside_is_told_before_its_parent_goes_back() -> None:
     assert told == [(child, 'send(to="ann")', True), (inmost, 'send(to="bob")', True)]
     assert (found.model_calls, found.tool_calls) == (2 + 3 + 2, 4)
     assert found.cost_usd == pytest.approx(run.cost_usd)
-    assert again(run, run.head) == Again(0, 0, 0, 0, (), ())
+    assert found.sentence.endswith("4 tool calls, 2 of them with effects outside.")
+    assert again(run, run.head) == Again(0, 0, 0, 0, 0, (), (), ())
     sent = f'sends send(to="ann") in row {found.outside[0].seq} of the child run {child.pk}'
-    assert sent in told_of_staying(found, 0)
+    assert sent in told_of_going_back(found, 0)
+
+
+def test_what_a_child_went_back_over_stays_done_and_is_not_counted_as_coming_again() -> None:
+    """A grandchild of a row that the child went back over is among it."""
+    deep = {"inmost": {"machine": "ruled", "settings": {"rules": ALLOW}}}
+    inner = [think("search", q="a"), think("send", to="ann"), think("agent.inmost", goal="x"), INNER_ANSWER]
+    inmost_part = {"replies": {"decision": [think("send", to="bob"), INNER_ANSWER]}}
+    played = script(CALL, FINAL, subgraphs={"inner": {"replies": {"decision": inner}}, "inmost": inmost_part})
+    settings = {"rules": ALLOW, "subgraphs": deep, "interrupt_every": 3}
+    run = work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": settings}}))
+    child = child_of(run)
+    assert pending(child).kind == "every_n_steps"
+    before = again(run, 0)
+    actions.rewind(child, to=transitions(child, "executed")[0], by=None)
+    found = again(run, 0)
+    assert found.outside == before.outside != ()
+    assert (before.model_calls, before.tool_calls, before.outside_calls) == (1 + 3 + 2, 4, 2)
+    assert (found.model_calls, found.tool_calls, found.outside_calls) == (1 + 1, 1, 0)
+    assert found.sentence == "2 model calls (240 tokens, $0.002), 1 tool call."
 
 
 def test_of_a_child_only_the_cost_is_added() -> None:

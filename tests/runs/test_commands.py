@@ -33,6 +33,7 @@ from tests.runs.running import (
     transitions,
     work,
 )
+from tests.runs.test_mending import RIGHT, compacted_run, newest
 
 __all__ = ["_every_run_verifies"]
 
@@ -332,6 +333,56 @@ def test_a_way_back_past_what_stays_done_is_told_and_a_decision_wants_to_be_sure
     assert told(*words) == (f"Recorded: rollback on run {run.pk}.\n", 0)
     said, code = told("rollback", str(run.pk), "--to", str(first))
     assert (code, said.startswith(stays.format(first) + f"Run {run.pk}: ")) == (0, True)
+
+
+def test_a_way_back_past_what_people_did_to_the_context_is_told_and_a_decision_wants_to_be_sure() -> None:
+    def mended() -> tuple[Run, int, str]:
+        """The run, a row before a correction and a pin of what stands before that row, and what is told of them."""
+        run = compacted_run()
+        seq, at = newest(run).seq, transitions(run)[-1]
+        actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=None)
+        row = transitions(run, "executed")[-1]
+        actions.pin(run, path=f"st:{row}", by=None)
+        return (
+            run,
+            at,
+            f"What people did to the context after row {at} counts no more:\n"
+            f"  Summary corrected: that of row {seq}, version 2, by the operator: “A digit.” (row {run.head + 1})\n"
+            f"  Pinned for the model: row {row} by the operator (row {run.head + 2})\n"
+            "Going on from there is likely to cost $0.00 again: 0 model calls, 0 tokens, 0 tool calls, "
+            "if it goes the same way.\n",
+        )
+
+    run, at, lost = mended()
+    words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(at))
+    assert refused(*words) == lost + "Say --sure with it to go back. Nothing was decided."
+    assert pending(run).status == "pending"
+    assert told(*words, "--sure") == (f"{lost}Recorded: rollback on run {run.pk}.\n", 0)
+    work(run)
+    at = transitions(run)[-1]
+    assert told(*words[:-1], str(at)) == (f"Recorded: rollback on run {run.pk}.\n", 0), (
+        "nothing counts no more"
+    )
+
+    run, at, lost = mended()
+    said, code = told("rollback", str(run.pk), "--to", str(at))
+    assert (code, said.startswith(f"{lost}Run {run.pk}: ")) == (0, True)
+    said, code = told("rollback", str(run.pk), "--to", str(at))
+    assert (code, said.startswith(f"Run {run.pk}: ")) == (0, True)
+
+
+def test_rerun_says_what_people_did_to_the_context_that_is_not_in_the_new_run() -> None:
+    run = compacted_run()
+    seq, at = newest(run).seq, transitions(run)[-1]
+    estimate = ("rerun", str(run.pk), "--at", str(at), "--estimate")
+    again = "Likely to be done again: 0 model calls (0 tokens, $0.00), 0 tool calls.\n"
+    assert told(*estimate) == (again, 0)
+    actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=None)
+    assert told(*estimate) == (
+        f"{again}What people did to the context since is not in the new run:\n"
+        f"  Summary corrected: that of row {seq}, version 2, by the operator: “A digit.” (row {run.head + 1})\n",
+        0,
+    )
 
 
 def test_pause_resume_rollback_and_abort_say_where_the_run_is() -> None:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from runs import actions
 from runs.adapters.folder import RunFolder
 from runs.models import Decision, Interrupt, ModelProfile, Run, Step
 from runs.reading.panels import PANELS
@@ -29,6 +30,8 @@ from tests.factories import (
     signed_in,
 )
 from tests.runs.running import ALLOW, decide, pending, think, transitions, work
+from tests.runs.test_mending import RIGHT, compacted_run
+from tests.runs.test_mending import newest as newest_summary
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -354,6 +357,26 @@ def test_before_going_back_the_page_lists_what_stays_done() -> None:
     run.refresh_from_db()
     assert run.steps.filter(kind="rewind").count() == 1
     assert run.steps.filter(live=False).count() > 0
+
+
+def test_before_going_back_the_page_lists_what_people_did_to_the_context_that_counts_no_more() -> None:
+    owner = alice()
+    run = compacted_run(owner)
+    seq, row, target = newest_summary(run).seq, transitions(run, "executed")[-1], transitions(run)[-1]
+    address = reverse("rewind", args=[run.pk]) + f"?to={target}"
+    client = signed_in(owner)
+    told = "What people did to the context after that row counts no more:"
+    assert told not in client.get(address).text
+    actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A <digit>.", by=bob())
+    actions.pin(run, path=f"st:{row}", by=None)
+    page = client.get(address).text
+    assert told in page and "Nothing outside the run was changed after that row." in page
+    corrected = f"that of row {seq}, version 2, by bob: “A &lt;digit&gt;.” (row {run.head + 1})"
+    assert f"Summary corrected</span> {corrected}</li>" in page
+    assert f"Pinned for the model</span> row {row} by the operator (row {run.head + 2})</li>" in page
+    earlier = transitions(run)[0]
+    page = client.get(reverse("rewind", args=[run.pk]) + f"?to={earlier}").text
+    assert earlier < min(seq, row) and told not in page, "there it goes with its summary, and with its row"
 
 
 def test_only_the_live_end_of_a_step_can_be_gone_back_to() -> None:

@@ -16,6 +16,7 @@ from runs import actions
 from runs.models import Decision, Interrupt, Run
 from tests.factories import FINAL, LETTER, MAIL, alice, bob, launched, run_with_letter, signed_in
 from tests.runs.running import decide, pending, think, transitions, work
+from tests.runs.test_mending import RIGHT, compacted_run, newest
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -278,6 +279,38 @@ def test_a_tick_for_one_row_lets_nobody_go_back_to_another() -> None:
     answer = send(client, run, "rollback", to_step=str(first), stays_done=str(other))
     assert (answer.status_code, f'name="stays_done" value="{first}"' in answer.text) == (422, True)
     assert pending(run).status == "pending"
+
+
+COUNTS_NO_MORE = "What people did to the context after that row counts no more:"
+
+
+def test_rolling_back_past_what_people_did_to_the_context_shows_it_first_and_wants_a_tick() -> None:
+    run = compacted_run(alice())
+    seq, target, reviewer = newest(run).seq, transitions(run)[-1], bob()
+    actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=None)
+    actions.pin(run, path=f"su:{seq}", by=reviewer)
+    client = signed_in(reviewer)
+    answer = send(client, run, "rollback", to_step=str(target))
+    assert answer.status_code == 422
+    assert COUNTS_NO_MORE in answer.text and STAYS_DONE not in answer.text
+    assert f"that of row {seq}, version 2, by the operator: “A digit.” (row {run.head + 1})" in answer.text
+    assert f"the summary of row {seq} by bob (row {run.head + 2})" in answer.text
+    assert 'aria-describedby="stays_done-wrong counts-no-more likely"' in answer.text
+    assert f'name="stays_done" value="{target}"' in answer.text
+    assert pending(run).status == "pending"
+    assert send(client, run, "rollback", to_step=str(target), stays_done=str(target)).status_code == 302
+    assert decided(run).to_step == target
+
+
+def test_what_stays_done_and_what_counts_no_more_are_told_in_one() -> None:
+    run = compacted_run(alice())
+    seq, target = newest(run).seq, transitions(run)[-1]
+    actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=None)
+    decide(run, "approve")
+    work(run)
+    answer = send(signed_in(bob()), run, "rollback", to_step=str(target))
+    assert STAYS_DONE in answer.text and COUNTS_NO_MORE in answer.text
+    assert 'aria-describedby="stays_done-wrong stays-done counts-no-more likely"' in answer.text
 
 
 def test_going_back_over_nothing_done_outside_is_one_click() -> None:

@@ -16,6 +16,8 @@ from runs.models import Decision, Run
 from tests.factories import alice, bob, cast_member, charlie, signed_in
 from tests.runs.running import FINAL, decide, launch, think, transitions, work
 from tests.runs.test_families import CHILDREN, SETTINGS
+from tests.runs.test_mending import RIGHT, compacted_run
+from tests.runs.test_mending import newest as newest_summary
 
 pytestmark = [pytest.mark.django_db]
 
@@ -72,6 +74,22 @@ def test_a_row_after_which_nothing_was_done_outside_says_so() -> None:
     text = page(signed_in(owner), run, transitions(run, "executed")[1])
     assert "Nothing outside the run was changed after that row." in text
     assert "What people answered" not in text
+
+
+@pytest.mark.parametrize("how", ["fork", "rerun"])
+def test_the_page_says_what_people_did_to_the_context_that_is_not_in_the_new_run(how: str) -> None:
+    owner = dora()
+    run = compacted_run(owner)
+    seq, at = newest_summary(run).seq, transitions(run)[-1]
+    client = signed_in(owner)
+    told = "What people did to the context after that row is not in the new run:"
+    assert told not in page(client, run, at, how=how)
+    actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=owner)
+    actions.pin(run, path=f"su:{seq}", by=None)
+    text = page(client, run, at, how=how)
+    assert told in text
+    assert f"that of row {seq}, version 2, by dora: “A digit.” (row {run.head + 1})" in text
+    assert f"the summary of row {seq} by the operator (row {run.head + 2})" in text
 
 
 def test_a_fork_leads_to_its_page_which_says_where_it_comes_from_with_links_both_ways() -> None:

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from runs import actions, store
 from runs.management.asking import bad_input, halt_notice, interrupt_of, json_of
-from runs.management.going_back import told_of_staying
+from runs.management.going_back import told_of_going_back
 from runs.models import Interrupt
 from runs.reading.again import staying
 from runs.reading.restored import doubts_of
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             "--sure",
             action="store_true",
             help="approve what may have been done already, before a restore; "
-            "roll back past what stays done outside",
+            "roll back past what stays done outside, or past what people did to the context",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         _check_options(options)
         interrupt = interrupt_of(options["interrupt"])
         _look_whether_it_was_done(interrupt, options)
-        left_done = _what_stays_done(interrupt, options)
+        told = _what_going_back_means(interrupt, options)
         try:
             decision = actions.decide(
                 interrupt.pk,
@@ -60,8 +60,8 @@ class Command(BaseCommand):
             raise bad_input(fault.sentence) from None
         except (actions.Conflict, actions.NotPossible) as fault:
             raise CommandError(fault.sentence) from None
-        if left_done:
-            self.stdout.write(left_done)
+        if told:
+            self.stdout.write(told)
         self.stdout.write(f"Recorded: {decision.verdict} on run {interrupt.run_id}.")
         if notice := halt_notice():
             self.stderr.write(notice)
@@ -84,10 +84,13 @@ def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> 
         raise bad_input(f"{doubt} Look outside first; then say --sure with it. Nothing was decided.")
 
 
-def _what_stays_done(interrupt: Interrupt, options: dict[str, Any]) -> str:
-    """What a rollback leaves done outside, empty where it leaves nothing: it is taken only from who is sure."""
+def _what_going_back_means(interrupt: Interrupt, options: dict[str, Any]) -> str:
+    """What a rollback leaves done outside, and what of people's counts no more: it is taken only from who is sure.
+
+    Empty where there is neither.
+    """
     found = staying(interrupt, options["to_step"])
-    told = told_of_staying(found, options["to_step"]) if found else ""
+    told = told_of_going_back(found, options["to_step"]) if found else ""
     if told and not options["sure"]:
         raise bad_input(f"{told}\nSay --sure with it to go back. Nothing was decided.")
     return told

@@ -16,7 +16,8 @@ class Command(CopyingCommand):
 
     help = (
         "Fork a run at a live transition (0: from the beginning). The old run stays as it is; what it did outside "
-        "stays done, and what the copied rows used counts."
+        "stays done, and what the copied rows used counts. What people did to the context after that row is not "
+        "in the fork."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from runs import actions, store
 from runs.management.asking import bad_input
 from runs.management.copying import CopyingCommand
+from runs.management.going_back import told_of_lost
 from runs.models import Run
 from runs.reading.again import again
 
@@ -50,5 +51,12 @@ class Command(CopyingCommand):
         return made
 
     def _estimate(self, run: Run, options: dict[str, Any]) -> None:
-        if not options["json"]:
-            self.stdout.write(f"Likely to be done again: {again(run, options['at']).sentence}")
+        if options["json"]:
+            return
+        found = again(run, options["at"])
+        self.stdout.write(f"Likely to be done again: {found.sentence}")
+        if found.lost:
+            told = map(told_of_lost, found.lost)
+            self.stdout.write(
+                "\n".join(["What people did to the context since is not in the new run:", *told])
+            )

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions
-from runs.management.going_back import told_of_staying
+from runs.management.going_back import told_of_going_back
 from runs.management.steering import SteeringCommand
 from runs.models import Run
 from runs.reading.again import again
@@ -15,7 +15,10 @@ from runs.reading.again import again
 class Command(SteeringCommand):
     """Takes a run back to the state after one of its transitions."""
 
-    help = "Go back to the state after a live transition. What was done outside stays done; what was spent is spent."
+    help = (
+        "Go back to the state after a live transition. What was done outside stays done; what was spent is spent; "
+        "what people did after it to the context counts no more."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Where to."""
@@ -26,8 +29,8 @@ class Command(SteeringCommand):
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
         """The move."""
-        left_done = again(run, options["to"])
+        told = told_of_going_back(again(run, options["to"]), options["to"])
         after = actions.rewind(run, to=options["to"], by=None)
-        if left_done.outside:
-            self.stdout.write(told_of_staying(left_done, options["to"]))
+        if told:
+            self.stdout.write(told)
         return after
