@@ -27,7 +27,6 @@ from runs.engine.effects import (
     Answer,
     Compaction,
     Failed,
-    HumanCall,
     ModelCall,
     ModelReplied,
     Summarised,
@@ -42,7 +41,7 @@ from runs.engine.ports import ModelRequest
 from runs.engine.snapshot import Pending
 from runs.engine.timeline import prompt
 from runs.failpoints import failpoint
-from runs.models import Interrupt, Run, RunStatus
+from runs.models import Run, RunStatus
 
 log = logging.getLogger(__name__)
 
@@ -198,27 +197,11 @@ class Journey:
         return self.ledger.woken
 
     def _parked(self) -> list[int]:
-        """The ask is written. An answer that was given at launch is applied at once."""
+        """The ask is written, and where an answer to it was prepared, so is that: the run goes on in another seat."""
         ledger = self.ledger
-        pending = ledger.snapshot.pending
-        if pending is None or not isinstance(pending.effect, HumanCall):
-            return self._wait()
-        said = store.prepared_answer(self.run, pending.effect, ledger.terms.settings.answers)
-        if said is None:
-            return self._wait()
-        interrupt = Interrupt.objects.get(run=self.run, seq=pending.seq)
-        try:
-            store.decide(interrupt.pk, said)
-        except store.BadDecision as fault:
-            self._wait()
-            store.note(
-                self.run.pk, "answer_unfit", f"An answer given at launch does not fit: {fault.sentence}"
-            )
-            raise BadAnswer(self.run.pk, fault.sentence) from fault
-        except (store.Conflict, store.NotPossible):  # somebody was quicker
-            return ledger.woken
-        live.ring_inbox()
-        return [*ledger.woken, self.run.pk]
+        if ledger.unfit is not None:
+            raise BadAnswer(self.run.pk, ledger.unfit.sentence) from ledger.unfit
+        return [*ledger.woken, self.run.pk] if ledger.answered else self._wait()
 
     def _lost_call(self) -> ToolCall | None:
         """A call that was started, by a worker that is gone or cut off, and that can't simply be made again."""

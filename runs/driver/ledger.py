@@ -47,6 +47,12 @@ class Ledger:
         """A repeatable ask that is written with what follows from it."""
         self.started_here = False
         """Whether this worker itself has just written the ask that must not be repeated."""
+        self.said: store.Said | None = None
+        """The answer that was prepared for the question that is about to be written."""
+        self.answered = False
+        """Whether the question was answered as it was written: this seat is over."""
+        self.unfit: store.BadDecision | None = None
+        """What is wrong with the answer that was prepared: the question waits for a person."""
         self.blocks: list[Block] | None = None
         """What the model has been shown; read only where a model reads prompts."""
         self.last_reply: int | None = None
@@ -106,9 +112,17 @@ class Ledger:
         else:
             self._go_on(batch, move, decision, remember)
         failpoint("before_ask_commit" if answer is None else "before_conclusion_commit")
-        self.head_hash = store.commit(batch)
+        self._commit(batch)
         failpoint("after_commit_before_ring")
         self._written(batch, move)
+
+    def _commit(self, batch: store.Batch) -> None:
+        """Write it; a question with the answer that was prepared for it."""
+        if self.said is None:
+            self.head_hash = store.commit(batch)
+            return
+        self.head_hash, self.unfit = store.commit_answered(batch, self.said)
+        self.answered = self.unfit is None
 
     def _can_wait(self, move: Ask, answer: Answer | None) -> bool:
         first = answer is None and self.held_back is None
@@ -227,7 +241,8 @@ class Ledger:
         """An ask that no worker waits for: its person, its child, its moment."""
         match move.effect:
             case HumanCall() as call:
-                if store.prepared_answer(self.run, call, self.terms.settings.answers) is None:
+                self.said = store.prepared_answer(self.run, call, self.terms.settings.answers)
+                if self.said is None:
                     batch.changes = {"status": RunStatus.WAITING.value}
                 batch.interrupt = self._interrupt(call, batch.rows[-1].seq)
             case ChildRun() as call:
@@ -259,7 +274,7 @@ class Ledger:
         if isinstance(move, Compact) and self.blocks is not None:
             self.blocks = needed(self.blocks)
         live.ring(self.run.pk, self.snapshot.head)
-        if batch.interrupt is not None:
+        if batch.interrupt is not None and not self.answered:
             live.ring_inbox()
         if batch.child is not None:
             self.woken.append(batch.child[0].pk)

@@ -1,14 +1,15 @@
 """A run as a script: the recorded replies and tool results in order, as the scripted model plays them.
 
-Launched with the run's own settings and the answers that people gave, the script makes the same rows; but for what
-people did unasked (a rollback, a stop), what became of a worker, and what a fork was changed in.
+Launched with the run's own settings and the answers that people gave, the script makes the same way again; but for
+what people did unasked, what became of a worker, and what a fork was changed in. Rows that were gone back over are no
+part of the way: neither what was replied there nor the children that were called there are played.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from runs import driver
@@ -27,40 +28,38 @@ from runs.engine.effects import (
 )
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import Decision, Exchange, Run
+from runs.models import Exchange, Run
+from runs.reading.given import settings_of
+from runs.reading.live_way import Untold, called_by, live_asks
 from runs.store import folder_of
 
 Data = dict[str, Any]
 
 
 def launch_of(run: Run) -> Data:
-    """What `launch --batch` takes: the machine, the goal, the settings with the answers that were given, the script."""
-    settings = run.settings
+    """What `launch --batch` takes: the machine, the goal, the settings with the answers that were given, the script.
+
+    `Untold` where the answers or the script can't be told.
+    """
+    settings = settings_of(run)
     settings.pop("model", None)
-    given = Decision.objects.filter(interrupt__run=run).order_by("at", "pk")
-    answers = [_answer(decision) for decision in given]
-    if answers:
-        settings["answers"] = answers
     return {"machine": run.machine, "goal": run.goal, "settings": settings, "script": script_of(run)}
 
 
-def _answer(decision: Decision) -> Data:
-    answer: Data = {"verdict": decision.verdict}
-    if decision.args_json is not None:
-        answer["args"] = json.loads(decision.args_json)
-    if decision.message:
-        answer["message"] = decision.message
-    if decision.to_step is not None:
-        answer["to_step"] = decision.to_step
-    return answer
-
-
 def script_of(run: Run) -> Data:
-    """The script that plays the run."""
+    """The script that plays the run; `Untold` where its children can't be told."""
     script = _part(run)
     children: dict[str, list[Data]] = defaultdict(list)
-    for child in _descendants(run):
-        children[child.child_name].append(_part(child))
+    for child, nth in _descendants(run):
+        parts, part = children[child.child_name], _part(child)
+        if nth > len(parts):
+            parts.append(part)
+        elif parts[nth - 1] != part:
+            why = (
+                f"several runs called the child {child.child_name}, which went otherwise in each;"
+                " a script has one part for all of them"
+            )
+            raise Untold(why)
     if children:
         script["subgraphs"] = {name: _in_order(parts) for name, parts in children.items()}
     usages = [usage for part in _parts(script) for row in part["usages"].values() for usage in row]
@@ -83,24 +82,24 @@ def _parts(script: Data) -> list[Data]:
     return parts
 
 
-def _descendants(run: Run) -> Iterable[Run]:
-    for child in Run.objects.filter(parent=run).order_by("pk"):
-        yield child
+def _descendants(run: Run) -> Iterator[tuple[Run, int]]:
+    """The children on the way, and theirs; each with how many of its name its parent had called then."""
+    called: Counter[str] = Counter()
+    for child in called_by(run):
+        called[child.child_name] += 1
+        yield child, called[child.child_name]
         yield from _descendants(child)
 
 
 def _part(run: Run) -> Data:
-    """What one run plays."""
-    exchanges = list(run.exchanges.filter(nth__gt=0, answer_json__isnull=False).order_by("nth"))
-    asked = [one for one in exchanges if one.kind in ("model_call", "compaction")]
+    """What one run plays: nothing is gone back over, so a reply that came from the cache is a reply like any other."""
+    exchanges = list(run.exchanges.filter(answer_json__isnull=False, seq__in=live_asks(run)).order_by("seq"))
     replies: dict[str, list[Any]] = defaultdict(list)
     usages: dict[str, list[Data]] = defaultdict(list)
-    for exchange in asked:
-        row = replies[exchange.name]
-        usages[exchange.name] += [{}] * (exchange.nth - len(row))
-        row += [{"$error": "fatal", "message": "This reply was not kept."}] * (exchange.nth - 1 - len(row))
-        row.append(_reply(_answered(exchange)))
-        usages[exchange.name][exchange.nth - 1] = _usage(exchange)
+    for exchange in exchanges:
+        if exchange.kind in ("model_call", "compaction"):
+            replies[exchange.name].append(_reply(_answered(exchange)))
+            usages[exchange.name].append(_usage(exchange))
     return {"replies": dict(replies), "tools": _tools(run, exchanges), "usages": dict(usages)}
 
 
@@ -145,7 +144,7 @@ def _tools(run: Run, exchanges: Iterable[Exchange]) -> Data:
     built_in = {spec.name for spec in CATALOGUE[run.machine].built_in}
     results: dict[str, list[Data]] = defaultdict(list)
     for exchange in exchanges:
-        if exchange.kind == "tool_call":
+        if exchange.kind == "tool_call" and exchange.nth:
             results[exchange.name].append(_result(run, _answered(exchange)))
     tools: Data = {}
     for name, spec in driver.tool_specs(run).items():

@@ -39,7 +39,7 @@ from runs.store.errors import BadDecision, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
 from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, terms_of
-from runs.store.log import Row, commit, lock
+from runs.store.log import Batch, Row, commit, lock
 from runs.store.purse import raise_shared
 
 MAX_MESSAGE = 4_000
@@ -201,6 +201,25 @@ def decide(interrupt_id: Any, said: Said) -> Decision:
         decision = _record(interrupt, said, args)
         _apply(interrupt, decision, verdict, args)
     return decision
+
+
+def commit_answered(batch: Batch, said: Said) -> tuple[str, BadDecision | None]:
+    """Write a question together with the answer that was prepared for it: nobody ever sees it open.
+
+    The new head hash; and what is wrong with the answer, where it does not fit: then the question waits for a person.
+    """
+    assert batch.interrupt is not None
+    with transaction.atomic():
+        head_hash = commit(batch)
+        try:
+            decide(batch.interrupt.pk, said)
+        except Conflict:
+            pass  # its deadline was over at once, and has decided
+        except BadDecision as fault:
+            Run.objects.filter(pk=batch.run_id).update(status=RunStatus.WAITING)
+            note(batch.run_id, "answer_unfit", f"An answer given at launch does not fit: {fault.sentence}")
+            return head_hash, fault
+    return head_hash, None
 
 
 def _apply_deadline(interrupt_id: Any, said: Said) -> None:

@@ -17,6 +17,7 @@ from runs.machines import CATALOGUE
 from runs.models import Run
 from runs.reading.again import again
 from runs.reading.as_test import NothingToTest, pytest_file
+from runs.reading.live_way import Untold
 from runs.reading.rows import row_view
 from runs.reading.scripting import launch_of, script_of
 from runs.views.seeing import refused, visible_run
@@ -136,7 +137,10 @@ def script(request: HttpRequest, run_id: int) -> HttpResponse:
     """The run as a script, or with all that `launch --batch` takes, to keep."""
     run = visible_run(request, run_id)
     whole = request.GET.get("with") == "settings"
-    told = [launch_of(run)] if whole else script_of(run)
+    try:
+        told = [launch_of(run)] if whole else script_of(run)
+    except Untold as fault:
+        return refused(request, fault.sentence, status=409)
     name = f"run-{run.pk}-{'launch' if whole else 'script'}.json"
     return _kept(json.dumps(told, ensure_ascii=False, indent=1), name, "application/json")
 

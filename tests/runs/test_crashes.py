@@ -220,8 +220,8 @@ def test_after_the_commit_viewers_catch_up_and_nothing_is_lost() -> None:
     assert kinds(run)[: committed + 1] == ["ask", "transition", "transition", "recovered"]
 
 
-def test_a_given_answer_is_applied_by_the_next_worker() -> None:
-    """A worker dies between the question and the answer that was given at launch."""
+def test_a_given_answer_is_written_with_its_question_and_the_next_worker_goes_on_from_it() -> None:
+    """A worker dies as soon as they are written."""
     run = launch(think("send", to="bob"), FINAL, answers=[{"verdict": "approve"}])
     make_due(run.pk)
     lease = store.claim(run.pk, "doomed")
@@ -230,14 +230,14 @@ def test_a_given_answer_is_applied_by_the_next_worker() -> None:
     from runs.driver.journey import Journey
 
     class Doomed(Journey):
-        """Dies as soon as the question is written."""
+        """Dies as soon as it has nothing to do."""
 
         def _parked(self) -> list[int]:
             raise WorkerKilled
 
     with held(lease) as hold, pytest.raises(WorkerKilled):
         Doomed(hold).travel(Slice())
-    assert pending(run).kind == "tool_call"
+    assert run.interrupts.get().status == "decided"
     lose_worker(run)
     work(run)
     assert (run.status, run.tool_calls) == ("succeeded", 1)

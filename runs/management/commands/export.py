@@ -13,6 +13,7 @@ from runs.management.asking import bad_input, run_of
 from runs.models import Run
 from runs.reading import export
 from runs.reading.as_test import NothingToTest, pytest_file
+from runs.reading.live_way import Untold
 from runs.reading.scripting import launch_of, script_of
 
 FORMATS = {
@@ -45,14 +46,14 @@ class Command(BaseCommand):
 
 
 def _text(run: Run, form: str, upto: int | None) -> str:
-    match form:
-        case "json":
-            return json.dumps(export(run), ensure_ascii=False, indent=2)
-        case "script":
-            return json.dumps(script_of(run), ensure_ascii=False, indent=2)
-        case "launch":
-            return json.dumps(launch_of(run), ensure_ascii=False, indent=2)
     try:
+        match form:
+            case "json":
+                return json.dumps(export(run), ensure_ascii=False, indent=2)
+            case "script":
+                return json.dumps(script_of(run), ensure_ascii=False, indent=2)
+            case "launch":
+                return json.dumps(launch_of(run), ensure_ascii=False, indent=2)
         return pytest_file(run, upto)
-    except (driver.NoMachine, NothingToTest) as fault:
+    except (driver.NoMachine, NothingToTest, Untold) as fault:
         raise bad_input(fault.sentence) from None
