@@ -1,32 +1,33 @@
-"""The inbox's socket: how many decisions wait for this person, for the badge and the title of every page."""
+"""The inbox's socket, on every page: how many decisions wait for this person, and whether the site is halted."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from django.contrib.auth.models import AnonymousUser
 
 from runs.consumers.admission import person_of
 from runs.consumers.messages import Ack, Hello, Ping, Said
 from runs.consumers.socket import RECHECK_SECONDS, Socket
-from runs.feeds import Person, read, shared_inbox
+from runs.feeds import Person, Told, read, shared_inbox
 
 
 class InboxConsumer(Socket):
-    """How many decisions wait for this person: for the badge and the title of every page."""
+    """How many decisions wait for this person, for the badge and the title; and the banner of a halted site."""
 
     def __init__(self) -> None:
         super().__init__()
         self.person: Person = AnonymousUser()
         self.inbox = shared_inbox()
-        self.count: int | None = None
+        self.told: Told | None = None
 
     async def admit(self) -> bool:
         """Whoever is signed in."""
         self.person = await read(person_of, self.session_key)
         if not self.person.is_authenticated:
             return False
-        self.inbox.join(self)
+        self.inbox.join(self, self.person)
         self.wake()
         return True
 
@@ -35,12 +36,12 @@ class InboxConsumer(Socket):
         self.inbox.leave(self)
 
     async def said(self, message: Said) -> None:
-        """A ping is all that is expected; a hello is answered with the count again."""
+        """A ping is all that is expected; a hello is answered with all of it again."""
         match message:
             case Ping():
                 await self.send_text(json.dumps({"type": "pong"}))
             case Hello():
-                self.count = None
+                self.told = None
                 self.wake()
             case Ack():
                 pass
@@ -50,8 +51,8 @@ class InboxConsumer(Socket):
         return RECHECK_SECONDS
 
     async def deliver(self) -> None:
-        """The count, if it is another one."""
-        count = await self.inbox.count(self.person)
-        if count != self.count:
-            self.count = count
-            await self.send_text(json.dumps({"type": "inbox", "count": count}))
+        """What the page says, if it is something else now."""
+        told = await self.inbox.told(self.person)
+        if told != self.told:
+            self.told = told
+            await self.send_text(json.dumps({"type": "inbox", **asdict(told)}))

@@ -5,7 +5,7 @@ few seconds all end in the same reading of the database. Nothing here knows sock
 """
 
 from runs.feeds.feed import Audience, Feed, Viewer, feed_of
-from runs.feeds.inbox import Inbox, shared_inbox
+from runs.feeds.inbox import Inbox, Told, shared_inbox
 from runs.feeds.reads import DATABASE_AWAY, Gone, Moment, Person, read
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Inbox",
     "Moment",
     "Person",
+    "Told",
     "Viewer",
     "feed_of",
     "read",

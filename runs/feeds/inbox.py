@@ -1,10 +1,11 @@
-"""What waits for people, for all pages of this process: each person's count once for each change."""
+"""What every page says, for all pages of this process: read once for each person and change."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import weakref
+from dataclasses import dataclass
 from typing import Any, Final
 
 from runs import reading
@@ -17,19 +18,30 @@ INBOX_SECONDS: Final = 10.0
 INBOX_SECONDS_WITHOUT_RINGS: Final = 4.0
 
 
+@dataclass(frozen=True)
+class Told:
+    """What every page of a person says."""
+
+    count: int
+    """How many decisions wait for them."""
+    halt: str
+    """The banner of a halted site, as HTML; empty where it works."""
+
+
 class Inbox:
-    """What waits for people, for all pages of this process: each person's count once for each change."""
+    """What every page says, for all pages of this process: read once for each person and change."""
 
     def __init__(self) -> None:
         self._viewers: set[Viewer] = set()
-        self._counts: dict[Any, asyncio.Task[int]] = {}
+        self._told: dict[Any, asyncio.Task[Told]] = {}
         self._rung = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._hub = hub()
 
-    def join(self, viewer: Viewer) -> None:
-        """From now on the viewer is woken."""
+    def join(self, viewer: Viewer, person: Person) -> None:
+        """From now on the viewer is woken. Its page may be newer than what was read last: that is read anew."""
         self._viewers.add(viewer)
+        self._told.pop(person.pk, None)
         if self._task is None:
             self._hub.join(INBOX, self)
             self._task = asyncio.create_task(self._watch(), name="inbox")
@@ -46,7 +58,7 @@ class Inbox:
             del _inboxes[asyncio.get_running_loop()]
 
     def rung(self, seq: int) -> None:
-        """Something about interrupts has changed."""
+        """Something about interrupts, or a halt, has changed."""
         self._rung.set()
 
     def heard(self, node: str, text: str) -> None:
@@ -56,15 +68,15 @@ class Inbox:
         """Rings may have been lost."""
         self._rung.set()
 
-    async def count(self, person: Person) -> int:
-        """How many decisions wait for a person."""
-        there = self._counts.get(person.pk)
+    async def told(self, person: Person) -> Told:
+        """What a person's pages say now."""
+        there = self._told.get(person.pk)
         if there is None or (there.done() and (there.cancelled() or there.exception())):
-            there = self._counts[person.pk] = asyncio.create_task(read(reading.pending_count, person))
+            there = self._told[person.pk] = asyncio.create_task(read(told_to, person))
         return await asyncio.shield(there)
 
     async def _watch(self) -> None:
-        """Forget the counts when rung, and every few seconds anyway, and have the pages ask again."""
+        """Forget what was told when rung, and every few seconds anyway, and have the pages ask again."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(
@@ -72,10 +84,15 @@ class Inbox:
                 ):
                     await self._rung.wait()
             self._rung.clear()
-            self._counts.clear()
+            self._told.clear()
             for viewer in tuple(self._viewers):
                 viewer.wake()
             await asyncio.sleep(INBOX_SPACING_SECONDS)
+
+
+def told_to(person: Person) -> Told:
+    """Read from the database."""
+    return Told(reading.pending_count(person), reading.halt_banner(person))
 
 
 _inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Inbox] = weakref.WeakKeyDictionary()

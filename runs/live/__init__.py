@@ -31,7 +31,7 @@ def ring(run_id: int, seq: int) -> None:
 
 
 def ring_inbox() -> None:
-    """Tell everybody's inbox that something about interrupts has changed; call it after the commit."""
+    """Tell every page that something about interrupts, or a halt, has changed; call it after the commit."""
     if bell := _doorbell():
         bell.put(INBOX, 0)
 

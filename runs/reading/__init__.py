@@ -1,5 +1,6 @@
 """The read side: what pages, sockets, exports and commands show of a run. Nothing here writes."""
 
+from runs.reading.banner import halt_banner
 from runs.reading.cards import Card, card_of, is_risky, pending_count, pending_for
 from runs.reading.exporting import export
 from runs.reading.inspector import StepView, outside_effects_after, step_view
@@ -15,6 +16,7 @@ __all__ = [
     "StepView",
     "card_of",
     "export",
+    "halt_banner",
     "is_risky",
     "outside_effects_after",
     "panels",

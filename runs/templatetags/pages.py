@@ -13,6 +13,7 @@ from runs import reading
 from runs.models import Halt
 from runs.reading import markdown, unseen, words
 from runs.reading import visible as signs
+from runs.rights import Person
 from runs.store import halt_now
 
 register = template.Library()
@@ -34,6 +35,12 @@ def needs_you(context: template.RequestContext) -> int:
 def the_halt() -> Halt | None:
     """The kill switch where it is on."""
     return halt_now()
+
+
+@register.simple_tag
+def halt_banner(person: Person) -> SafeString:
+    """What every page says while the site is halted."""
+    return reading.halt_banner(person)
 
 
 @register.simple_tag

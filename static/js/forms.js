@@ -2,7 +2,7 @@
 // Without this script the same forms are sent by the browser.
 
 import { announce } from "./announce.js";
-import { hold, keepWritten, questionKept, release, seenButton } from "./panels.js";
+import { hold, keepPlace, keepWritten, questionKept, release, seenButton } from "./panels.js";
 import { untilLetGo, whenLetGo } from "./press.js";
 import { isShielded, questionIn, questionOf, shieldNews } from "./shield.js";
 
@@ -81,6 +81,8 @@ function showSending(form, button) {
   form.dataset.state = "sending";
   const status = form.querySelector("[data-sending]");
   const label = [...(button?.childNodes ?? [])];
+  // Not every browser does this for a tap: it is where the keyboard's place is.
+  if (document.activeElement === document.body) button?.focus({ preventScroll: true });
   button?.replaceChildren("Sending…");
   button?.setAttribute("aria-disabled", "true");
   if (status !== null) status.textContent = "Sending…";
@@ -103,7 +105,8 @@ function recorded(panel, news, where) {
   outcome.setAttribute("role", "status");
   outcome.textContent = "Recorded.";
   const decided = questionIn(panel);
-  panel.replaceChildren(outcome);
+  keepPlace(panel, () => panel.replaceChildren(outcome));
+  outcome.scrollIntoView({ block: "nearest" });
   let left = false;
   const leave = () => {
     left = true;
@@ -144,9 +147,11 @@ function refused(form, panel, html, conflict) {
   const here = form.closest("[data-card]") ?? form;
   const before = questionOf(here);
   const news = [card, written].filter((part) => part !== null).map((part) => document.adoptNode(part));
-  here.replaceWith(...news);
-  if (panel !== null) shieldNews(panel, before);
-  if (panel !== null) {
+  if (panel === null) {
+    here.replaceWith(...news);
+  } else {
+    keepPlace(panel, () => here.replaceWith(...news));
+    shieldNews(panel, before);
     if (conflict) news.at(-1)?.append(readButton(panel));
     else keepWritten(panel);
   }
@@ -159,7 +164,7 @@ function refused(form, panel, html, conflict) {
 // Who decided first stays in view until it has been read.
 function readButton(panel) {
   return seenButton(() => {
-    panel.replaceChildren();
+    keepPlace(panel, () => panel.replaceChildren());
     release(panel);
   });
 }
@@ -186,4 +191,5 @@ function complain(form, sentence) {
     form.prepend(line);
   }
   line.textContent = sentence;
+  line.scrollIntoView({ block: "nearest" });
 }

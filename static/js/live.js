@@ -209,7 +209,7 @@ class Page {
   paint() {
     this.frame = 0;
     const rows = this.waiting.splice(0, ROWS_A_FRAME);
-    const follows = this.atTail();
+    const follows = this.follows();
     const piece = document.createElement("template");
     piece.innerHTML = rows.map((row) => row.html).join("\n");
     document.querySelector("[data-when-empty]")?.remove();
@@ -223,6 +223,7 @@ class Page {
       // Rows that this detail does not show are no news to scroll to.
       this.unseen += added.filter((row) => row.getClientRects().length > 0).length;
       this.tellUnseen();
+      this.look();
     }
     for (const row of added) rowArrived(Number(row.dataset.seq), row.dataset.kind);
     announce(added.length === 1 ? `Row ${rows[0].seq}: ${titleOf(added[0])}` : `${added.length} new rows.`);
@@ -252,7 +253,7 @@ class Page {
   write({ node, text }) {
     const box = document.querySelector("[data-delta]");
     if (box === null || (text === "" && box.hidden)) return;
-    const follows = this.atTail();
+    const follows = this.follows();
     box.hidden = text === "";
     box.querySelector("[data-delta-text]").textContent = readable(text);
     if (node) box.querySelector("[data-delta-node]").textContent = node;
@@ -265,6 +266,13 @@ class Page {
       if (/auto|scroll/.test(getComputedStyle(box).overflowY) && box.scrollHeight > box.clientHeight) return box;
     }
     return document.scrollingElement;
+  }
+
+  // A reader who is at the end is taken along, but not away from what was recorded of their own decision.
+  follows() {
+    const outcome = document.querySelector("[data-panel] > .outcome")?.getBoundingClientRect();
+    const top = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
+    return this.atTail() && !(outcome !== undefined && top < outcome.bottom && outcome.top < innerHeight);
   }
 
   // Whether the end of the rows is in view.

@@ -27,6 +27,11 @@ export function showPanel(name, html) {
   const before = questionIn(panel);
   if (typing && before !== "" && before === questionIn(wanted.content)) return;
   const written = typing ? writtenIn(panel) : [];
+  keepPlace(panel, () => swap(panel, wanted.content, written, before));
+  shieldNews(panel, before);
+}
+
+function swap(panel, wanted, written, before) {
   delete panel.dataset.written;
   // What was written stays until it has been read, whatever news come after those that took its place.
   const keepsakes = [...panel.querySelectorAll(":scope > .kept")];
@@ -34,14 +39,22 @@ export function showPanel(name, html) {
   const said = panel.querySelector(":scope > .outcome");
   said?.remove();
   if (written.length > 0) {
-    panel.replaceChildren(wanted.content);
+    panel.replaceChildren(wanted);
     keepsakes.push(keepsake(written));
   } else {
-    morph(panel, wanted.content);
+    morph(panel, wanted);
   }
   panel.append(...keepsakes);
   if (said !== null && questionIn(panel) === before && before !== "") panel.prepend(said);
-  shieldNews(panel, before);
+}
+
+// Whatever of the panel goes, the keyboard's place stays there: else the next Tab would begin at the top of the page.
+export function keepPlace(panel, change) {
+  const here = panel.contains(document.activeElement);
+  change();
+  if (!here || document.activeElement !== document.body) return;
+  panel.tabIndex = -1;
+  panel.focus({ preventScroll: true });
 }
 
 // Rows have come: some panels have their place in one of them.
@@ -119,7 +132,7 @@ function keepsake(texts) {
     area.setAttribute("aria-label", "What you had written");
     box.append(area);
   }
-  box.append(seenButton(() => box.remove()));
+  box.append(seenButton(() => keepPlace(box.parentElement, () => box.remove())));
   return box;
 }
 

@@ -1,12 +1,14 @@
-"""The inbox's socket: how many decisions wait for this person, on every page."""
+"""The inbox's socket, on every page: how many decisions wait for this person, and whether the site is halted."""
 
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
+from django.test import Client
+from django.urls import reverse
 
-from runs import live
+from runs import actions, live
 from runs.consumers import socket
 from runs.feeds import inbox
 from runs.models import Interrupt, Run
@@ -42,13 +44,13 @@ async def inbox_of(user: User) -> Watcher:
 
 async def test_the_count_comes_at_once_and_again_when_it_changes(valkey: Valkey, run: Run, bob: User) -> None:
     page = await inbox_of(bob)
-    assert await page.hear() == {"type": "inbox", "count": 0}
+    assert await page.hear() == {"type": "inbox", "count": 0, "halt": ""}
     asked = await in_database(ask, run, 1)
     live.ring_inbox()
-    assert await page.hear() == {"type": "inbox", "count": 1}
+    assert await page.hear() == {"type": "inbox", "count": 1, "halt": ""}
     await in_database(Interrupt.objects.filter(pk=asked.pk).update, status="decided")
     live.ring_inbox()
-    assert await page.hear() == {"type": "inbox", "count": 0}
+    assert await page.hear() == {"type": "inbox", "count": 0, "halt": ""}
     await page.leave()
 
 
@@ -110,3 +112,57 @@ async def test_ten_pages_of_one_person_ask_the_database_once(
         assert (await page.hear())["count"] == 1
         await page.leave()
     assert len(asked) <= 3
+
+
+async def test_a_halt_its_reason_and_its_end_reach_every_page_at_once(valkey: Valkey, bob: User) -> None:
+    page = await inbox_of(bob)
+    assert (await page.hear())["halt"] == ""
+    await in_database(actions.halt_site, by=None, reason="")
+    said = (await page.hear())["halt"]
+    assert "Everything is halted" in said and "the operator" in said
+    await in_database(actions.halt_site, by=None, reason="<i>prices</i>")
+    assert "&lt;i&gt;prices&lt;/i&gt;" in (await page.hear())["halt"]
+    await in_database(actions.unhalt_site, by=None)
+    assert (await page.hear())["halt"] == ""
+    await page.leave()
+
+
+async def test_without_a_message_layer_a_halt_is_seen_by_looking(
+    monkeypatch: pytest.MonkeyPatch, no_message_layer: None, bob: User
+) -> None:
+    monkeypatch.setattr(inbox, "INBOX_SECONDS_WITHOUT_RINGS", 0.05)
+    page = await inbox_of(bob)
+    assert (await page.hear())["halt"] == ""
+    await in_database(actions.halt_site, by=None, reason="prices")
+    assert "prices" in (await page.hear())["halt"]
+    await page.leave()
+
+
+async def test_a_page_that_connects_is_told_what_is_so_now(no_message_layer: None, bob: User) -> None:
+    """Nobody rings, and another page of the same person has been told before."""
+    before = await inbox_of(bob)
+    assert (await before.hear())["halt"] == ""
+    await in_database(actions.halt_site, by=None, reason="prices")
+    page = await inbox_of(bob)
+    assert "prices" in (await page.hear())["halt"]
+    for one in (before, page):
+        await one.leave()
+
+
+async def test_the_banner_is_the_one_that_the_page_was_painted_with(no_message_layer: None) -> None:
+    """Each as they may see it: only who may halt is led to the way back."""
+    await in_database(actions.halt_site, by=None, reason="prices")
+    for name, rights, led in (("bob", ("view_run",), False), ("root", ("halt_site",), True)):
+        user = await in_database(person, name, *rights)
+        page = await inbox_of(user)
+        banner = (await page.hear())["halt"]
+        assert (reverse("halt") in banner) is led
+        assert f">{banner}</div>" in await in_database(painted_for, user)
+        await page.leave()
+
+
+def painted_for(user: User) -> str:
+    """The list of runs as the site paints it first."""
+    client = Client()
+    client.force_login(user)
+    return client.get(reverse("runs")).content.decode()

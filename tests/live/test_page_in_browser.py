@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from playwright.sync_api import expect
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route, WebSocketRoute
+    from playwright.sync_api import Page, Route, ViewportSize, WebSocketRoute
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
@@ -35,6 +36,9 @@ NOTE = {
     "results": [{"output": "noted"}],
 }
 ASK = {"rules": [{"when": {"tool": "*"}, "do": "ask"}]}
+PHONE: "ViewportSize" = {"width": 360, "height": 740}
+DESK: "ViewportSize" = {"width": 1440, "height": 600}
+NEEDS_HAS_THE_FOCUS = "document.activeElement === document.querySelector('[data-panel=needs]')"
 
 
 def call(tool: str, **args: Any) -> dict[str, Any]:
@@ -232,6 +236,7 @@ def test_whoever_is_late_learns_who_was_first_and_keeps_the_text(site: Site, adm
 def test_without_any_cookie_the_text_stays_and_goes_out_after_a_sign_in_in_another_tab(
     site: Site, admin_page: "Page"
 ) -> None:
+    admin_page.set_viewport_size(PHONE)
     no_socket(admin_page)
     run, _ = waiting(site, admin_page)
     admin_page.get_by_text("Reject…").click()
@@ -241,6 +246,7 @@ def test_without_any_cookie_the_text_stays_and_goes_out_after_a_sign_in_in_anoth
     admin_page.get_by_role("button", name="Reject", exact=True).click()
     complaint = admin_page.locator("[data-complaint]")
     expect(complaint).to_contain_text("Open the site in another tab and sign in")
+    expect(complaint).to_be_in_viewport(ratio=1)
     expect(reason).to_have_value("not before noon")
     with admin_page.context.new_page() as other:
         other.goto(site.fresh_link())
@@ -431,6 +437,205 @@ def test_a_press_that_began_before_a_question_could_be_decided_does_not_decide_i
     assert sent == []
     button.click()
     expect(admin_page.locator("[data-panel=needs]")).to_contain_text("Recorded")
+
+
+def approve(page: "Page") -> None:
+    """Tick and tap."""
+    page.get_by_role("checkbox", name=re.compile("I have read")).check()
+    page.get_by_role("button", name="Approve").click()
+
+
+def is_in_view_below_the_head(page: "Page") -> bool:
+    """Whether the outcome can be read: below what sticks, above the window's end."""
+    seen: bool = page.evaluate(
+        """() => {
+            const head = document.querySelector(".top");
+            const box = document.querySelector(".outcome").getBoundingClientRect();
+            const sticks = getComputedStyle(head).position === "sticky";
+            const top = sticks ? Math.max(0, head.getBoundingClientRect().bottom) : 0;
+            return top <= box.top && box.bottom <= innerHeight;
+        }"""
+    )
+    return seen
+
+
+@pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
+def test_what_was_recorded_is_in_view_and_the_keyboard_s_place_stays_there(
+    site: Site, admin_page: "Page", size: "ViewportSize"
+) -> None:
+    admin_page.set_viewport_size(size)
+    waiting(site, admin_page, *[call("look_up", q=str(n)) for n in range(12)])
+    approve(admin_page)
+    needs = admin_page.locator("[data-panel=needs]")
+    expect(needs).to_contain_text(re.compile(r"Resumed at row \d+"))
+    assert is_in_view_below_the_head(admin_page)
+    assert admin_page.evaluate(NEEDS_HAS_THE_FOCUS)
+    expect(admin_page.locator("[data-panel=answer]")).to_contain_text("done")
+    assert is_in_view_below_the_head(admin_page)
+    expect(needs).to_be_empty()
+    assert admin_page.evaluate(NEEDS_HAS_THE_FOCUS)
+    admin_page.keyboard.press("Tab")
+    assert admin_page.evaluate(
+        """() => {
+            const needs = document.querySelector("[data-panel=needs]");
+            const next = needs.compareDocumentPosition(document.activeElement);
+            return next === Node.DOCUMENT_POSITION_FOLLOWING;
+        }"""
+    )
+
+
+def test_the_end_of_the_rows_is_not_followed_past_what_was_just_recorded(
+    site: Site, admin_page: "Page"
+) -> None:
+    """Without the card the end of the rows is in view, and they soon need more room than there is."""
+    admin_page.set_viewport_size(PHONE)
+    looks = [call("look_up", q=str(n)) for n in range(9)]
+    run = launch(site, call("send", to="ann", text="hello"), *looks, call("send", to="ann", text="bye"))
+    admin_page.goto(f"{site.url}/runs/{run}/")
+    expect(admin_page.locator("[data-card]")).to_contain_text("hello")
+    approve(admin_page)
+    expect(admin_page.locator(".outcome + [data-card]")).to_contain_text("bye")
+    rows_are_complete(site, admin_page, run)
+    assert is_in_view_below_the_head(admin_page)
+    word = admin_page.locator("[data-new-rows]")
+    expect(word).to_have_text(re.compile(r"^\d+ new rows$"))
+    word.click()
+    expect(admin_page.locator("[data-rows] > [data-seq]:visible").last).to_be_in_viewport()
+
+
+def test_the_focus_stays_where_the_person_has_moved_it_while_the_site_answers(
+    site: Site, admin_page: "Page"
+) -> None:
+    answers: list[Any] = []
+    waiting(site, admin_page)
+    admin_page.route("**/decision/", lambda route: answers.append(route))
+    approve(admin_page)
+    wait_for(lambda: admin_page.title() and len(answers) == 1)
+    elsewhere = admin_page.locator("[data-rows] > [data-seq]:visible a").first
+    elsewhere.focus()
+    answers[0].continue_()
+    needs = admin_page.locator("[data-panel=needs]")
+    expect(needs).to_contain_text("Recorded")
+    expect(elsewhere).to_be_focused()
+    expect(needs).to_be_empty()
+    expect(elsewhere).to_be_focused()
+
+
+def test_the_keyboard_s_place_stays_when_somebody_else_decides_or_what_was_written_has_been_read(
+    site: Site, admin_page: "Page"
+) -> None:
+    _, interrupt = waiting(site, admin_page)
+    admin_page.get_by_text("Reject…").click()
+    admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
+    site.manage("decide", interrupt, "--verdict", "approve")
+    expect(admin_page.get_by_role("textbox", name="What you had written")).to_be_visible()
+    assert admin_page.evaluate(NEEDS_HAS_THE_FOCUS)
+    admin_page.get_by_role("button", name="I have seen it").click()
+    expect(admin_page.locator("[data-panel=needs]")).to_be_empty()
+    assert admin_page.evaluate(NEEDS_HAS_THE_FOCUS)
+
+
+@pytest.fixture
+def works_again(site: Site) -> Iterator[None]:
+    """However a test ends, the site that all share is not left halted."""
+    yield
+    site.manage("unhalt", code=None)
+
+
+def test_every_open_page_says_that_the_site_is_halted_and_that_it_works_again(
+    site: Site, admin_page: "Page", works_again: None
+) -> None:
+    run, _ = waiting(site, admin_page)
+    pages = {
+        admin_page: f"/runs/{run}/",
+        **{admin_page.context.new_page(): path for path in ("/runs/", "/needs-you/")},
+    }
+    for page, path in pages.items():
+        page.goto(site.url + path)
+        page.evaluate(
+            """() => {
+                window.says = 0;
+                const banner = document.querySelector("[data-panel=halted]");
+                new MutationObserver(() => (window.says += 1))
+                    .observe(banner, { childList: true, characterData: true, subtree: true });
+            }"""
+        )
+    site.manage("halt")
+    for page in pages:
+        banner = page.get_by_role("status").filter(has_text="Everything is halted")
+        expect(banner).to_be_visible()
+        expect(banner.get_by_role("link")).to_be_visible()
+        assert page.evaluate("window.says") == 1
+    site.manage("halt", "--reason", "prices are wrong")
+    for page in pages:
+        expect(page.get_by_role("status").filter(has_text="Everything is halted")).to_contain_text(
+            "prices are wrong"
+        )
+    site.manage("unhalt")
+    for page in pages:
+        expect(page.get_by_text("Everything is halted")).to_have_count(0)
+
+
+class HeldInbox:
+    """What the site says to the inbox of a page is kept back until the test lets it through."""
+
+    def __init__(self, page: "Page") -> None:
+        self.page = page
+        self.held: list[str | bytes] = []
+        self.route: WebSocketRoute | None = None
+        page.route_web_socket(re.compile("/ws/inbox/"), self._between)
+
+    def _between(self, route: "WebSocketRoute") -> None:
+        route.connect_to_server().on_message(lambda message: self.held.append(message))
+        self.route = route
+
+    def wait_for(self, words: str) -> None:
+        """Until something was said that has these words in it."""
+        wait_for(lambda: self.page.title() and any(words in str(message) for message in self.held))
+
+    def let_through(self) -> None:
+        """All that was said so far; the browser has had time to show it."""
+        assert self.route is not None
+        for message in self.held:
+            self.route.send(message)
+        frames(self.page)
+
+
+def test_the_banner_of_a_halt_waits_for_what_is_pressed(
+    site: Site, admin_page: "Page", works_again: None
+) -> None:
+    inbox = HeldInbox(admin_page)
+    waiting(site, admin_page)
+    site.manage("halt", "--reason", "prices are wrong")
+    inbox.wait_for("prices are wrong")
+    press_a_row(admin_page)
+    inbox.let_through()
+    assert admin_page.get_by_text("Everything is halted").count() == 0
+    admin_page.mouse.up()
+    expect(admin_page.get_by_text("Everything is halted")).to_be_visible()
+
+
+def test_a_banner_that_the_page_was_painted_with_stays_as_it_is_when_the_socket_says_the_same(
+    site: Site, admin_page: "Page", works_again: None
+) -> None:
+    """Else it would be read out again, and its link would lose the focus."""
+    inbox = HeldInbox(admin_page)
+    site.manage("halt", "--reason", "prices are wrong")
+    admin_page.goto(f"{site.url}/runs/")
+    way_back = admin_page.get_by_role("link", name="Let it go on")
+    way_back.focus()
+    admin_page.evaluate(
+        """() => {
+            const banner = document.querySelector("[data-panel=halted]");
+            window.changes = 0;
+            new MutationObserver(() => (window.changes += 1))
+                .observe(banner, { attributes: true, childList: true, characterData: true, subtree: true });
+        }"""
+    )
+    inbox.wait_for("prices are wrong")
+    inbox.let_through()
+    assert admin_page.evaluate("window.changes") == 0
+    expect(way_back).to_be_focused()
 
 
 def test_keys_lead_to_the_decision_and_none_of_them_decides(site: Site, admin_page: "Page") -> None:

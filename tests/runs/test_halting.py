@@ -547,7 +547,8 @@ def test_the_page_says_what_it_does_asks_why_and_halts_by_post_alone() -> None:
     client.post(reverse("halt"), {"deed": "halt", "reason": "<b>bad</b> prices"})
     switch = store.halt_now()
     assert switch is not None and (switch.by_name, switch.reason) == ("root", "<b>bad</b> prices")
-    assert "Let the site go on?" in client.get(reverse("halt")).content.decode()
+    page = client.get(reverse("halt")).content.decode()
+    assert "Let the site go on?" in page and "<title>Let the site go on" in page
     assert (
         "Runs that go on now: 1"
         in client.post(reverse("halt"), {"deed": "unhalt"}, follow=True).content.decode()

@@ -1,0 +1,26 @@
+"""What every page says above its content while the site is halted: one picture, for first paint and socket."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from django.template import loader
+from django.utils.safestring import SafeString
+
+from runs.rights import Person, may_halt
+from runs.store import halt_now
+
+
+@cache
+def _template() -> Any:
+    return loader.get_template("_halted.html")
+
+
+def halt_banner(person: Person) -> SafeString:
+    """The banner as `person` sees it; empty where the site works."""
+    halt = halt_now()
+    if halt is None:
+        return SafeString("")
+    banner: SafeString = _template().render({"halt": halt, "may_halt": may_halt(person)})
+    return banner
