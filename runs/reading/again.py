@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from django.db.models import QuerySet
-
 from runs import store
 from runs.models import Decision, Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.inspector import OutsideEffect, outside_effects_after
+from runs.reading.live_way import live_asks
 from runs.reading.phrases import Data, Line
 from runs.reading.speaking import SPEAKING
 
@@ -87,7 +86,7 @@ def again(run: Run, at: int) -> Again:
     models = [one for one in done if one.kind in ("model_call", "compaction") and one.nth]
     calls = {(one.run_id, one.seq) for one in done if one.kind in ("tool_call", "child_run")}
     outside = outside_effects_after(run, at)
-    decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=_live_seqs_after(run, at))
+    decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=live_asks(run, at))
     return Again(
         model_calls=len(models),
         tokens=sum(one.input_tokens + one.output_tokens for one in models),
@@ -103,13 +102,9 @@ def again(run: Run, at: int) -> Again:
     )
 
 
-def _live_seqs_after(run: Run, at: int) -> QuerySet[Step, int]:
-    return run.steps.filter(seq__gt=at, live=True, kind=Step.Kind.ASK).values_list("seq", flat=True)
-
-
 def _live_asks_after(run: Run, at: int) -> list[Exchange]:
     """What live rows after row `at` asked and was answered, and so on in the child runs that they began."""
-    live = _live_seqs_after(run, at)
+    live = live_asks(run, at)
     found = list(run.exchanges.filter(seq__in=live).exclude(status="asked"))
     for child in run.children.filter(parent_seq__in=live).order_by("pk"):
         found += _live_asks_after(child, 0)

@@ -98,7 +98,7 @@ class Card:
             return ()
         given = json.loads(self.decision.args_json)
         if self.decision.verdict == "top_up":
-            given = {words.LIMIT[name]: amount_text(name, more) for name, more in given.items()}
+            given = {words.LIMIT[name]: words.amount(name, more) for name, more in given.items()}
             return fields_of({"properties": {name: {"type": "string"} for name in given}}, given)
         return fields_of(self.interrupt.schema, given)
 
@@ -168,7 +168,7 @@ def headline(interrupt: Interrupt, used: float | None = None, limit: float | Non
         if used is None or limit is None:
             return said
         name = interrupt.limit
-        return f"{said}: {amount_text(name, used)} of {amount_text(name, limit)}"
+        return f"{said}: {words.amount(name, used)} of {words.amount(name, limit)}"
     return unseen.escaped(interrupt.title)
 
 
@@ -273,8 +273,8 @@ def _limits(run: Run, interrupt: Interrupt) -> tuple[LimitLine, ...]:
             LimitLine(
                 name=budget.name,
                 label=words.LIMIT.get(budget.name, budget.name),
-                used=amount_text(budget.name, amount),
-                limit=amount_text(budget.name, budget.limit),
+                used=words.amount(budget.name, amount),
+                limit=words.amount(budget.name, budget.limit),
                 suggested=f"{budget.limit or amount or 1:g}" if reached else "",
                 unit={"cost_usd": "USD", "tokens": "tokens", "active_seconds": "seconds"}.get(
                     budget.name, ""
@@ -283,16 +283,6 @@ def _limits(run: Run, interrupt: Interrupt) -> tuple[LimitLine, ...]:
             )
         )
     return tuple(lines)
-
-
-def amount_text(name: str, value: float) -> str:
-    """An amount of a limit in its unit."""
-    match name:
-        case "cost_usd":
-            return words.money(value)
-        case "active_seconds":
-            return words.seconds(value)
-    return words.count(value)
 
 
 def targets_of(run: Run, before: int | None = None) -> tuple[Target, ...]:

@@ -23,9 +23,9 @@ class Untold(Exception):
         super().__init__(self.sentence)
 
 
-def live_asks(run: Run) -> QuerySet[Step, int]:
-    """The rows that asked for something, and were not gone back over."""
-    return run.steps.filter(live=True, kind=Step.Kind.ASK).values_list("seq", flat=True)
+def live_asks(run: Run, after: int = 0) -> QuerySet[Step, int]:
+    """The rows after row `after` that asked for something, and were not gone back over."""
+    return run.steps.filter(seq__gt=after, live=True, kind=Step.Kind.ASK).values_list("seq", flat=True)
 
 
 def called_by(run: Run) -> list[Run]:

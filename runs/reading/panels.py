@@ -20,7 +20,7 @@ from runs.machines import CATALOGUE
 from runs.models import Budget, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.artifacts import MOST_LISTED, files_of
-from runs.reading.cards import amount_text, card_of
+from runs.reading.cards import card_of
 from runs.reading.children import child_html, children_of
 from runs.reading.drawing import graph_svg, order_of
 from runs.reading.filling import Filling, filling_of, sources_of
@@ -108,11 +108,11 @@ def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
         )
     for name, amount in used.items():
         limit = limits.get(name)
-        shown = amount_text(name, amount)
+        shown = words.amount(name, amount)
         if limit is None:
             gauges.append(Gauge(words.LIMIT[name], shown))
         else:
-            gauges.append(Gauge(words.LIMIT[name], shown, amount_text(name, limit), *filled(amount, limit)))
+            gauges.append(Gauge(words.LIMIT[name], shown, words.amount(name, limit), *filled(amount, limit)))
     return gauges
 
 

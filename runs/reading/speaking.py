@@ -97,19 +97,10 @@ def _forked(fact: Data) -> Line:
 
 def _raised(fact: Data) -> Line:
     name = fact["name"]
-    added, limit = _amount(name, fact["added"]), _amount(name, fact["limit"])
+    added, limit = words.amount(name, fact["added"]), words.amount(name, fact["limit"])
     by = f" by {fact['by']}" if fact["by"] else ""
     text = f"{words.LIMIT.get(str(name), str(name)).lower()} by {added} to {limit}{by}"
     return Line("Limit raised", text, icon="gauge", tone="good", level="turn")
-
-
-def _amount(name: str, value: float) -> str:
-    match name:
-        case "cost_usd":
-            return words.money(value)
-        case "active_seconds":
-            return words.seconds(value)
-    return words.count(value)
 
 
 def _by(title: str, icon: str) -> Callable[[Data], Line]:

@@ -136,6 +136,16 @@ def count(number: float) -> str:
     return f"{number / 1000:.1f}k" if number >= 10_000 else f"{number:,.0f}"
 
 
+def amount(name: str, value: float) -> str:
+    """An amount of a limit in its unit."""
+    match name:
+        case "cost_usd":
+            return money(value)
+        case "active_seconds":
+            return seconds(value)
+    return count(value)
+
+
 def number(value: float) -> str:
     """A number in full, its thousands apart."""
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"

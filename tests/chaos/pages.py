@@ -15,7 +15,7 @@ from django.urls import reverse
 from runs import reading, store
 from runs.feeds import reads
 from runs.models import Run, Step
-from runs.reading.cards import amount_text
+from runs.reading import words
 from tests.chaos.findings import Violation
 
 PAGE_ROWS = 7
@@ -159,7 +159,7 @@ def _sums(run: Run, gauges: str) -> Iterator[Violation]:
     tokens = log.input_tokens + log.output_tokens
     amounts = {"cost_usd": log.cost_usd, "tokens": float(tokens)}
     for name, amount in amounts.items():
-        text = amount_text(name, amount)
+        text = words.amount(name, amount)
         if not beside and f'gauge__used">{text}<' not in gauges:
             yield Violation("I7", run.pk, f"its page does not say {text}, which is the log's {name}")
 
