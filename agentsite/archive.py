@@ -25,6 +25,7 @@ from runs.engine.values import Value
 from runs.failpoints import failpoint
 from runs.models import UNFINISHED, Run
 from runs.store import backups
+from runs.store.moment import snapshot
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -153,7 +154,7 @@ def _fill(file: IO[bytes]) -> Manifest:
     """Tables in one snapshot, then files: whatever a row names is there, since files are kept when they are changed."""
     parts: dict[str, Part] = {}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
-        with backups.snapshot():
+        with snapshot(however_long=True):
             known = {
                 "format": FORMAT,
                 "made_at": datetime.now(UTC),

@@ -60,6 +60,8 @@ class Ledger:
         self.woken: list[int] = []
         """Other runs that want a worker now: a child that was started, a parent that was answered."""
         self.mark = time.monotonic()
+        self.took = 0.0
+        """Seconds since the last row that says how long its move took."""
         self.counts_calls = any(rule.when.same_call for rule in terms.settings.rules)
 
     @property
@@ -77,6 +79,7 @@ class Ledger:
         """Add the time since the last look to what the run has been active."""
         now = time.monotonic()
         active = self.snapshot.totals.active_seconds + now - self.mark
+        self.took += now - self.mark
         self.mark = now
         self.snapshot = replace(
             self.snapshot, totals=replace(self.snapshot.totals, active_seconds=round(active, 6))
@@ -88,11 +91,7 @@ class Ledger:
             return  # a failed model call is not paid, and whoever goes on makes it again
         if asked.answer is None:
             asked.answered(answer)
-        store.uncount(self.run.pk, self.epoch)
-        if self.held_back is None:
-            store.save_answer(self.run.pk, asked)
-        else:
-            store.charge(self.run.pk, answer)
+        store.keep_answer(self.run.pk, self.epoch, asked, written=self.held_back is None)
 
     def write(
         self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None = None
@@ -180,6 +179,8 @@ class Ledger:
         batch.prompt_hash = self._shown(batch.prompt_hash, blocks_of(self.machine, move.facts, row.seq))
         self._budget(batch, after)
         if after.node == END:
+            waits = self.asked is not None and self.asked.status != "answered" and self.held_back is None
+            batch.left_behind = self.asked.seq if waits and self.asked is not None else None
             batch.changes = store.ended(self.machine, after.state)
             batch.parent = store.for_parent(self.run, batch.changes, after.totals.cost_usd)
         elif isinstance(move, Ask):
@@ -289,10 +290,9 @@ class Ledger:
         return store.prompt_chain(prompt_hash, blocks)
 
     def _ms(self) -> float:
-        """Milliseconds that the move at hand took, the call that it concludes included."""
-        if self.asked is not None and self.asked.answered_at is not None:
-            return round((self.asked.answered_at - self.asked.started_at).total_seconds() * 1000, 3)
-        return round((time.monotonic() - self.mark) * 1000, 3)
+        """Milliseconds that the move at hand took, the call that it concludes included: no clock can jump in them."""
+        ms, self.took = round(self.took * 1000, 3), 0.0
+        return ms
 
     def _interrupt(self, call: HumanCall, seq: int) -> Interrupt:
         tool, args, effects = _held_call(call.holds)

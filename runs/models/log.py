@@ -106,6 +106,13 @@ class Exchange(models.Model):
     def __str__(self) -> str:
         return f"{self.run_id}:{self.seq} {self.name}"
 
+    @property
+    def took_ms(self) -> float | None:
+        """Milliseconds from the ask to its answer; None where it has none. A clock may have jumped between them."""
+        if self.answered_at is None:
+            return None
+        return max(0.0, (self.answered_at - self.started_at).total_seconds() * 1000)
+
 
 class CompactionManager(models.Manager["Compaction"]):
     """The rows that are compactions."""

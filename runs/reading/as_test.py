@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from runs import driver
 from runs.engine.replaying import Record
 from runs.models import Run
+from runs.store.moment import of_one_moment
 
 _FILE = '''"""{title}: made again from the recorded answers, every row must come out the same.
 
@@ -53,6 +54,7 @@ class NothingToTest(Exception):
         super().__init__(self.sentence)
 
 
+@of_one_moment
 def pytest_file(run: Run, upto: int | None = None) -> str:
     """The file's text, for the rows up to `upto` or all, and for the children that the run had started by then."""
     record = driver.record_of(run)

@@ -14,10 +14,12 @@ from runs.reading.compactions import CompactionView, compactions
 from runs.reading.lines import line_of
 from runs.store import load_window
 from runs.store.artifacts import live_artifacts_of, row_name
+from runs.store.moment import of_one_moment
 
 Data = dict[str, Any]
 
 
+@of_one_moment
 def export(run: Run) -> Data:
     """The whole run: its rows, budget, interrupts, files and exchanges."""
     exchanges = list(Exchange.objects.filter(run=run).order_by("seq"))

@@ -186,9 +186,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def _exchange_view(exchange: Exchange) -> ExchangeView:
     request = json.loads(exchange.request_json)
     answer = json.loads(exchange.answer_json) if exchange.answer_json else None
-    took = ""
-    if exchange.answered_at:
-        took = words.length_of((exchange.answered_at - exchange.started_at).total_seconds() * 1000)
+    took = "" if exchange.took_ms is None else words.length_of(exchange.took_ms)
     return ExchangeView(
         seq=exchange.seq,
         kind=exchange.kind,

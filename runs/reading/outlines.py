@@ -201,9 +201,9 @@ def wanted_call(facts: list[Data]) -> tuple[str, Data]:
 
 def _times_of(run: Run) -> dict[int, float]:
     """How long the world took over each ask, in milliseconds; people take their time uncounted."""
-    asked = Exchange.objects.filter(run=run, seq__lte=run.head, answered_at__isnull=False)
-    times = asked.exclude(kind="human_call").values_list("seq", "started_at", "answered_at")
-    return {seq: max(0.0, (end - start).total_seconds() * 1000) for seq, start, end in times if end}
+    asked = Exchange.objects.filter(run=run, seq__lte=run.head).exclude(kind="human_call")
+    times = {exchange.seq: exchange.took_ms for exchange in asked.only("seq", "started_at", "answered_at")}
+    return {seq: took for seq, took in times.items() if took is not None}
 
 
 def step_texts(run: Run, steps: Iterable[Outline]) -> dict[int, StepText]:

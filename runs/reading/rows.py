@@ -165,9 +165,8 @@ def _spent(facts: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _duration(exchange: Exchange | None) -> str:
-    if exchange is None or exchange.answered_at is None:
-        return ""
-    return words.length_of(max(0.0, (exchange.answered_at - exchange.started_at).total_seconds()) * 1000)
+    took = exchange.took_ms if exchange is not None else None
+    return "" if took is None else words.length_of(took)
 
 
 @cache

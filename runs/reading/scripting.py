@@ -32,10 +32,12 @@ from runs.models import Exchange, Run
 from runs.reading.given import settings_of
 from runs.reading.live_way import Untold, called_by, live_asks
 from runs.store import folder_of
+from runs.store.moment import of_one_moment
 
 Data = dict[str, Any]
 
 
+@of_one_moment
 def launch_of(run: Run) -> Data:
     """What `launch --batch` takes: the machine, the goal, the settings with the answers that were given, the script.
 
@@ -46,6 +48,7 @@ def launch_of(run: Run) -> Data:
     return {"machine": run.machine, "goal": run.goal, "settings": settings, "script": script_of(run)}
 
 
+@of_one_moment
 def script_of(run: Run) -> Data:
     """The script that plays the run; `Untold` where its children can't be told."""
     script = _part(run)

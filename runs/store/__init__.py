@@ -71,7 +71,7 @@ from runs.store.loading import (
     terms_of,
     window_at,
 )
-from runs.store.log import Asked, Batch, Row, chain, charge, commit, save_answer, start, uncount
+from runs.store.log import Asked, Batch, Row, chain, charge, commit, keep_answer, start
 from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
 from runs.store.people import (
     MAX_MESSAGE,
@@ -159,6 +159,7 @@ __all__ = [
     "halt_site",
     "hand_back",
     "is_halted",
+    "keep_answer",
     "let_go",
     "limits_at",
     "load",
@@ -183,7 +184,6 @@ __all__ = [
     "resume_restored",
     "rewind",
     "rewind_batch",
-    "save_answer",
     "shared_limits",
     "start",
     "state_at",
@@ -192,7 +192,6 @@ __all__ = [
     "terms_of",
     "totals_at",
     "unanswered",
-    "uncount",
     "undo_summary",
     "unfinished_ids",
     "unhalt_site",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from datetime import date, datetime
 from itertools import islice
 from typing import Any
@@ -25,6 +24,7 @@ from django.db.models.functions import Now
 from runs.engine.facts import Paused
 from runs.models import UNFINISHED, RestoreEpoch, Run, RunStatus
 from runs.store.appending import append
+from runs.store.moment import without_time_limits
 from runs.store.restored import THE_RESTORE
 
 LEFT_OUT = frozenset({"sessions.session", "runs.remembered", "runs.restoreepoch"})
@@ -67,29 +67,6 @@ def is_migrated() -> bool:
 # --- out ----------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def snapshot() -> Iterator[None]:
-    """Everything read in here is of one moment; nobody who writes waits for it."""
-    if connection.vendor == "sqlite":
-        with connection.cursor() as cursor:  # Django's own transactions would take the writer's lock
-            cursor.execute("BEGIN DEFERRED")
-            try:
-                yield
-            finally:
-                cursor.execute("ROLLBACK")
-        return
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        _without_time_limits(cursor)
-        yield
-
-
-def _without_time_limits(cursor: Any) -> None:
-    """For this transaction: a site of some years takes longer than a page may."""
-    cursor.execute("SET LOCAL statement_timeout = 0")
-    cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-
-
 def lines_of(table: Table) -> Iterator[str]:
     """The names of the columns, then each row, as JSON."""
     names = [field.attname for field in _fields(table)]
@@ -129,7 +106,7 @@ def load(lines: Callable[[Table], Iterable[str]], why: str) -> int:
     with transaction.atomic():
         with connection.cursor() as cursor:
             if connection.vendor == "postgresql":
-                _without_time_limits(cursor)
+                without_time_limits(cursor)
             _empty(cursor)
             for table in tables():
                 _fill(cursor, table, lines(table))

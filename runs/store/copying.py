@@ -256,6 +256,7 @@ def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, or
 def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, int, str] | None = None) -> Run:
     """A new run of the rows that were made again. It has ended, whatever the record's state: nobody goes on with it."""
     with transaction.atomic():
+        lock(source.pk)  # an answer that comes meanwhile is in its exchange and in the totals, or in neither
         run = unsaved(new)
         if parent is not None:
             run.parent, run.parent_seq, run.child_name = parent

@@ -16,7 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from runs.engine.effects import ANSWER, Answer, ChildFinished
+from runs.engine.effects import ANSWER, Answer, ChildFinished, ModelReplied, Summarised
 from runs.engine.facts import RECOVERED
 from runs.engine.machine import END, BudgetRow
 from runs.engine.settings import Settings
@@ -133,6 +133,8 @@ class Batch:
     asked: list[Asked] = field(default_factory=list)
     concluded: Asked | None = None
     """An exchange that is in the database already and gets its answer now."""
+    left_behind: int | None = None
+    """An ask that waited for its answer, and that the run ends without."""
     remembered: int | None = None
     """The model exchange whose reply has passed validation."""
     artifacts: tuple[Made, ...] = ()
@@ -175,6 +177,8 @@ def commit(batch: Batch) -> str:
                 _insert_exchange(cursor, batch.run_id, asked)
             if batch.concluded is not None:
                 _conclude(cursor, batch.run_id, batch.concluded)
+            if batch.left_behind is not None:
+                _pay(batch.run_id, _answer_of(batch.run_id, batch.left_behind))
             if batch.remembered is not None:
                 cursor.execute(
                     "UPDATE runs_exchange SET remembered = %s WHERE run_id = %s AND seq = %s",
@@ -258,26 +262,30 @@ def _insert_exchange(cursor: Any, run_id: int, asked: Asked) -> None:
     cursor.execute(_EXCHANGE, values)
 
 
+_ANSWERED = (
+    "UPDATE runs_exchange SET status = 'answered', answer_json = %s, nth = %s, input_tokens = %s, output_tokens = %s,"
+    " cost_usd = %s, answered_at = %s, prompt_hash = %s, prompt_chars = %s, prompt_upto = %s"
+    " WHERE run_id = %s AND seq = %s"
+)
+
+
 def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
-    cursor.execute(
-        "UPDATE runs_exchange SET status = 'answered', answer_json = %s, nth = %s, input_tokens = %s,"
-        " output_tokens = %s, cost_usd = %s, answered_at = %s, prompt_hash = %s, prompt_chars = %s,"
-        " prompt_upto = %s"
-        " WHERE run_id = %s AND seq = %s AND status <> 'answered'",
-        (
-            asked.answer,
-            asked.nth,
-            asked.input_tokens,
-            asked.output_tokens,
-            asked.cost_usd,
-            _adapted(asked.answered_at),
-            asked.prompt_hash,
-            asked.prompt_chars,
-            asked.prompt_upto,
-            run_id,
-            asked.seq,
-        ),
-    )
+    """The answer that the rows follow from. One that came meanwhile, to a worker taken for lost, is only paid."""
+    if not _answer_first(cursor, run_id, asked):
+        _pay(run_id, _answer_of(run_id, asked.seq))
+        cursor.execute(_ANSWERED, _of_answer(run_id, asked))
+
+
+def _answer_first(cursor: Any, run_id: int, asked: Asked) -> bool:
+    """Give the exchange its answer where it has none yet; whether it took it."""
+    cursor.execute(f"{_ANSWERED} AND status <> 'answered'", _of_answer(run_id, asked))
+    return bool(cursor.rowcount)
+
+
+def _of_answer(run_id: int, asked: Asked) -> tuple[Any, ...]:
+    used = (asked.input_tokens, asked.output_tokens, asked.cost_usd, _adapted(asked.answered_at))
+    shown = (asked.prompt_hash, asked.prompt_chars, asked.prompt_upto)
+    return (asked.answer, asked.nth, *used, *shown, run_id, asked.seq)
 
 
 def _write_budget(cursor: Any, run_id: int, budget: BudgetRow) -> None:
@@ -297,19 +305,40 @@ def lock(run_id: int) -> None:
     list(Run.objects.select_for_update().filter(pk=run_id).values_list("pk"))
 
 
-def save_answer(run_id: int, asked: Asked) -> None:
-    """Keep an answer whose conclusion could not be drawn: whoever goes on with the run uses it.
+def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None:
+    """Keep a paid answer whose conclusion could not be drawn. `written`: its ask is a row.
 
-    Where nobody will go on from that ask (the run has ended or gone back), the run is charged at once.
+    Whoever goes on from that ask uses it. Where nobody will (it is no row, is answered otherwise, or the run has ended
+    or gone back), the run is charged at once. The guess at what the call of that epoch cost is taken back. Where the
+    conclusion was written after all, and only that was not heard of, there is nothing to do.
     """
+    assert asked.answer is not None
     with transaction.atomic():
         lock(run_id)
-        with connection.cursor() as cursor:
-            _conclude(cursor, run_id, asked)
-            kept = cursor.rowcount == 1
-        goes_on = Step.objects.filter(run_id=run_id, seq=asked.seq, live=True).exclude(run__node=END)
-        if kept and asked.answer is not None and not goes_on.exists():
+        if Exchange.objects.filter(run_id=run_id, seq=asked.seq, answered_at=asked.answered_at).exists():
+            return
+        _uncount(run_id, epoch)
+        if not written:
             charge(run_id, ANSWER.validate_json(asked.answer))
+            return
+        with connection.cursor() as cursor:
+            kept = _answer_first(cursor, run_id, asked)
+        goes_on = Step.objects.filter(run_id=run_id, seq=asked.seq, live=True).exclude(run__node=END)
+        if not kept:
+            _pay(run_id, asked.answer)
+        elif not goes_on.exists():
+            charge(run_id, ANSWER.validate_json(asked.answer))
+
+
+def _answer_of(run_id: int, seq: int) -> str | None:
+    return Exchange.objects.values_list("answer_json", flat=True).get(run_id=run_id, seq=seq)
+
+
+def _pay(run_id: int, text: str | None) -> None:
+    """Add what an answer cost beside the one that was used. A tool that two workers called at one ask counts once."""
+    answer = ANSWER.validate_json(text) if text else None
+    if isinstance(answer, ModelReplied | Summarised):
+        charge(run_id, answer)
 
 
 def start(run_id: int, epoch: int, seq: int) -> None:
@@ -333,7 +362,7 @@ def charge(run_id: int, answer: Answer) -> None:
         _add(run_id, used)
 
 
-def uncount(run_id: int, epoch: int) -> None:
+def _uncount(run_id: int, epoch: int) -> None:
     """The call of the worker with that epoch came to an end after all: the guess at what it cost is taken back."""
     told = Step.objects.filter(run_id=run_id, kind=Step.Kind.RECOVERED).order_by("seq")
     for text in told.values_list("facts_json", flat=True):

@@ -26,6 +26,7 @@ from agentsite.sign_in_link import make_link, user_of
 from runs import actions, driver
 from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
 from runs.store import backups, folder_of
+from runs.store.moment import snapshot
 from tests.runs.commands import command
 from tests.runs.running import (
     ALLOW,
@@ -72,7 +73,7 @@ def refused(*words: str) -> str:
 
 def everything() -> Content:
     """All that a backup must bring back, but for what a restore changes on unfinished runs."""
-    with backups.snapshot():
+    with snapshot(however_long=True):
         return {table._meta.label_lower: list(backups.lines_of(table)) for table in backups.tables()}
 
 

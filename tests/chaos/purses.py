@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 
 from runs import store
 from runs.models import FINISHED, Budget, Exchange, Run, RunStatus, Step
-from runs.store import backups
+from runs.store.moment import snapshot
 from tests.chaos.findings import Violation
 
 NAMES = ("cost_usd", "tokens")
@@ -28,7 +28,7 @@ SLACK = 1e-9
 def now(roots: Iterable[int]) -> Iterator[Violation]:
     """The families of these roots at this one moment, whoever works on them."""
     wanted = set(roots)
-    with backups.snapshot():
+    with snapshot():
         found = list(families(wanted))
     yield from found
 

@@ -12,6 +12,7 @@ from runs.adapters.scripted import BadScript
 from runs.engine.tools import ToolSpec
 from runs.management.asking import bad_input, run_of
 from runs.models import Run
+from runs.store.moment import of_one_moment
 
 
 class Command(BaseCommand):
@@ -28,19 +29,24 @@ class Command(BaseCommand):
         """Verify, and say what was found."""
         if options["all"] == bool(options["run"]):
             raise bad_input("Name a run, or --all.")
-        runs = Run.objects.order_by("pk") if options["all"] else [run_of(options["run"])]
+        runs = Run.objects.order_by("pk").only("pk") if options["all"] else [run_of(options["run"])]
         faults = 0
         for run in runs:
-            misfit = store.verify(run, _tools(run))
-            if misfit is not None:
-                faults += 1
-                self.stdout.write(f"Run {run.pk}: {misfit}")
-            elif not options["all"]:
-                self.stdout.write(f"Run {run.pk}: {run.head} rows, all fit.")
+            told, fits = _verified(run)
+            faults += not fits
+            if not (fits and options["all"]):
+                self.stdout.write(f"Run {run.pk}: {told}")
         if faults:
             raise CommandError(f"{faults} run(s) do not verify.", returncode=1)
         if options["all"]:
             self.stdout.write(f"{len(runs)} runs verify.")
+
+
+@of_one_moment
+def _verified(run: Run) -> tuple[str, bool]:
+    """What is to be told of the run, and whether all of it fits."""
+    misfit = store.verify(run, _tools(run))
+    return (f"{run.head} rows, all fit.", True) if misfit is None else (str(misfit), False)
 
 
 def _tools(run: Run) -> dict[str, ToolSpec]:

@@ -1,0 +1,80 @@
+"""A run that is read while it moves: what is read is of one moment."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from runs import reading
+from runs.driver.journey import Slice
+from runs.models import Run
+from runs.reading import as_test, exporting, scripting
+from runs.store import verifying
+from tests.runs.running import ALLOW, FINAL, _every_run_verifies, in_threads, launch, slice_of, think, work
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+
+def moving_run() -> Run:
+    """A run that is not at its end."""
+    run = launch(think("search", q="a"), think("send", to="bob"), think("search", q="b"), FINAL, rules=ALLOW)
+    slice_of(run, Slice(moves=4))
+    assert run.status == "queued" and run.head > 3
+    return run
+
+
+def moving_on(run: Run, before: Callable[..., Any]) -> Callable[..., Any]:
+    """`before`, once a worker has driven the run to its end."""
+
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        if not Run.objects.get(pk=run.pk).finished:
+            in_threads(1, lambda _: work(Run.objects.get(pk=run.pk)))
+        return before(*args, **kwargs)
+
+    return moved
+
+
+def test_an_export_has_the_rows_and_exchanges_of_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = moving_run()
+    monkeypatch.setattr(exporting, "_steps", moving_on(run, exporting._steps))
+    told = reading.export(run)
+    assert len(told["steps"]) == told["run"]["head"] == run.head
+    assert told["run"]["status"] == "queued"
+    assert work(run).head > len(told["steps"])
+    assert reading.export(run)["run"]["head"] == run.head
+
+
+def test_an_export_of_a_run_that_was_read_earlier_is_of_now() -> None:
+    run = moving_run()
+    work(Run.objects.get(pk=run.pk))
+    told = reading.export(run)
+    assert told["run"]["status"] == "succeeded"
+    assert len(told["steps"]) == told["run"]["head"]
+
+
+def test_a_script_and_a_test_of_a_moving_run_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = moving_run()
+    script, test = scripting.launch_of(run), as_test.pytest_file(run)
+    monkeypatch.setattr(scripting, "settings_of", moving_on(run, scripting.settings_of))
+    assert scripting.launch_of(run) == script
+    assert work(run).finished
+    assert scripting.launch_of(run) != script
+    assert as_test.pytest_file(run) != test
+
+
+@pytest.mark.parametrize("words", [["--all"], []])
+def test_a_run_that_moves_while_it_is_verified_fits(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = moving_run()
+    monkeypatch.setattr(verifying._Walk, "_head", moving_on(run, verifying._Walk._head))
+    out = io.StringIO()
+    call_command("verify", *(words or [str(run.pk)]), stdout=out)
+    assert "fit." in out.getvalue() or "1 runs verify" in out.getvalue()
+    assert work(run).finished
