@@ -78,12 +78,30 @@ def outside(options: argparse.Namespace, database: str, seed: int) -> int:
         }
         words = [*sys.argv[1:], "--seed", str(seed)]
         command = [sys.executable, "-m", "tests.chaos", *words]
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | own, check=False)
-        if done.returncode and os.environ.get("CHAOS_KEEP"):
-            subprocess.run(["cp", "-r", name, os.environ["CHAOS_KEEP"]], check=False)
+        code = _run(command, os.environ | own)
+        if code and os.environ.get("CHAOS_KEEP"):
+            _keep(folder, url, Path(os.environ["CHAOS_KEEP"]))
         left += leftovers.of_the_bench(folder)
     left += leftovers.of_folders(folder, *([Path(url.partition("host=")[2])] if "host=" in url else []))
-    return max(ended(done.returncode), _told(left))
+    return max(ended(code), _told(left))
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """Run it to its end; whoever ends this process politely ends the bench politely, which takes all its own along."""
+    bench = subprocess.Popen(command, cwd=ROOT, env=environment)
+    before = signal.signal(signal.SIGTERM, lambda *_: bench.terminate())
+    try:
+        return bench.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _keep(folder: Path, url: str, where: Path) -> None:
+    """What a red bench leaves, to be looked at: its data directory, and a dump where its database is elsewhere."""
+    subprocess.run(["cp", "-r", str(folder), str(where)], check=False)
+    programs = postgres.binaries()
+    if url and programs is not None:
+        subprocess.run([programs / "pg_dump", "--file", where / "database.sql", url], check=False)
 
 
 def ended(code: int) -> int:
@@ -127,6 +145,7 @@ def inside(options: argparse.Namespace, seed: int) -> int:
     from tests.chaos import leftovers, pages, report, scenes, world
     from tests.chaos.far_side import EFFECTS
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings.HINTS = False
     settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
     pages.in_small_portions()
