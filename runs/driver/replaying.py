@@ -63,7 +63,9 @@ def _opening(run: Run, machine: Machine, given: list[Step], exchanges: dict[int,
         state = json.loads(step.state_json) if step.state_json else state
         if step.kind == Step.Kind.TRANSITION and step.to:
             targets[step.seq] = (step.to, state)
-    live = [step for step in given if step.live]
+    gone = store.gone_over(run.steps.filter(seq__lte=last))
+    # As it was when the fork began: it may have gone back over some of them since.
+    live = [step for step in given if not any(step.seq in over for over in gone)]
     asked = [exchanges[step.seq] for step in live if step.kind == Step.Kind.ASK]
     counted = [found for found in exchanges.values() if found.seq <= last and found.prompt_chars]
     counted = [found for found in counted if found.input_tokens]

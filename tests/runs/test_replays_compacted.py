@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 
 from runs import actions, driver
+from runs.driver.journey import Slice
 from runs.models import Run
-from tests.runs.running import _every_run_verifies, decide, transitions, work
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    _every_run_verifies,
+    decide,
+    launch,
+    slice_of,
+    think,
+    transitions,
+    work,
+)
 from tests.runs.test_mending import WRONG, long_run
 from tests.runs.test_prompts_as_sent import drive, hiding_run
 from tests.runs.test_prompts_as_sent import long_run as searching_run
@@ -84,4 +95,29 @@ def test_a_fork_after_a_compaction_goes_on_from_its_summary() -> None:
     at = transitions(run)[-5]
     forked = work(actions.fork(run, at=at, by=None))
     assert compactions(forked) >= 1
+    check_replay(forked)
+
+
+@pytest.mark.parametrize("back_to", [1, 5])
+def test_a_fork_that_went_back_over_rows_that_it_was_given_is_replayed(back_to: int) -> None:
+    """Until it went back they were in its window (the chaos bench found the replay that lacked them)."""
+    run = work(searching_run(14))
+    forked = actions.fork(run, at=transitions(run, "executed")[7], by=None)
+    given = compactions(forked)
+    while compactions(forked) == given:
+        slice_of(forked, Slice(moves=4))
+    actions.rewind(forked, to=transitions(forked, "executed")[back_to], by=None)
+    check_replay(work(forked))
+
+
+def test_a_fork_that_went_back_over_calls_that_it_was_given_is_replayed() -> None:
+    """Until it went back they counted."""
+    again = [think("search", q="a"), think("search", q="b"), think("search", q="a")]
+    run = launch(*again, FINAL, rules=[{"when": {"same_call": 2}, "do": "ask"}, *ALLOW])
+    work(run)
+    decide(run, "approve")
+    forked = work(actions.fork(work(run), at=transitions(run, "executed")[1], by=None))
+    decide(forked, "rollback", to_step=transitions(forked)[0])
+    while not work(forked).finished:
+        decide(forked, "approve")
     check_replay(forked)
