@@ -179,8 +179,8 @@ class Ledger:
         batch.prompt_hash = self._shown(batch.prompt_hash, blocks_of(self.machine, move.facts, row.seq))
         self._budget(batch, after)
         if after.node == END:
-            waits = self.asked is not None and self.asked.status != "answered" and self.held_back is None
-            batch.left_behind = self.asked.seq if waits and self.asked is not None else None
+            if self.asked is not None and self.asked.status != "answered" and self.held_back is None:
+                batch.left_behind = self.asked.seq
             batch.changes = store.ended(self.machine, after.state)
             batch.parent = store.for_parent(self.run, batch.changes, after.totals.cost_usd)
         elif isinstance(move, Ask):
