@@ -34,7 +34,7 @@ from runs.engine.effects import (
     ToolReturned,
 )
 from runs.engine.facts import Exited, Notice, RangeSummarised
-from runs.engine.kernel import Decision, decide, uncertain
+from runs.engine.kernel import Decision, asked_anew, decide, uncertain
 from runs.engine.machine import END
 from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
 from runs.engine.ports import ModelRequest
@@ -166,12 +166,7 @@ class Journey:
         ledger = self.ledger
         asked, pending = ledger.asked, ledger.snapshot.pending
         ledger.tick()
-        if (window := self.reader.window()) is not ledger.snapshot.window:
-            ledger.snapshot = replace(ledger.snapshot, window=window)
-        if self.shares:
-            ledger.snapshot = replace(ledger.snapshot, shared=store.shared_limits(self.run))
-        if self.weighs_cost:
-            ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self.reader.price())
+        self._look()
         try:
             decision = decide(ledger.machine, ledger.snapshot, answer)
             ledger.write(decision, answer, self.remembers)
@@ -187,6 +182,16 @@ class Journey:
         elif isinstance(answer, Summarised) and pending and isinstance(pending.effect, Compaction):
             self.reader.not_used(pending.effect)
         return decision.move
+
+    def _look(self) -> None:
+        """What the kernel has to know beside the rows: the window, what the family has used, the next price."""
+        ledger = self.ledger
+        if (window := self.reader.window()) is not ledger.snapshot.window:
+            ledger.snapshot = replace(ledger.snapshot, window=window)
+        if self.shares:
+            ledger.snapshot = replace(ledger.snapshot, shared=store.shared_limits(self.run))
+        if self.weighs_cost:
+            ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self.reader.price())
 
     # parking
 
@@ -253,10 +258,11 @@ class Journey:
                 if not self.ledger.started_here:
                     store.start(self.run.pk, self.ledger.epoch, asked.seq)
                 failpoint("after_started")
+                store.check_seat(self.run.pk, self.ledger.epoch)
                 return self._call_tool(call, asked)
         raise TypeError(f"{pending.effect.kind} is not performed by a worker")
 
-    def _unless_cut(self, answer: Answer) -> Answer:
+    def _unless_cut(self, answer: Answer | None) -> Answer | None:
         """A model call that fails while its worker leaves was cut, or might as well have been: it is made again."""
         if self.hold.leaving and isinstance(answer, Failed):
             raise Leaving(self.run.pk)
@@ -277,7 +283,7 @@ class Journey:
             self.attempts[f"{asked.kind} {asked.name}"] += 1
             asked.nth = self.attempts[f"{asked.kind} {asked.name}"]
 
-    def _ask_model(self, call: ModelCall, asked: store.Asked, seq: int) -> Answer:
+    def _ask_model(self, call: ModelCall, asked: store.Asked, seq: int) -> Answer | None:
         ledger = self.ledger
         shown = store.prompt_chain(ledger.prompt_hash, ledger.blocks_held_back())
         asked.prompt_hash = _digest(
@@ -286,6 +292,9 @@ class Journey:
         ledger.last_reply = seq
         if call.cacheable and self.went_back and (text := self._remembered(asked.prompt_hash)) is not None:
             return ModelReplied(text=text, cached=True)
+        if not self._reserved(call.input_tokens, call.reply_tokens):
+            self._without_room(call)
+            return None
         self._count_attempt(asked)
         messages = self.reader.messages(call) if self.ports.reads_prompt else ()
         asked.prompt_chars = sum(len(message.text) for message in messages)
@@ -298,12 +307,21 @@ class Journey:
             reply_name=call.reply,
             reply_tokens=call.reply_tokens,
         )
-        if not self._reserved(call.input_tokens, call.reply_tokens):
-            raise Leaving(self.run.pk)  # somebody of the family was quicker; the gate looks again
         answer = self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
         if isinstance(answer, ModelReplied):
             self.reader.counted(answer.usage.input_tokens, asked.prompt_chars)
         return answer
+
+    def _without_room(self, call: ModelCall) -> None:
+        """Somebody of the family was quicker, or a lost call counts: the gates look again, now or in the next slice."""
+        ledger = self.ledger
+        if ledger.held_back is not None:
+            raise Leaving(self.run.pk)
+        self._look()
+        move = asked_anew(ledger.machine, ledger.snapshot)
+        if isinstance(move, Ask) and move.effect == call:
+            raise Leaving(self.run.pk)  # there is room by now
+        ledger.write(Decision(move, ledger.snapshot.totals), None)
 
     def _summarise(self, compaction: Compaction, asked: store.Asked) -> Answer:
         held = compaction.holds

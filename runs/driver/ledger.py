@@ -7,10 +7,13 @@ one transaction; any other ask is written before the deed (spec/runtime.md, "How
 from __future__ import annotations
 
 import json
+import logging
 import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+
+from django.db import OperationalError, connection
 
 from runs import live, store
 from runs.driver.ports import script_of
@@ -25,6 +28,14 @@ from runs.engine.values import canonical, fingerprint
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, Run, RunStatus
+
+log = logging.getLogger(__name__)
+
+OF_A_MODEL = ("model_call", "compaction")
+"""Kinds of asks that a model answers."""
+
+TIMES_KEPT = 5
+"""How often it is tried to keep a paid answer; each try waits as long as the database lets it."""
 
 RISKS = {"none": "low", "read": "low", "write": "medium", "send": "high", "execute": "high"}
 
@@ -87,11 +98,17 @@ class Ledger:
 
     def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
         """Save a paid answer that led nowhere: for the next worker where its ask is written, else as cost."""
-        if answer is None or asked is None or (isinstance(answer, Failed) and asked.kind == "model_call"):
+        if answer is None or asked is None or (isinstance(answer, Failed) and asked.kind in OF_A_MODEL):
             return  # a failed model call is not paid, and whoever goes on makes it again
         if asked.answer is None:
             asked.answered(answer)
-        store.keep_answer(self.run.pk, self.epoch, asked, written=self.held_back is None)
+        for _ in range(TIMES_KEPT):
+            try:
+                store.keep_answer(self.run.pk, self.epoch, asked, written=self.held_back is None)
+                return
+            except OperationalError:  # the row was locked for too long, or the connection is gone
+                log.warning("run %s: a paid answer could not be kept yet", self.run.pk, exc_info=True)
+                connection.close_if_unusable_or_obsolete()
 
     def write(
         self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None = None
@@ -352,6 +369,8 @@ def _stored(exchange: Exchange | None) -> store.Asked | None:
         key=exchange.key,
         nth=exchange.nth,
         attempt=exchange.attempt,
+        answer=exchange.answer_json,
+        answered_at=exchange.answered_at,
         prompt_hash=exchange.prompt_hash,
     )
 

@@ -227,6 +227,8 @@ class Recovered(Fact):
     cost_usd: float = 0.0
     """What the model call that was cut off may have cost at most; counted, for nobody will ever tell."""
     tokens: int = 0
+    lost: int = 0
+    """The epoch of the worker whose call that was: should it answer after all, the guess is taken back."""
 
 
 RECOVERED = TypeAdapter(tuple[Recovered, ...])

@@ -374,6 +374,13 @@ def uncertain(pending: Pending) -> Ask:
     return Ask(held)
 
 
+def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
+    """What becomes of a model call that is asked for already, once the limits leave no room for it: the gates look
+    again, and let it pass with a shorter reply, hold it for a person, or stop."""
+    assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ModelCall)
+    return _through(machine, replace(snapshot, pending=None), Ask(snapshot.pending.effect), (gates.ALL,))
+
+
 def _stop(reason: str, message: str) -> Stop:
     return Stop(reason, (Exited(reason=reason, message=message),))
 

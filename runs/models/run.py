@@ -97,6 +97,8 @@ class Run(models.Model):
     reserved_usd = models.FloatField(default=0.0)
     reserved_tokens = models.PositiveBigIntegerField(default=0)
     """What the model call that is under way may use at most; settled by the row that concludes it."""
+    reserved_epoch = models.PositiveIntegerField(default=0)
+    """The epoch of the worker whose call that is: rows that others write meanwhile settle nothing."""
 
     status = models.CharField(max_length=10, choices=RunStatus.choices, default=RunStatus.QUEUED)
     exit_reason = models.CharField(max_length=40, null=True, blank=True)

@@ -44,6 +44,7 @@ from runs.store.halting import (
     unfinished_ids,
     unhalt_site,
 )
+from runs.store.late import keep_answer
 from runs.store.leases import (
     MOST_LOST,
     RENEW_S,
@@ -72,7 +73,7 @@ from runs.store.loading import (
     terms_of,
     window_at,
 )
-from runs.store.log import Asked, Batch, Row, chain, charge, commit, keep_answer, start
+from runs.store.log import Asked, Batch, Row, chain, charge, check_seat, commit, start
 from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
 from runs.store.people import (
     MAX_MESSAGE,
@@ -139,6 +140,7 @@ __all__ = [
     "charge",
     "check_answer",
     "check_fork",
+    "check_seat",
     "claim",
     "clear_parts",
     "commit",

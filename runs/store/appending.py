@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from runs.engine.facts import Fact
+from runs.engine.facts import Fact, Recovered
 from runs.engine.machine import Block
 from runs.engine.snapshot import Totals
 from runs.engine.timeline import blocks_of
@@ -53,6 +53,19 @@ def batch_on(run: Run, row: Row, **changes: Any) -> Batch:
         rows=[row],
         changes=changes,
     )
+
+
+def tell_lost(run: Run, message: str) -> None:
+    """A row about the worker before; what a model call that it was in may have cost counts as spent."""
+    cost, tokens = run.reserved_usd, run.reserved_tokens
+    cut_off = bool(cost or tokens)
+    if cut_off:
+        message += f" What its model call may have used at most is counted: {tokens} tokens, ${cost:.4g}."
+    lost = run.reserved_epoch if cut_off else 0
+    fact = Recovered(epoch=run.epoch, message=message, cost_usd=cost, tokens=tokens, lost=lost)
+    append(run, "recovered", (fact,))
+    Run.objects.filter(pk=run.pk).update(reserved_usd=0, reserved_tokens=0, reserved_epoch=0)
+    run.reserved_usd, run.reserved_tokens, run.reserved_epoch = 0.0, 0, 0
 
 
 def append(run: Run, kind: str, facts: tuple[Fact, ...], **changes: Any) -> None:

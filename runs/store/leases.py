@@ -12,9 +12,8 @@ from django.db import DatabaseError, transaction
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Coalesce, Now
 
-from runs.engine.facts import Recovered
 from runs.models import Run, RunStatus, Step
-from runs.store.appending import append
+from runs.store.appending import tell_lost
 from runs.store.halting import is_halted
 from runs.store.held_back import TOLD, halted_after, tell_of_halts
 
@@ -76,21 +75,12 @@ def claim(run_id: int, worker: str) -> Lease | None:
         if lost or cut_off or found.was_halted:
             run = Run.objects.get(pk=run_id)  # a worker that was taken for lost may have written until now
             if lost:
-                _tell(run, "The worker was lost; another one goes on from the last row.")
+                tell_lost(run, "The worker was lost; another one goes on from the last row.")
             elif cut_off:
-                _tell(run, "The worker was stopped in a model call; another one makes it again.")
+                tell_lost(run, "The worker was stopped in a model call; another one makes it again.")
             if found.was_halted:
                 tell_of_halts(run, found.wanting + rest)
     return Lease(run_id, found.epoch + 1, worker)
-
-
-def _tell(run: Run, message: str) -> None:
-    """A row about the worker before; what a model call that it was in may have cost counts as spent."""
-    cost, tokens = run.reserved_usd, run.reserved_tokens
-    if cost or tokens:
-        message += f" What its model call may have used at most is counted: {tokens} tokens, ${cost:.4g}."
-    fact = Recovered(epoch=run.epoch, message=message, cost_usd=cost, tokens=tokens)
-    append(run, "recovered", (fact,))
 
 
 _WANTING = Case(When(status=RunStatus.RUNNING, then=F("lease_until")), default=F("due_at"))
@@ -146,7 +136,7 @@ def postpone(lease: Lease, seconds: float, why: str) -> None:
         with transaction.atomic():
             run = mine.select_for_update().first()
             if run is not None:
-                append(run, "recovered", (Recovered(epoch=run.epoch, message=why),))
+                tell_lost(run, why)
     except DatabaseError:
         log.exception("run %s: no row can be written", lease.run_id)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))

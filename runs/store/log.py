@@ -17,7 +17,6 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from runs.engine.effects import ANSWER, Answer, ChildFinished, ModelReplied, Summarised
-from runs.engine.facts import RECOVERED
 from runs.engine.machine import END, BudgetRow
 from runs.engine.settings import Settings
 from runs.engine.snapshot import Totals
@@ -178,7 +177,7 @@ def commit(batch: Batch) -> str:
             if batch.concluded is not None:
                 _conclude(cursor, batch.run_id, batch.concluded)
             if batch.left_behind is not None:
-                _pay(batch.run_id, _answer_of(batch.run_id, batch.left_behind))
+                pay(batch.run_id, _answer_of(batch.run_id, batch.left_behind))
             if batch.remembered is not None:
                 cursor.execute(
                     "UPDATE runs_exchange SET remembered = %s WHERE run_id = %s AND seq = %s",
@@ -198,7 +197,9 @@ def commit(batch: Batch) -> str:
             clear_folder(child.pk)
             open_budgets(child, checked)
         if batch.parent is not None:
-            tell_parent(*batch.parent)
+            parent, seq, finished = batch.parent
+            cost = Run.objects.values_list("cost_usd", flat=True).get(pk=batch.run_id)
+            tell_parent(parent, seq, finished.model_copy(update={"cost_usd": cost}))
         failpoint("inside_commit")
     return head_hash
 
@@ -215,7 +216,9 @@ _SEAT = (
     "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s, active_seconds = %s,"
     " model_calls = model_calls + %s, cached_model_calls = cached_model_calls + %s, tool_calls = tool_calls + %s,"
     " input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,"
-    " cost_usd = CASE WHEN cost_usd = %s THEN %s ELSE cost_usd + %s END, reserved_usd = 0, reserved_tokens = 0"
+    " cost_usd = CASE WHEN cost_usd = %s THEN %s ELSE cost_usd + %s END,"
+    " reserved_usd = CASE WHEN reserved_epoch = %s THEN 0 ELSE reserved_usd END,"
+    " reserved_tokens = CASE WHEN reserved_epoch = %s THEN 0 ELSE reserved_tokens END"
 )
 """A sum of costs is rounded to ten places where it was reckoned: as a rule it replaces the one it was reckoned from."""
 
@@ -226,7 +229,7 @@ def _take_the_seat(batch: Batch, head_hash: str) -> None:
     values += [totals.model_calls - known.model_calls, totals.cached_model_calls - known.cached_model_calls]
     values += [totals.tool_calls - known.tool_calls, totals.input_tokens - known.input_tokens]
     values += [totals.output_tokens - known.output_tokens]
-    values += [known.cost_usd, totals.cost_usd, totals.cost_usd - known.cost_usd]
+    values += [known.cost_usd, totals.cost_usd, totals.cost_usd - known.cost_usd, batch.epoch, batch.epoch]
     columns = "".join(f", {name} = %s" for name in batch.changes)
     values += [_adapted(value) for value in batch.changes.values()]
     with connection.cursor() as cursor:
@@ -271,12 +274,12 @@ _ANSWERED = (
 
 def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
     """The answer that the rows follow from. One that came meanwhile, to a worker taken for lost, is only paid."""
-    if not _answer_first(cursor, run_id, asked):
-        _pay(run_id, _answer_of(run_id, asked.seq))
+    if not answer_first(cursor, run_id, asked):
+        pay(run_id, _answer_of(run_id, asked.seq))
         cursor.execute(_ANSWERED, _of_answer(run_id, asked))
 
 
-def _answer_first(cursor: Any, run_id: int, asked: Asked) -> bool:
+def answer_first(cursor: Any, run_id: int, asked: Asked) -> bool:
     """Give the exchange its answer where it has none yet; whether it took it."""
     cursor.execute(f"{_ANSWERED} AND status <> 'answered'", _of_answer(run_id, asked))
     return bool(cursor.rowcount)
@@ -305,36 +308,11 @@ def lock(run_id: int) -> None:
     list(Run.objects.select_for_update().filter(pk=run_id).values_list("pk"))
 
 
-def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None:
-    """Keep a paid answer whose conclusion could not be drawn. `written`: its ask is a row.
-
-    Whoever goes on from that ask uses it. Where nobody will (it is no row, is answered otherwise, or the run has ended
-    or gone back), the run is charged at once. The guess at what the call of that epoch cost is taken back. Where the
-    conclusion was written after all, and only that was not heard of, there is nothing to do.
-    """
-    assert asked.answer is not None
-    with transaction.atomic():
-        lock(run_id)
-        if Exchange.objects.filter(run_id=run_id, seq=asked.seq, answered_at=asked.answered_at).exists():
-            return
-        _uncount(run_id, epoch)
-        if not written:
-            charge(run_id, ANSWER.validate_json(asked.answer))
-            return
-        with connection.cursor() as cursor:
-            kept = _answer_first(cursor, run_id, asked)
-        goes_on = Step.objects.filter(run_id=run_id, seq=asked.seq, live=True).exclude(run__node=END)
-        if not kept:
-            _pay(run_id, asked.answer)
-        elif not goes_on.exists():
-            charge(run_id, ANSWER.validate_json(asked.answer))
-
-
 def _answer_of(run_id: int, seq: int) -> str | None:
     return Exchange.objects.values_list("answer_json", flat=True).get(run_id=run_id, seq=seq)
 
 
-def _pay(run_id: int, text: str | None) -> None:
+def pay(run_id: int, text: str | None) -> None:
     """Add what an answer cost beside the one that was used. A tool that two workers called at one ask counts once."""
     answer = ANSWER.validate_json(text) if text else None
     if isinstance(answer, ModelReplied | Summarised):
@@ -355,26 +333,24 @@ def start(run_id: int, epoch: int, seq: int) -> None:
         Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED).update(status="started")
 
 
+def check_seat(run_id: int, epoch: int) -> None:
+    """Directly before a deed that must not happen twice: `Fenced` where the seat was lost since its intent was written.
+
+    A worker may sleep in between. It may still fall asleep after this; a far side that knows keys sees to the rest.
+    """
+    if not Run.objects.filter(pk=run_id, epoch=epoch).exists():
+        raise Fenced(run_id, epoch)
+
+
 def charge(run_id: int, answer: Answer) -> None:
     """Add what an answer cost that no row of the run will account for."""
-    used = Totals().after(answer)
-    if used != Totals():
-        _add(run_id, used)
+    add_beside(run_id, Totals().after(answer))
 
 
-def _uncount(run_id: int, epoch: int) -> None:
-    """The call of the worker with that epoch came to an end after all: the guess at what it cost is taken back."""
-    told = Step.objects.filter(run_id=run_id, kind=Step.Kind.RECOVERED).order_by("seq")
-    for text in told.values_list("facts_json", flat=True):
-        lost = RECOVERED.validate_json(text)
-        # The next seat, or the one after it where the call was given back first.
-        if any(fact.epoch - epoch in (1, 2) and (fact.cost_usd or fact.tokens) for fact in lost):
-            guess = Totals().after_losses(lost)
-            _add(run_id, Totals(output_tokens=-guess.output_tokens, cost_usd=-guess.cost_usd))
-            return
-
-
-def _add(run_id: int, used: Totals) -> None:
+def add_beside(run_id: int, used: Totals) -> None:
+    """Add to the totals beside the rows. The cost of a child that has ended is its parent's too."""
+    if used == Totals():
+        return
     Run.objects.filter(pk=run_id).update(
         model_calls=F("model_calls") + used.model_calls,
         cached_model_calls=F("cached_model_calls") + used.cached_model_calls,
@@ -383,6 +359,10 @@ def _add(run_id: int, used: Totals) -> None:
         output_tokens=F("output_tokens") + used.output_tokens,
         cost_usd=F("cost_usd") + used.cost_usd,
     )
+    ended = Run.objects.filter(pk=run_id, ended_at__isnull=False, parent__isnull=False)
+    parent = ended.values_list("parent_id", flat=True).first()
+    if parent is not None:
+        add_beside(parent, Totals(cost_usd=used.cost_usd))
 
 
 def tell_parent(run_id: int, seq: int, finished: ChildFinished) -> None:

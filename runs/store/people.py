@@ -32,7 +32,7 @@ from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical, clean, clean_text
 from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store import clock
-from runs.store.appending import append, batch_on, facts_text
+from runs.store.appending import append, batch_on, facts_text, tell_lost
 from runs.store.doubts import asked_before_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Conflict, NotPossible
@@ -93,6 +93,8 @@ def abort(run_id: int, by: str, message: str = "") -> Run:
         run = seated(run_id)
         for child in Run.objects.filter(parent_id=run_id, ended_at__isnull=True):
             abort(child.pk, by, f"The parent, run {run_id}, was stopped.")
+        if run.reserved_usd or run.reserved_tokens:
+            tell_lost(run, "The run is stopped while its worker is in a model call.")
         loaded = _loaded(run)
         said = f"{message} ({by})" if message else f"Stopped by {by}."
         facts: tuple[Fact, ...] = (*cost_of(loaded.answer), Exited(reason="aborted", message=said))

@@ -96,7 +96,8 @@ def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float
             if name in shared and amount + shared[name].elsewhere > shared[name].limit + 1e-9:
                 return False
         held = Run.objects.filter(pk=run.pk, epoch=epoch)
-        if not held.update(reserved_usd=worst.cost_usd, reserved_tokens=worst.tokens):
+        aside = {"reserved_usd": worst.cost_usd, "reserved_tokens": worst.tokens, "reserved_epoch": epoch}
+        if not held.update(**aside):
             raise Fenced(run.pk, epoch)
     return True
 

@@ -18,7 +18,7 @@ from tests.chaos.findings import Violation
 
 NAMES = ("cost_usd", "tokens")
 
-IN_REST = (*FINISHED, RunStatus.PAUSED, RunStatus.WAITING)
+IN_REST = (*FINISHED, RunStatus.WAITING)
 """A run that stands so makes no call, so nothing is set aside for one."""
 
 MOVES = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.STOP, Step.Kind.REWIND, Step.Kind.COMPACTION)

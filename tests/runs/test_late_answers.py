@@ -14,17 +14,21 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from runs import actions, store
+from runs.adapters.toolbox import Toolbox
 from runs.driver import journey as journeys
 from runs.driver import ledger as ledgers
 from runs.driver.ports import NoSuchModel
-from runs.engine.effects import ModelReplied, Usage
+from runs.driver.window import Reader
+from runs.engine.effects import Failed, ModelReplied, ToolCall, Usage
 from runs.models import Run
 from runs.store import copying
 from tests.runs.running import (
+    ALLOW,
     FINAL,
     MeddledJourney,
     WorkerKilled,
     _every_run_verifies,
+    decide,
     die_in,
     in_threads,
     launch,
@@ -32,8 +36,10 @@ from tests.runs.running import (
     make_due,
     slice_of,
     think,
+    transitions,
     work,
 )
+from tests.runs.test_mending import long_run
 
 pytestmark = [pytest.mark.database]
 
@@ -199,3 +205,119 @@ def has_to_wait(journey: MeddledJourney) -> bool:
     except OperationalError:
         return True
     return False
+
+
+# --- an answer that was kept ----------------------------------------------------------------------------------------
+
+
+def test_a_kept_answer_whose_conclusion_fails_is_paid_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, journey = frozen_in_the_second_call()
+    wake(journey)
+
+    def failing(batch: store.Batch) -> str:
+        raise OperationalError("deadlock detected")
+
+    monkeypatch.setattr(ledgers.store, "commit", failing)
+    with pytest.raises(OperationalError):
+        slice_of(run)
+    monkeypatch.undo()
+    work(run)
+    assert run.answer == "41"
+    fits(run, 0.001 + 0.005)
+
+
+def test_a_kept_answer_is_paid_once_where_a_person_moves_the_run_before_it_is_concluded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, journey = frozen_in_the_second_call()
+    wake(journey)
+    commit = store.commit
+
+    def late(batch: store.Batch) -> str:
+        monkeypatch.undo()
+        actions.pause(run, by=None)
+        return commit(batch)
+
+    monkeypatch.setattr(ledgers.store, "commit", late)
+    with pytest.raises(store.Fenced):
+        slice_of(run)
+    actions.resume(run, by=None)
+    work(run)
+    assert run.answer == "41"
+    fits(run, 0.001 + 0.005)
+
+
+def test_an_answer_that_the_database_refuses_at_first_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, journey = frozen_in_the_second_call()
+    keep, tried = store.keep_answer, []
+
+    def locked(*given: Any, **more: Any) -> None:
+        tried.append(1)
+        if len(tried) < 3:
+            raise OperationalError("canceling statement due to lock timeout")
+        keep(*given, **more)
+
+    monkeypatch.setattr(ledgers.store, "keep_answer", locked)
+    wake(journey)
+    assert slice_of(run).calls == []
+    fits(run, 0.001 + 0.005)
+
+
+def test_a_call_that_was_under_way_when_its_context_changed_is_made_again() -> None:
+    """Its ask is a row: what it brought is paid, and the model is asked with what a person changed."""
+    run = launch(think("search", q="a"), "no JSON", FINAL, context={"limit_tokens": 50_000})
+
+    def pinned() -> None:
+        moving = Run.objects.get(pk=run.pk)
+        actions.pin(moving, path=f"st:{transitions(moving, 'executed')[0]}", by=None)
+
+    with pytest.raises(store.Fenced):
+        slice_of(run, only="decision", after=at_call(3, pinned))
+    assert slice_of(run).calls == ["decision"]
+    fits(run, 0.004)
+    assert (run.answer, run.model_calls) == ("42", 4)
+
+
+def test_a_summary_that_was_cut_is_no_answer() -> None:
+    run = long_run()
+
+    def moved() -> None:
+        actions.pin(Run.objects.get(pk=run.pk), path=f"st:{transitions(run, 'executed')[0]}", by=None)
+
+    def cut(*_: Any) -> Failed:
+        moved()
+        return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(store.Fenced):
+        patch.setattr(Reader, "summarise", cut)
+        slice_of(run)
+    assert run.exchanges.filter(kind="compaction").latest("seq").answer_json is None
+    work(run)
+    assert run.steps.filter(kind="compaction").exists()
+    assert not run.steps.filter(facts_json__contains="compaction_failed").exists()
+
+
+def test_a_worker_that_slept_before_its_deed_looks_at_its_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one has asked a person meanwhile, who had the call made again."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    calls, slept = [], []
+    call = Toolbox.call
+
+    def counted(box: Any, wanted: ToolCall, nth: int, key: str) -> Any:
+        calls.append(key)
+        return call(box, wanted, nth, key)
+
+    def sleeps(place: str) -> None:
+        if place == "after_started" and not slept:
+            slept.append(place)
+            lose_worker(run)
+            work(run)
+            decide(run, "approve")
+            work(run)
+
+    monkeypatch.setattr(Toolbox, "call", counted)
+    monkeypatch.setattr(journeys, "failpoint", sleeps)
+    with pytest.raises(store.Fenced):
+        slice_of(run)
+    assert len(calls) == 1
+    assert work(run).tool_calls == 1

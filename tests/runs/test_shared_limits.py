@@ -14,13 +14,16 @@ import pytest
 from runs import actions, driver, store
 from runs.driver.holds import Hold, held
 from runs.driver.journey import Journey, Slice
+from runs.engine.effects import ModelReplied, ToolReturned, Usage
 from runs.engine.snapshot import Price
 from runs.models import Budget, Run
 from tests.runs.running import (
     FINAL,
+    MeddledJourney,
     WorkerKilled,
     _every_run_verifies,
     decide,
+    die_in,
     in_threads,
     kill,
     launch,
@@ -39,6 +42,7 @@ __all__ = ["_every_run_verifies"]
 
 LONG = Slice(10_000, 1_000)
 PRICE = Price(reply_tokens=400, input_usd=0.000001, output_usd=0.00001)
+LATE = ModelReplied(text="too late", usage=Usage(input_tokens=500, output_tokens=50, cost_usd=0.005))
 THINKING = [think("search", q=str(number)) for number in range(30)]
 
 
@@ -248,6 +252,190 @@ def test_a_call_that_was_given_back_is_counted_until_it_is_known_what_it_cost() 
     journey.ledger.keep(journey.ledger.asked, journey.model.late)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.004)
+
+
+def test_a_call_that_was_given_back_and_answered_before_the_next_worker_came_counts_once() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    with seat(run, "leaving") as hold:
+        journey = die_in_a_call(hold)
+        assert store.hand_back(hold.lease)
+    journey.ledger.keep(journey.ledger.asked, journey.model.late)
+    travel(run)
+    assert run.cost_usd == pytest.approx(0.004), "four calls were made, and paid"
+
+
+def lost_in_a_tool_and_then_in_a_call(run: Run) -> tuple[MeddledJourney, DoomedJourney]:
+    """The worker sleeps in a search; the next one is lost in a model call."""
+    asleep = die_in(run, only="search", after=kill)
+    with seat(run, "beta") as hold:
+        journey = DoomedJourney(hold)
+        with pytest.raises(WorkerKilled):
+            journey.travel(LONG)
+    lose_worker(run)
+    return asleep, journey
+
+
+def test_a_late_answer_of_a_tool_takes_back_no_guess() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    asleep, _ = lost_in_a_tool_and_then_in_a_call(run)
+    travel(run)
+    before = Run.objects.get(pk=run.pk)
+    asleep.ledger.keep(asleep.ledger.asked, ToolReturned(value="three results"))
+    run.refresh_from_db()
+    assert (run.cost_usd, run.output_tokens) == (before.cost_usd, before.output_tokens)
+
+
+def test_two_late_answers_take_one_guess_back_once() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    asleep, lost = lost_in_a_tool_and_then_in_a_call(run)
+    with seat(run, "gamma") as hold:
+        store.let_go(hold.lease)
+    asleep.ledger.keep(asleep.ledger.asked, ToolReturned(value="three results"))
+    lost.ledger.keep(lost.ledger.asked, lost.model.late)
+    travel(run)
+    calls = run.exchanges.filter(kind="model_call").count() + 1
+    assert run.cost_usd == pytest.approx(0.001 * calls)
+
+
+# --- calls that are under way while others write ------------------------------------------------------------------
+
+
+def test_a_lost_call_counts_where_a_person_moved_the_run_before_the_next_worker() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    usd, _, _ = lost_in_a_call(run).model.seen[0]
+    actions.pause(run, by=None)
+    actions.resume(run, by=None)
+    travel(run)
+    assert run.cost_usd == pytest.approx(0.003 + usd)
+
+
+def test_a_family_cant_pass_its_limit_by_a_pause_in_a_call() -> None:
+    run = waiting_run(0.5)
+    copy, other = fork(run), fork(run)
+    worst = store.Worst(cost_usd=0.4, tokens=100)
+    with seat(copy) as one, seat(other) as two:
+        assert store.reserve(copy, one.lease.epoch, worst, {})
+        actions.pause(copy, by=None)  # the call goes on, and is paid
+        assert not store.reserve(other, two.lease.epoch, worst, {}), "0.8 of 0.5"
+
+
+def test_a_call_that_was_under_way_when_its_run_was_stopped_counts_until_it_is_known() -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    lost = lost_in_a_call(run)
+    usd, _, _ = lost.model.seen[0]
+    actions.abort(run, by=None)
+    run.refresh_from_db()
+    assert (run.reserved_usd, run.reserved_tokens) == (0, 0)
+    assert run.cost_usd == pytest.approx(usd)
+    lost.ledger.keep(lost.ledger.asked, lost.model.late)
+    run.refresh_from_db()
+    assert run.cost_usd == pytest.approx(0.001)
+
+
+def test_a_call_that_ends_in_a_fault_of_ours_counts_as_its_worst_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
+    aside: list[float] = []
+
+    class Faulty(Counted):
+        """A model whose client breaks once the provider has billed the call."""
+
+        def ask(self, request: Any, watch: Any) -> Any:
+            super().ask(request, watch)
+            aside.append(self.seen[-1][0])
+            raise RuntimeError
+
+    class FaultyJourney(PricedJourney):
+        def _prepare(self) -> None:
+            super()._prepare()
+            self.ports.model = Faulty(self.model.model, Run.objects.get(pk=self.run.pk))
+
+    monkeypatch.setattr(driver, "Journey", FaultyJourney)
+    driver.drive(run.pk)
+    monkeypatch.undo()
+    travel(run)
+    assert aside[0] > 0
+    assert run.cost_usd == pytest.approx(0.003 + aside[0])
+
+
+def lost_with_the_ask_written(tokens: int, **settings: Any) -> Run:
+    """A run whose worker is lost in a model call that a row asks for; a reply of 400 tokens was set aside for it."""
+
+    class DoomedInTheSecond(Counted):
+        def ask(self, request: Any, watch: Any) -> Any:
+            answer = super().ask(request, watch)
+            return answer if len(self.seen) < 2 else kill()
+
+    class Second(PricedJourney):
+        def _prepare(self) -> None:
+            super()._prepare()
+            self.ports.model = DoomedInTheSecond(self.model.model, Run.objects.get(pk=self.run.pk))
+
+    run = launch("no JSON", FINAL, limits={"tokens": tokens}, max_steps=30, **settings)
+    with seat(run, "doomed") as hold, pytest.raises(WorkerKilled):
+        Second(hold).travel(LONG)
+    lose_worker(run)
+    assert run.exchanges.get(seq=2).status == "asked"
+    return run
+
+
+def replayed(run: Run) -> Any:
+    """Where a replay with the same prices comes out otherwise."""
+    known = {"price": PRICE, "context_tokens": PricedJourney.limit_tokens}
+    return driver.made_again(driver.record_of(run).model_copy(update=known)).difference
+
+
+def test_where_a_lost_call_leaves_no_room_for_the_written_ask_a_person_is_asked() -> None:
+    run = lost_with_the_ask_written(1_200)
+    travel(run)
+    question = pending(run)
+    assert (question.kind, question.limit, run.status) == ("limit", "tokens", "waiting")
+    decide(run, "top_up", args={"tokens": 5_000})
+    travel(run)
+    assert run.answer == "42"
+    assert replayed(run) is None
+
+
+def test_where_it_leaves_less_room_the_ask_is_written_anew_with_a_shorter_reply() -> None:
+    aside = Run.objects.get(pk=lost_with_the_ask_written(100_000).pk).reserved_tokens
+    prompt = aside - PRICE.reply_tokens
+    limit = 120 + aside + prompt + 300
+    run = lost_with_the_ask_written(limit)
+    model = travel(run)
+    assert [reply for _, _, reply in model.seen] == [300]
+    assert (run.answer, run.exchanges.get(seq=2).status) == ("42", "asked")
+    assert run.input_tokens + run.output_tokens <= limit
+    assert replayed(run) is None
+
+
+def test_where_the_run_is_to_stop_at_its_limit_it_stops() -> None:
+    run = lost_with_the_ask_written(1_200, on_limit="stop")
+    travel(run)
+    assert run.exit_reason == "token_limit"
+    assert replayed(run) is None
+
+
+def test_what_a_child_pays_after_its_end_counts_for_its_parent_and_its_family() -> None:
+    played = script(
+        {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
+        think("send", to="bob"),
+        FINAL,
+        subgraphs={"helper": {"replies": {"decision": ["no JSON", THINKING[0], FINAL]}}},
+    )
+    helper = {"machine": "ruled", "settings": {}}
+    run = launch(played=played, subgraphs={"helper": helper}, limits={"cost_usd": 1.0})
+    driver.drive(run.pk)
+    copy = actions.fork(run, at=0, by=None)
+    child = Run.objects.get(parent=run)
+    journey = die_in(child, before=kill)
+    actions.rewind(run, to=transitions(run)[0], by=None)  # the child is stopped with its call under way
+    journey.ledger.keep(journey.ledger.asked, LATE)
+    child.refresh_from_db()
+    run.refresh_from_db()
+    assert child.finished
+    assert (child.cost_usd, run.cost_usd) == pytest.approx((0.005, 0.001 + 0.005))
+    assert store.shared_limits(copy)["cost_usd"].elsewhere == pytest.approx(0.001 + 0.005)
 
 
 def test_a_replay_and_a_fork_count_lost_calls_too() -> None:

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable
 
 from runs.engine import kernel
-from runs.engine.effects import EFFECT, HumanCall
+from runs.engine.effects import EFFECT, HumanCall, ModelCall
 from runs.engine.facts import Exited, Fact, Notice, Rewound
+from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
 from runs.engine.settings import LIMIT_REASONS, InterruptRule, LimitName
-from runs.engine.snapshot import Pending, SharedLimit, Snapshot
+from runs.engine.snapshot import SharedLimit, Snapshot
 
 GIVEN = ("decision", "limit", "pause", "note", "recovered")
 """Kinds of rows that people and the runtime add: taken from the record."""
@@ -47,13 +48,17 @@ def _made_anew(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
     return row.effect is not None and told
 
 
-def unanswered(row: RecordedRow, facts: tuple[Fact, ...], pending: Pending) -> Move:
-    """Nothing was answered to what was asked: only somebody from outside can have gone on."""
+def unanswered(machine: Machine, snapshot: Snapshot, row: RecordedRow, facts: tuple[Fact, ...]) -> Move:
+    """Nothing was answered to what was asked: somebody from outside went on, or there was no room for the call."""
+    pending = snapshot.pending
+    assert pending is not None
     if _asks_whether_it_happened(row):
         return kernel.uncertain(pending)
     if _made_anew(row, facts):
         return Ask(pending.effect, facts)
     outside = stop_or_rewind(row, facts, None)
+    if outside is None and isinstance(pending.effect, ModelCall):
+        return kernel.asked_anew(machine, snapshot)
     if outside is None:
         raise LookupError("what was asked in the row before has no answer in the record")
     return outside

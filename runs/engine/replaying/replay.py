@@ -104,7 +104,7 @@ class Replay:
         if row.kind in GIVEN:
             return facts, snapshot.totals.after_losses(facts)
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
-            return unanswered(row, facts, snapshot.pending), snapshot.totals
+            return unanswered(self.machine, snapshot, row, facts), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
         outside = stop_or_rewind(row, facts, move)
         return (outside, snapshot.totals.after(answer)) if outside is not None else (move, totals)

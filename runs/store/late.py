@@ -1,0 +1,84 @@
+"""Answers of workers that could not draw the conclusion: their seat was taken, or the database failed them."""
+
+from __future__ import annotations
+
+from django.db import connection, transaction
+from django.db.models import Q
+
+from runs.engine.effects import ANSWER
+from runs.engine.facts import RECOVERED
+from runs.engine.machine import END
+from runs.engine.snapshot import Totals
+from runs.models import Exchange, Run, Step
+from runs.store.loading import MOVES
+from runs.store.log import Asked, add_beside, answer_first, charge, lock, pay
+
+
+def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None:
+    """Keep what the call of the worker with that epoch brought. `written`: its ask is a row.
+
+    Whoever goes on from that ask uses it. Where nobody will (it is no row, is answered otherwise, or the run has ended
+    or gone back), the run is charged at once; so it is where the model is asked anew, for the limits or the context
+    have changed. The guess at what the call cost is taken back. Where the conclusion was written after all, and only
+    that was not heard of, there is nothing to do.
+    """
+    assert asked.answer is not None
+    with transaction.atomic():
+        _lock(run_id)
+        if Exchange.objects.filter(run_id=run_id, seq=asked.seq, answered_at=asked.answered_at).exists():
+            return
+        _take_back_the_guess(run_id, epoch)
+        if not written:
+            charge(run_id, ANSWER.validate_json(asked.answer))
+        elif _is_asked_anew(run_id, asked):
+            pay(run_id, asked.answer)
+        else:
+            _use_or_charge(run_id, asked, asked.answer)
+
+
+def _lock(run_id: int) -> None:
+    """Hold the run, and before it those that it was called from, which may be charged with it."""
+    parent = Run.objects.values("parent_id").get(pk=run_id)["parent_id"]
+    if parent is not None:
+        _lock(parent)
+    lock(run_id)
+
+
+def _is_asked_anew(run_id: int, asked: Asked) -> bool:
+    """Whether the model's answer is not wanted any more: another ask took the place of its own, or will.
+
+    Who changes what the model reads wants it to be asked again.
+    """
+    if asked.kind not in ("model_call", "compaction") or not _goes_on(run_id, asked):
+        return False
+    unanswered = Exchange.objects.filter(run_id=run_id, seq=asked.seq).exclude(status="answered").exists()
+    later = Step.objects.filter(run_id=run_id, live=True, seq__gt=asked.seq)
+    changed = Q(kind=Step.Kind.NOTE, facts_json__contains='"conv.')
+    return unanswered and later.filter(Q(kind__in=MOVES) | changed).exists()
+
+
+def _use_or_charge(run_id: int, asked: Asked, answer: str) -> None:
+    with connection.cursor() as cursor:
+        kept = answer_first(cursor, run_id, asked)
+    if not kept:
+        pay(run_id, answer)
+    elif not _goes_on(run_id, asked):
+        charge(run_id, ANSWER.validate_json(answer))
+
+
+def _goes_on(run_id: int, asked: Asked) -> bool:
+    return Step.objects.filter(run_id=run_id, seq=asked.seq, live=True).exclude(run__node=END).exists()
+
+
+def _take_back_the_guess(run_id: int, epoch: int) -> None:
+    """What the worker's call may have used is known now: nothing is set aside for it, nor counted as a guess."""
+    mine = Run.objects.filter(pk=run_id, reserved_epoch=epoch)
+    if mine.update(reserved_usd=0, reserved_tokens=0, reserved_epoch=0):
+        return
+    told = Step.objects.filter(
+        run_id=run_id, kind=Step.Kind.RECOVERED, facts_json__contains=f'"lost":{epoch}'
+    )
+    for text in told.values_list("facts_json", flat=True):
+        lost = tuple(fact for fact in RECOVERED.validate_json(text) if fact.lost == epoch)
+        guess = Totals().after_losses(lost)
+        add_beside(run_id, Totals(output_tokens=-guess.output_tokens, cost_usd=-guess.cost_usd))
