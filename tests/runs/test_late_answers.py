@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from runs import actions, store
@@ -182,12 +182,12 @@ def test_how_long_a_move_took_a_clock_that_jumps_does_not_say(
 def test_no_answer_comes_between_the_sums_of_a_replay_and_its_exchanges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run, journey = frozen_in_the_second_call()
+    run, _ = frozen_in_the_second_call()
     totals_at = copying.totals_at
 
     def summed(source: Run, at: int) -> Any:
         totals = totals_at(source, at)
-        assert in_threads(1, lambda _: has_to_wait(journey)) == [True]
+        assert in_threads(1, lambda _: is_held(run)) == [True]
         return totals
 
     monkeypatch.setattr(copying, "totals_at", summed)
@@ -196,12 +196,11 @@ def test_no_answer_comes_between_the_sums_of_a_replay_and_its_exchanges(
     assert made.cost_usd == 0.001
 
 
-def has_to_wait(journey: MeddledJourney) -> bool:
-    """Whether the first worker's answer can't be written now."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET lock_timeout = '1ms'")
+def is_held(run: Run) -> bool:
+    """Whether somebody holds the run's row."""
     try:
-        wake(journey)
+        with transaction.atomic():
+            Run.objects.select_for_update(nowait=True).get(pk=run.pk)
     except OperationalError:
         return True
     return False
@@ -300,7 +299,8 @@ def test_a_summary_that_was_cut_is_no_answer() -> None:
 def test_a_worker_that_slept_before_its_deed_looks_at_its_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one has asked a person meanwhile, who had the call made again."""
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
-    calls, slept = [], []
+    calls: list[str] = []
+    slept: list[str] = []
     call = Toolbox.call
 
     def counted(box: Any, wanted: ToolCall, nth: int, key: str) -> Any:
