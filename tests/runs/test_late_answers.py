@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from runs import actions, store
@@ -177,7 +177,7 @@ def test_how_long_a_move_took_a_clock_that_jumps_does_not_say(
 
 
 @pytest.mark.skipif(
-    "connection.vendor != 'postgresql'", reason="SQLite has one writer: nobody writes meanwhile"
+    connection.vendor != "postgresql", reason="SQLite has one writer: nobody writes meanwhile"
 )
 def test_no_answer_comes_between_the_sums_of_a_replay_and_its_exchanges(
     monkeypatch: pytest.MonkeyPatch,
