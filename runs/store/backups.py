@@ -15,7 +15,6 @@ from typing import Any
 from uuid import UUID
 
 from django.apps import apps
-from django.core.management.color import no_style
 from django.db import connection, models, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
@@ -31,6 +30,9 @@ LEFT_OUT = frozenset({"sessions.session", "runs.remembered", "runs.restoreepoch"
 LEFT_OUT_APPS = frozenset({"axes"})
 AT_ONCE = 500
 """Rows of one statement."""
+
+FIRST_EPOCH, LAST_EPOCH = 2**20, 2**30
+"""Among these is the epoch that a restore gives to all runs, by chance."""
 
 Table = type[models.Model]
 
@@ -111,8 +113,7 @@ def load(lines: Callable[[Table], Iterable[str]], why: str) -> int:
             for table in tables():
                 _fill(cursor, table, lines(table))
             if connection.vendor == "postgresql":
-                for statement in connection.ops.sequence_reset_sql(no_style(), tables()):
-                    cursor.execute(statement)
+                _raise_sequences(cursor)
         return pause_unfinished(why)
 
 
@@ -144,6 +145,23 @@ def _fill(cursor: Any, table: Table, lines: Iterable[str]) -> None:
         cursor.executemany(f"INSERT INTO {name} ({columns}) VALUES ({places})", some)
 
 
+def _raise_sequences(cursor: Any) -> None:
+    """The next number of each table is past its rows, and past all that were given before: never set back.
+
+    A worker of before may hold such a number, and no rollback undoes what is done to a sequence. SQLite does it itself.
+    """
+    quote = connection.ops.quote_name
+    for table in tables():
+        key = table._meta.pk
+        if isinstance(key, models.AutoField):
+            name, column = quote(table._meta.db_table), quote(str(key.column))
+            cursor.execute(
+                f"SELECT setval(given, GREATEST(nextval(given), (SELECT MAX({column}) FROM {name})))"
+                " FROM (SELECT pg_get_serial_sequence(%s, %s)::regclass AS given) AS sequence",
+                (name, key.column),
+            )
+
+
 Reader = Callable[[Any], Any]
 
 
@@ -168,19 +186,29 @@ def _reader(field: Any) -> Reader | None:
 def pause_unfinished(why: str) -> int:
     """Pause every unfinished run, with a row that says why: what it did since can't be known. How many.
 
-    Leases are gone, and workers of before are fenced.
+    Leases are gone, and workers of before are fenced, from finished runs too: a worker may have held another run of
+    that number.
     """
     with transaction.atomic():
-        unfinished = Run.objects.select_for_update().filter(status__in=UNFINISHED).order_by("pk")
+        list(Run.objects.select_for_update().order_by("pk").values_list("pk"))
+        Run.objects.update(epoch=_epoch_nobody_has(), worker="", lease_until=Now(), hinted_at=None)
+        unfinished = Run.objects.filter(status__in=UNFINISHED).order_by("pk")
         count = 0
         for run in unfinished.iterator(chunk_size=500):
-            run.epoch += 1
-            Run.objects.filter(pk=run.pk).update(
-                epoch=run.epoch, worker="", lease_until=Now(), hinted_at=None
-            )
             append(run, "pause", (Paused(by=THE_RESTORE, message=why),), status=RunStatus.PAUSED)
             count += 1
     return count
+
+
+def _epoch_nobody_has() -> int:
+    """One for all runs, chosen once for a restore.
+
+    How far epochs have come since the backup is not known, and a fence asks only whether two are the same. A claim and
+    a person's move count one up: no run that was never restored has come to 2**20. One that was has its own place among
+    2**30, and is hit by chance: about one in a million where the next seats are a thousand. As it does not grow from
+    restore to restore, it can't overflow: above it is room for 2**30 seats before the column's end (2**31 - 1).
+    """
+    return FIRST_EPOCH + secrets.randbelow(LAST_EPOCH - FIRST_EPOCH)
 
 
 def epoch_id() -> str:

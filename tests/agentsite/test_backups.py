@@ -391,6 +391,8 @@ def test_each_start_can_tell_the_database_from_an_older_copy() -> None:
     assert "may be an old copy" in said and "3" in said
     assert Run.objects.filter(status="paused").count() == 3
     assert "put in place of another one" in runs["queued"].steps.latest("seq").facts_json
+    for run in runs.values():  # whoever claimed it since the copy is fenced
+        assert Run.objects.get(pk=run.pk).epoch > run.epoch + 1000
     assert restoring.notice_an_old_database() == ""
 
 
