@@ -6,11 +6,12 @@ one transaction; any other ask is written before the deed (spec/runtime.md, "How
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 from django.db import OperationalError, connection
@@ -230,16 +231,17 @@ class Ledger:
         if move.facts:
             row.state = _changed(self.snapshot.state, self.machine.fold(self.snapshot.state, move.facts))
         deed = isinstance(effect, ToolCall) and not effect.repeatable and not move.delay_s
-        again = move.attempt > 1 and self.asked is not None
+        before = self.asked if move.attempt > 1 else None
+        call = _fingerprint(effect)
         asked = store.Asked(
             seq=seq,
             kind=effect.kind,
             name=_name(effect),
             request=effect.model_dump_json(),
             status="started" if deed else "asked",
-            key=self.asked.key if again and self.asked is not None else f"run-{self.run.pk}-{seq}",
+            key=before.key if before is not None else _key(self.run, seq, call or self.head_hash),
             attempt=move.attempt,
-            fingerprint=_fingerprint(effect),
+            fingerprint=call,
         )
         return row, asked
 
@@ -407,6 +409,17 @@ def _held_call(held: Effect | None) -> tuple[str, dict[str, Any], str]:
 def _fingerprint(effect: Effect) -> str:
     tool, args, _ = _held_call(effect)
     return fingerprint(tool, args) if tool else ""
+
+
+def _key(run: Run, seq: int, asked: str) -> str:
+    """The idempotency key of what is asked at a row, with at most 64 characters.
+
+    After a restore the same call at the same row has the same key, so that the far side still knows it. Another call
+    there, or a call of another run that was given the same number, has another one: it would be taken for done.
+    `asked` is the call's fingerprint; of what is no call, the hash of the rows before, which no other life repeats.
+    """
+    born = run.created_at.astimezone(UTC).isoformat(timespec="microseconds")
+    return f"run-{run.pk}-{seq}-{hashlib.sha256(f'{born} {asked}'.encode()).hexdigest()[:12]}"
 
 
 def _changed(before: State, after: State) -> str | None:

@@ -280,8 +280,10 @@ def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
 
 
 def answer_first(cursor: Any, run_id: int, asked: Asked) -> bool:
-    """Give the exchange its answer where it has none yet; whether it took it."""
-    cursor.execute(f"{_ANSWERED} AND status <> 'answered'", _of_answer(run_id, asked))
+    """Give the exchange its answer where it has none yet, and is the one that was asked; whether it took it."""
+    cursor.execute(
+        f"{_ANSWERED} AND status <> 'answered' AND key = %s", (*_of_answer(run_id, asked), asked.key)
+    )
     return bool(cursor.rowcount)
 
 

@@ -1,13 +1,14 @@
-"""What was handed out before a restore, and may still be in somebody's hands: seats, and numbers of runs."""
+"""What was handed out before a restore, and may still be in somebody's hands: seats, numbers of runs, keys of calls."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from runs import actions, store
+from runs.engine.effects import ToolReturned
 from runs.models import Run
 from runs.store import backups
 from runs.store.appending import append
@@ -15,6 +16,9 @@ from tests.runs.running import (
     ALLOW,
     FINAL,
     _every_run_verifies,
+    decide,
+    die_in,
+    kill,
     kinds,
     launch,
     make_due,
@@ -22,7 +26,7 @@ from tests.runs.running import (
     think,
     work,
 )
-from tests.runs.test_late_answers import at_call
+from tests.runs.test_late_answers import OTHER, at_call
 
 pytestmark = [pytest.mark.database]
 
@@ -42,6 +46,21 @@ def restore(dump: Dump) -> None:
 
 def now(run: Run) -> Run:
     return Run.objects.get(pk=run.pk)
+
+
+def paused_and_resumed(run: Run) -> Run:
+    """The two rows that a restore leads to as well, so that the rows after them have the same numbers."""
+    actions.pause(now(run), by=None)
+    return actions.resume(now(run), by=None)
+
+
+def numbers_begin_again() -> None:
+    """As where a backup is restored into a new database."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("DELETE FROM sqlite_sequence WHERE name = 'runs_run'")
+            return
+        cursor.execute("SELECT setval(pg_get_serial_sequence('runs_run', 'id'), MAX(id)) FROM runs_run")
 
 
 # --- seats --------------------------------------------------------------------------------------------------------
@@ -128,3 +147,95 @@ def test_a_restore_that_is_taken_back_takes_no_number_back() -> None:
         raise RuntimeError
     assert now(before).status == "queued"
     assert launch(FINAL).pk > before.pk
+
+
+# --- keys of calls ------------------------------------------------------------------------------------------------
+
+
+def test_no_key_of_a_call_is_given_to_another_one_after_a_restore() -> None:
+    """The far side would take the new call for the old one, and do nothing."""
+    launch(FINAL)
+    dump = dumped()
+    first = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    before = slice_of(first).keys
+    restore(dump)
+    numbers_begin_again()
+    second = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    assert second.pk == first.pk
+    after = slice_of(second).keys
+    assert (len(before), len(after)) == (1, 1)
+    assert before != after
+
+
+def waits_for_a_yes() -> tuple[Run, Dump]:
+    """A run that asks whether it may send, and a backup of it; then it has as many rows as it has after a restore."""
+    run = work(launch(think("send", to="bob"), FINAL))
+    dump = dumped()
+    paused_and_resumed(run)
+    return run, dump
+
+
+def restored(run: Run, dump: Dump) -> Run:
+    restore(dump)
+    return actions.resume(now(run), by=None)
+
+
+def test_the_same_call_of_the_same_run_has_the_same_key_after_a_restore() -> None:
+    run, dump = waits_for_a_yes()
+    decide(run, "approve")
+    before = slice_of(run).keys
+    seq = run.exchanges.get(name="send").seq
+    run = restored(run, dump)
+    decide(run, "approve")
+    assert slice_of(run).keys == before
+    assert run.exchanges.get(name="send").seq == seq
+    assert len(before) == 1 and len(before[0]) <= 64
+
+
+def test_another_call_at_the_same_row_has_another_key_after_a_restore() -> None:
+    run, dump = waits_for_a_yes()
+    decide(run, "approve")
+    before = slice_of(run).keys
+    seq = run.exchanges.get(name="send").seq
+    run = restored(run, dump)
+    decide(run, "edit", args={"to": "carol"})
+    after = slice_of(run).keys
+    assert run.exchanges.get(name="send").seq == seq
+    assert (len(before), len(after)) == (1, 1)
+    assert before != after
+
+
+def test_a_call_that_was_begun_before_the_backup_keeps_its_key() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    key = run.exchanges.get(name="send").key
+    run = restored(run, dumped())
+    assert run.exchanges.get(name="send").key == key
+
+
+def test_a_tools_answer_of_before_a_restore_goes_to_no_other_call() -> None:
+    run, dump = waits_for_a_yes()
+    decide(run, "approve")
+    late = die_in(run, before=kill, only="send").ledger
+    run = restored(run, dump)
+    decide(run, "edit", args={"to": "carol"})
+    die_in(run, before=kill, only="send")
+    assert late.asked is not None and late.asked.seq == run.exchanges.get(name="send").seq
+    late.keep(late.asked, ToolReturned(value="sent to bob"))
+    assert run.exchanges.get(name="send").answer_json is None
+
+
+def test_a_models_answer_of_before_a_restore_goes_to_no_other_question() -> None:
+    """It is paid all the same."""
+    run = launch("no JSON", FINAL)
+    dump = dumped()
+    paused_and_resumed(run)
+    late = die_in(run, before=at_call(2, kill)).ledger
+    run = restored(run, dump)
+    die_in(run, before=at_call(2, kill))
+    seq = late.snapshot.head
+    assert run.exchanges.filter(seq=seq, status="asked").exists()
+    paid = now(run).cost_usd
+    late.keep(late.asked, OTHER)
+    assert run.exchanges.get(seq=seq).answer_json is None
+    assert now(run).cost_usd == pytest.approx(paid + 0.005)

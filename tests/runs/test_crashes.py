@@ -335,5 +335,5 @@ def test_killed_around_a_deed_with_a_key_it_is_done_once(place: str, tmp_path: P
     run = launch_and_die(played, place, tmp_path, rules=ALLOW)
     world = slice_of(run)
     assert world.calls == ["send", "decision"]
-    assert world.keys == [f"run-{run.pk}-{run.exchanges.get(name='send').seq}"]
+    assert world.keys == [run.exchanges.get(name="send").key]
     assert totals(run) == (2, 1, 200, 40, 0.002)
