@@ -10,8 +10,6 @@ import logging
 import secrets
 import time
 
-from django.utils import timezone
-
 from runs import live, store
 from runs.driver.draining import drain
 from runs.driver.holds import closing, held, holds_any, reopen
@@ -92,7 +90,7 @@ def drive_inline(run_id: int) -> Run:
             if not _child_moved(run):
                 return Run.objects.get(pk=run_id)
             continue
-        wait = (run.due_at - timezone.now()).total_seconds()
+        wait = (run.due_at - store.now()).total_seconds()
         if wait > 0:
             time.sleep(wait)
         if not _drive_strictly(run_id):

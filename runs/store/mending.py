@@ -17,6 +17,7 @@ from runs.engine.facts import CompactionWanted, Fact, Pinned, SummaryEdited, Sum
 from runs.engine.timeline import Context, Summary, folded
 from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus, Step
+from runs.store import clock
 from runs.store.appending import append
 from runs.store.errors import NotPossible
 from runs.store.loading import compaction_wanted, context_blocks, load_blocks
@@ -162,7 +163,5 @@ def _add(run: Run, fact: Fact) -> None:
             f"What the model reads was changed {MOST_A_MINUTE} times within a minute. Each change makes the run ask "
             "its model anew; wait a moment, so that it can go on."
         )
-    changes = (
-        {"status": RunStatus.QUEUED, "due_at": timezone.now()} if run.status == RunStatus.RUNNING else {}
-    )
+    changes = {"status": RunStatus.QUEUED, "due_at": clock.now()} if run.status == RunStatus.RUNNING else {}
     append(run, "note", (fact,), **changes)
