@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import timedelta
 from itertools import takewhile
 
 from celery import shared_task
 from django.conf import settings
+from django.db import OperationalError
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from runs import driver, live, store
 from runs.failpoints import failpoint
+from runs.machines import CATALOGUE
 from runs.models import Interrupt, Run
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,11 @@ def hint(run_id: int) -> bool:
     return True
 
 
+def hint_all(run_ids: Iterable[int]) -> int:
+    """How many hints were sent. A silent broker holds up each one for a while: none is sent after the first lost."""
+    return sum(1 for _ in takewhile(hint, run_ids))
+
+
 def sweep() -> int:
     """Hint at every run that is due, left by a dead worker, or never picked up; apply deadlines. How many hints.
 
@@ -65,17 +73,26 @@ def sweep() -> int:
     )
     if due:
         Run.objects.filter(pk__in=due).update(hinted_at=Now())
-    # A silent broker holds up each hint for a while: after the first one the scheduler's own hands are quicker.
-    return sum(1 for _ in takewhile(hint, due))
+    return hint_all(due)  # where the broker is silent, the scheduler's own hands are quicker
 
 
 def _apply_deadlines() -> None:
-    """What happens to a question that nobody answered in time; its run is due then, and is hinted at as such."""
-    late = Interrupt.objects.filter(status=Interrupt.Status.PENDING, deadline__lte=Now())
-    for interrupt in late[:SWEEP_AT_MOST]:
+    """What happens to a question that nobody answered in time; its run is due then, and is hinted at as such.
+
+    In no order: however many can't be decided, they don't keep the others from it.
+    """
+    pending = Interrupt.objects.filter(status=Interrupt.Status.PENDING, run__machine__in=CATALOGUE)
+    for interrupt in pending.filter(deadline__lte=Now()).order_by("?")[:SWEEP_AT_MOST]:
         try:
-            store.decide(interrupt.pk, store.unanswered(interrupt))
+            with store.impatient():
+                store.decide(interrupt.pk, store.unanswered(interrupt))
         except (store.Conflict, store.NotPossible):
+            continue
+        except OperationalError as fault:  # as a rule its run's row is locked
+            log.warning("question %s of run %s is not decided yet: %s", interrupt.pk, interrupt.run_id, fault)
+            continue
+        except Exception:
+            log.exception("question %s of run %s can't be decided", interrupt.pk, interrupt.run_id)
             continue
         live.ring(interrupt.run_id, 0)
         live.ring_inbox()

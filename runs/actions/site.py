@@ -6,10 +6,11 @@ import logging
 from typing import Any
 
 from django.conf import settings as site
+from django.db import transaction
 from pydantic import ValidationError
 
-from runs import store
-from runs.actions.common import NotAllowed, name_of, tell, tell_all
+from runs import store, tasks
+from runs.actions.common import NotAllowed, name_of, tell_all
 from runs.adapters.secrets import seal
 from runs.engine.settings import InterruptRule
 from runs.engine.values import clean_text
@@ -49,9 +50,8 @@ def unhalt_site(*, by: Person) -> int:
     if by is not None:
         log.warning("no longer halted, by %s", name_of(by))
     wanting = store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING)
-    tell_all(store.unfinished_ids(RunStatus.WAITING, RunStatus.PAUSED))
-    for run_id in wanting:
-        tell(run_id)
+    tell_all([*wanting, *store.unfinished_ids(RunStatus.WAITING, RunStatus.PAUSED)])
+    transaction.on_commit(lambda: tasks.hint_all(wanting))
     return len(wanting)
 
 

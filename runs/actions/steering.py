@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from runs.engine.values import clean_text
 from runs.models import Decision, Interrupt, Run
 from runs.rights import Person, may_decide
 from runs.store import Conflict, NotPossible
+
+log = logging.getLogger(__name__)
 
 
 def decide(
@@ -100,6 +103,9 @@ def resume_restored(run_ids: Iterable[int], *, by: Person) -> Resumption:
             resumed.append(store.resume_restored(run_id, name_of(by)))
         except (NotAllowed, NotPossible) as why:
             passed_over.append(why.sentence)
+        except Exception:
+            log.exception("run %s could not be let go on", run_id)
+            passed_over.append(f"Run {run_id} could not be let go on just now. Try it again.")
         else:
             tell(run_id)
     return Resumption(tuple(resumed), tuple(passed_over))

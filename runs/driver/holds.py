@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from django.db import connection
+from django.db import OperationalError, connection
 
 from runs import store
 from runs.models import Run
@@ -79,7 +79,8 @@ class Hold:
             self.leaving = True
             if not self._cuttable or self.given_back:
                 return False
-            self.given_back = store.hand_back(self.lease)
+            with store.impatient():
+                self.given_back = store.hand_back(self.lease)
             return self.given_back
 
 
@@ -137,6 +138,7 @@ class _Renewer:
 
     def _watch_all(self) -> None:
         renewed = time.monotonic()
+        due: list[Hold] = []
         while True:
             woken = self._wake.wait(GLANCE_S)
             self._wake.clear()
@@ -146,18 +148,22 @@ class _Renewer:
                     self._thread = None
                     return
             if woken or time.monotonic() - renewed >= store.RENEW_S:
-                renewed = time.monotonic()
-                for hold in holds:
-                    _renew(hold)
+                renewed, due = time.monotonic(), holds
+            due = [hold for hold in due if not _renew(hold)]
             _look(holds)
             connection.close()
 
 
-def _renew(hold: Hold) -> None:
+def _renew(hold: Hold) -> bool:
+    """Whether that is settled for now: a lease whose row is locked is not lost, and is tried again at once."""
     try:
         hold.lost = hold.lost or hold.given_back or not store.renew(hold.lease)
-    except Exception:  # the database may be away for a moment; the lease outlasts three tries
+    except OperationalError as fault:  # the database may also be away for a moment
+        log.warning("the lease of run %s is not renewed yet: %s", hold.lease.run_id, fault)
+        return False
+    except Exception:  # the lease outlasts three tries
         log.exception("the lease of run %s could not be renewed", hold.lease.run_id)
+    return True
 
 
 def _look(holds: list[Hold]) -> None:

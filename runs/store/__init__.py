@@ -75,6 +75,7 @@ from runs.store.loading import (
 )
 from runs.store.log import Asked, Batch, Row, chain, charge, check_seat, commit, start
 from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
+from runs.store.patience import impatient
 from runs.store.people import (
     MAX_MESSAGE,
     MAX_RESPONSE,
@@ -162,6 +163,7 @@ __all__ = [
     "halt_sentence",
     "halt_site",
     "hand_back",
+    "impatient",
     "is_halted",
     "keep_answer",
     "let_go",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Coalesce, Now
 
@@ -16,6 +16,7 @@ from runs.models import Run, RunStatus, Step
 from runs.store.appending import tell_lost
 from runs.store.halting import is_halted
 from runs.store.held_back import TOLD, halted_after, tell_of_halts
+from runs.store.patience import impatient
 
 LEASE_S: float = settings.LEASE_SECONDS
 """Seconds that a claim lasts without being renewed."""
@@ -102,9 +103,10 @@ def _rest(run: Run) -> timedelta:
 
 
 def renew(lease: Lease) -> bool:
-    """Prolong the hold; False where it was lost."""
+    """Prolong the hold; False where it was lost. `OperationalError` where its row is locked: that says neither."""
     held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
-    return bool(held.update(lease_until=Now() + timedelta(seconds=LEASE_S)))
+    with impatient():
+        return bool(held.update(lease_until=Now() + timedelta(seconds=LEASE_S)))
 
 
 def let_go(lease: Lease) -> None:
@@ -137,7 +139,7 @@ def postpone(lease: Lease, seconds: float, why: str) -> None:
             run = mine.select_for_update().first()
             if run is not None:
                 tell_lost(run, why)
-    except DatabaseError:
+    except Exception:  # whatever it is, the run is not to be due again at once
         log.exception("run %s: no row can be written", lease.run_id)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from runs import actions, store, tasks
+from runs import actions, driver, store, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.engine.effects import ToolReturned
@@ -121,8 +121,39 @@ def test_what_is_due_the_databases_clock_says(hours: int) -> None:
     assert work(run).status == "succeeded"
 
 
-def test_a_silent_broker_holds_up_a_sweep_once_and_not_for_every_run(
-    monkeypatch: pytest.MonkeyPatch, settings: Any
+def test_a_pin_queues_by_the_databases_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of a web process is an hour ahead."""
+    run = launch(think("search", q="a"), FINAL, context={"limit_tokens": 50_000})
+    right = timezone.now
+
+    def pinned() -> None:
+        monkeypatch.setattr(timezone, "now", lambda: right() + timedelta(hours=1))
+        actions.compact_now(Run.objects.get(pk=run.pk), by=None)
+        monkeypatch.undo()
+
+    with pytest.raises(store.Fenced):
+        slice_of(run, before=pinned)
+    assert Run.objects.due().filter(pk=run.pk).exists()
+
+
+def test_a_terminals_clock_does_not_say_how_long_a_run_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an hour behind."""
+    run = launch({"$error": "transient"}, FINAL)
+    right, slept = timezone.now, []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        make_due(run.pk)
+
+    monkeypatch.setattr(timezone, "now", lambda: right() - timedelta(hours=1))
+    monkeypatch.setattr(driver.time, "sleep", sleep)
+    assert driver.drive_inline(run.pk).status == "succeeded"
+    assert len(slept) == 1 and slept[0] <= 1, "the second attempt comes after a second"
+
+
+@pytest.mark.parametrize("woken_by", ["the sweep", "the end of a halt"])
+def test_a_silent_broker_holds_up_whoever_hints_once_and_not_for_every_run(
+    woken_by: str, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     asked: list[int] = []
 
@@ -135,7 +166,11 @@ def test_a_silent_broker_holds_up_a_sweep_once_and_not_for_every_run(
     monkeypatch.setattr(tasks.drive_run, "apply_async", silent)
     for run in runs:
         make_due(run.pk)
-    assert tasks.sweep() == 0
+    if woken_by == "the sweep":
+        assert tasks.sweep() == 0
+    else:
+        actions.halt_site(by=None, reason="")
+        assert actions.unhalt_site(by=None) == 3
     assert len(asked) == 1 and asked[0] in {run.pk for run in runs}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models.functions import Now
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -155,6 +155,23 @@ def test_only_what_is_yours_goes_on_and_what_you_may_not_see_is_not_there() -> N
     assert done.passed_over == (f"There is no run {somebodys.pk}.",)
     assert status_of(somebodys) == ["paused"]
     assert hers.steps.latest("seq").facts_json == '[{"kind":"run.resumed","by":"alice"}]'
+
+
+def test_a_run_that_could_not_be_let_go_on_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    locked, fine = launch(FINAL), launch(FINAL)
+    restore()
+    resume = store.resume_restored
+
+    def resumed(run_id: int, by: str) -> Run:
+        if run_id == locked.pk:
+            raise OperationalError("canceling statement due to lock timeout")
+        return resume(run_id, by)
+
+    monkeypatch.setattr(store, "resume_restored", resumed)
+    done = actions.resume_restored([locked.pk, fine.pk], by=None)
+    assert [run.pk for run in done.resumed] == [fine.pk]
+    assert done.passed_over == (f"Run {locked.pk} could not be let go on just now. Try it again.",)
+    assert status_of(locked, fine) == ["paused", "queued"]
 
 
 def test_a_run_of_a_machine_that_is_gone_does_not_keep_the_others() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.db.models.functions import Now
 
 from runs import driver, store, tasks
 from runs.driver.journey import Slice
 from runs.engine.effects import ModelReplied, Usage
 from runs.models import Run
+from runs.store import leases
 from runs.store.leases import LEASE_S
 from tests.runs.running import (
     ALLOW,
@@ -113,6 +116,22 @@ def test_a_postponed_run_is_not_due_for_a_while() -> None:
     assert not Run.objects.due().filter(pk=run.pk).exists()
     make_due(run.pk)
     assert store.claim(run.pk, "beta") is not None
+
+
+def test_a_run_rests_whatever_keeps_the_row_about_its_fault_from_being_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unwritable(*_: Any) -> None:
+        raise KeyError("something that the row needs")
+
+    run = launch(FINAL)
+    lease = store.claim(run.pk, "alpha")
+    assert lease is not None
+    monkeypatch.setattr(leases, "append", unwritable)
+    store.postpone(lease, 30, "a fault")
+    store.let_go(lease)
+    assert kinds(run) == []
+    assert not Run.objects.due().filter(pk=run.pk).exists()
 
 
 def test_a_run_is_not_claimed_before_it_is_due() -> None:
@@ -267,3 +286,32 @@ def test_the_sweep_hints_at_a_delay_as_soon_as_it_is_over() -> None:
     make_due(run.pk)
     Run.objects.filter(pk=run.pk).update(hinted_at=Now() - timedelta(seconds=3))
     assert tasks.sweep() == 1
+
+
+def late_question() -> Run:
+    """A run whose question has been waiting for too long."""
+    rules = [{"when": {"tool": "send"}, "do": "ask", "deadline_s": 60}]
+    run = work(launch(think("send", to="bob"), FINAL, rules=rules))
+    run.interrupts.update(deadline=Now() - timedelta(seconds=1))
+    return run
+
+
+@pytest.mark.parametrize("fault", [OperationalError("deadlock detected"), ValueError("it can't be read")])
+def test_one_question_that_cant_be_decided_does_not_stop_the_sweep(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good, due = late_question(), late_question(), launch(FINAL)
+    decide = store.decide
+
+    def decided(interrupt_id: Any, said: store.Said) -> Any:
+        if interrupt_id == bad.interrupts.get().pk:
+            raise fault
+        return decide(interrupt_id, said)
+
+    monkeypatch.setattr(store, "decide", decided)
+    assert tasks.sweep() == 2, "of the run that is due and of the one that was decided"
+    assert good.interrupts.get().status == "expired"
+    assert Run.objects.filter(pk=due.pk, hinted_at__isnull=False).exists()
+    monkeypatch.undo()
+    tasks.sweep()
+    assert bad.interrupts.get().status == "expired"
