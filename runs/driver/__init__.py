@@ -15,8 +15,9 @@ from runs.driver.draining import drain
 from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
 from runs.driver.ports import NoSuchModel, model_settings, tool_specs
-from runs.driver.replaying import Difference, NoMachine, made_again, record_of, replay_run
+from runs.driver.replaying import Difference, made_again, record_of, replay_run
 from runs.failpoints import failpoint
+from runs.machines import CATALOGUE, NoMachine
 from runs.models import Run, RunStatus
 
 __all__ = [
@@ -53,7 +54,7 @@ def drive(run_id: int) -> list[int]:
         store.want_a_hint(run_id)
         return []
     failpoint("before_claim")
-    lease = store.claim(run_id, secrets.token_hex(8))
+    lease = _seat(run_id, secrets.token_hex(8))
     if lease is None:
         return []
     failpoint("after_claim")
@@ -77,14 +78,21 @@ def drive(run_id: int) -> list[int]:
             live.ring(run_id, 0)
 
 
+def _seat(run_id: int, worker: str) -> store.Lease | None:
+    """A run whose machine this version has not is nobody's to take: it waits for a version that has it."""
+    if not Run.objects.filter(pk=run_id, machine__in=CATALOGUE).exists():
+        return None
+    return store.claim(run_id, worker)
+
+
 def drive_inline(run_id: int) -> Run:
     """Drive the run, and the children it waits for, in this process until it ends or waits for a person.
 
-    `store.Halted` where the site is halted.
+    One whose machine is not here is left as it is. `store.Halted` where the site is halted.
     """
     while True:
         run = Run.objects.get(pk=run_id)
-        if run.finished or run.status == RunStatus.PAUSED:
+        if run.finished or run.status == RunStatus.PAUSED or run.machine not in CATALOGUE:
             return run
         if run.status == RunStatus.WAITING:
             if not _child_moved(run):
@@ -109,7 +117,7 @@ def _child_moved(run: Run) -> bool:
 
 def _drive_strictly(run_id: int) -> bool:
     """One slice, where nobody else has the run; a bad answer among the settings is the caller's to report."""
-    lease = store.claim(run_id, f"inline-{secrets.token_hex(8)}")
+    lease = _seat(run_id, f"inline-{secrets.token_hex(8)}")
     if lease is None:
         return False
     failpoint("after_claim")

@@ -17,18 +17,8 @@ from runs.machines import CATALOGUE
 from runs.models import Exchange, ModelProfile, Run, Step
 
 
-class NoMachine(Exception):
-    """The run is of a machine that this site does not have any more."""
-
-    def __init__(self, run: Run) -> None:
-        self.sentence = f"Run {run.pk} is of the machine {run.machine}, which is not here any more."
-        super().__init__(self.sentence)
-
-
 def record_of(run: Run) -> Record:
     """The run as it is kept, to be made again. What a fork was given is where its replay begins."""
-    if run.machine not in CATALOGUE:
-        raise NoMachine(run)
     machine = CATALOGUE[run.machine]
     profile = None if run.script_json else ModelProfile.objects.filter(name=run.model).first()
     terms = store.terms_of(run, tool_specs(run), guided=bool(profile and profile.guided))

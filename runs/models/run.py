@@ -12,6 +12,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from runs.machines import CATALOGUE
+
 UNFINISHED = ("queued", "running", "waiting", "paused")
 FINISHED = ("succeeded", "stopped", "failed", "cancelled")
 
@@ -52,10 +54,13 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(owner_id=user.pk)
 
     def due(self) -> RunQuerySet:
-        """Those that want a worker now: queued and due, or held by a worker whose lease ran out."""
+        """Those that want a worker now: queued and due, or held by a worker whose lease ran out.
+
+        A run whose machine this version has not wants none: it waits for a version that has it.
+        """
         free = Q(status=RunStatus.QUEUED, due_at__lte=Now())
         lost = Q(status=RunStatus.RUNNING, lease_until__lt=Now())
-        return self.filter(free | lost)
+        return self.filter(free | lost, machine__in=CATALOGUE)
 
 
 class Run(models.Model):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus
 from runs.reading import words
 from runs.reading.words import Word
@@ -22,6 +23,8 @@ def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
     """The run's status as a reader sees it. `asks`: an interrupt is pending; `for_me`: the reader may decide it."""
     if run.stopping:
         return words.STATUS["stopping"]
+    if run.machine not in CATALOGUE and not run.finished:
+        return Word("Its machine is not here", "alert", "warn")
     if run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and _halted(run):
         return words.STATUS["halted" if run.status == RunStatus.QUEUED else "stopping"]
     if asks and not for_me and run.status == RunStatus.WAITING:

@@ -72,7 +72,9 @@ def append(run: Run, kind: str, facts: tuple[Fact, ...], **changes: Any) -> None
     """Write one row at the head of `run`, under its present epoch, and keep `run` up to date."""
     batch = batch_on(run, Row(seq=run.head + 1, kind=kind, node=run.node, facts=facts_text(facts)), **changes)
     batch.totals = batch.totals.after_losses(facts)
-    batch.prompt_hash = prompt_chain(run.prompt_hash, blocks_of(CATALOGUE[run.machine], facts, run.head + 1))
+    if run.machine in CATALOGUE:  # else it is a restore that pauses the run, of which no model is told
+        told = blocks_of(CATALOGUE[run.machine], facts, run.head + 1)
+        batch.prompt_hash = prompt_chain(run.prompt_hash, told)
     run.head_hash, run.prompt_hash = commit(batch), batch.prompt_hash
     run.head += 1
     for name, value in changes.items():

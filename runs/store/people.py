@@ -30,6 +30,7 @@ from runs.engine.machine import END
 from runs.engine.settings import LIMIT_NAMES, GivenAnswer
 from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical, clean, clean_text
+from runs.machines import CATALOGUE, NoMachine
 from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store import clock
 from runs.store.appending import append, batch_on, facts_text, tell_lost
@@ -75,6 +76,8 @@ def seated(run_id: int) -> Run:
     run = Run.objects.select_for_update().get(pk=run_id)
     if run.finished:
         raise NotPossible(f"Run {run_id} has ended already ({run.status}: {run.exit_reason}).")
+    if run.machine not in CATALOGUE:
+        raise NotPossible(NoMachine(run.machine).sentence)
     run.epoch += 1
     Run.objects.filter(pk=run_id).update(epoch=run.epoch)
     if run.status == RunStatus.QUEUED:

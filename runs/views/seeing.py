@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils.deprecation import MiddlewareMixin
 
+from runs.machines import NoMachine
 from runs.models import Run
 
 
@@ -24,3 +26,11 @@ def number_in(request: HttpRequest, name: str) -> int | None:
 def refused(request: HttpRequest, sentence: str, status: int = 403) -> HttpResponse:
     """A page that says why not."""
     return render(request, "refused.html", {"sentence": sentence}, status=status)
+
+
+class SayWhichMachineIsMissing(MiddlewareMixin):
+    """A page about a run can't be made without the run's machine: it says so instead."""
+
+    def process_exception(self, request: HttpRequest, fault: Exception) -> HttpResponse | None:
+        """The sentence, where that is what is wrong."""
+        return refused(request, fault.sentence, status=409) if isinstance(fault, NoMachine) else None
