@@ -16,7 +16,7 @@ from runs.failpoints import failpoint
 PART = re.compile(r"\.[0-9a-f]{16}\.part")
 """What is being written, or waits to be put back; a process that dies in the middle leaves it behind."""
 
-_NO_SECOND_NAMES = (errno.EPERM, errno.ENOTSUP, errno.EMLINK)
+_NO_SECOND_NAMES = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV)
 
 
 def new_part() -> str:
@@ -56,14 +56,22 @@ def set_aside(last: str, folder: int) -> str:
     """Give what stands under `last` a second name, and say which; empty where nothing stands there."""
     spare = new_part()
     try:
-        os.link(last, spare, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        if not named_too(last, spare, folder, folder):
+            os.rename(last, spare, src_dir_fd=folder, dst_dir_fd=folder)
     except FileNotFoundError:
         return ""
+    return spare
+
+
+def named_too(last: str, other: str, folder: int, there: int) -> bool:
+    """Give a file a second name, in the open directory `there`; False where the disk has none to give."""
+    try:
+        os.link(last, other, src_dir_fd=folder, dst_dir_fd=there, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_SECOND_NAMES:
             raise
-        os.rename(last, spare, src_dir_fd=folder, dst_dir_fd=folder)
-    return spare
+        return False
+    return True
 
 
 def put_back(last: str, spare: str, mine: os.stat_result, folder: int) -> None:

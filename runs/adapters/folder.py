@@ -1,8 +1,8 @@
 """A run's own directory: names can't leave it, links are never followed, files appear whole or not at all.
 
 Whatever is written is kept by its SHA-256 as well, in a part of the directory that no name reaches: a later version
-of a file takes nothing from the earlier ones. The kept bytes are written first. Several files of one result are
-written all or not at all.
+of a file takes nothing from the earlier ones. The kept bytes are written first, and never changed in place: two runs
+may share them. Several files of one result are written all or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from runs.adapters.beside import PART, move, new_part, put, put_back, remove, set_aside, stat_of, write_new
+from runs.adapters.beside import (
+    PART,
+    move,
+    named_too,
+    new_part,
+    put,
+    put_back,
+    remove,
+    set_aside,
+    stat_of,
+    write_new,
+)
 from runs.adapters.media import media_type_of
 from runs.adapters.tool import ToolError
 from runs.engine.effects import MadeFile
@@ -190,6 +201,30 @@ class RunFolder:
         (made,) = self._keep([(name, self.read(name))])
         return made
 
+    def begin_as(self, other: RunFolder, versions: Sequence[tuple[str, str]]) -> None:
+        """Fill this directory, which is new, with versions of another one's: name and SHA-256 of each, in order.
+
+        The last version of a name stands under it. One without a SHA-256 is the file as it stands there. What is not
+        there any more is left out. Nobody may use the directory before this has come to its end.
+        """
+        standing: dict[str, bytes] = {}
+        for name, digest in reversed(versions):
+            if name not in standing:
+                with suppress(ToolError):
+                    standing[name] = other.kept(digest) if digest else other.read(name)
+        if not standing:
+            return
+        self._keep_what(other, {digest for _, digest in versions if _DIGEST.fullmatch(digest)})
+        for name, content in standing.items():
+            with suppress(ToolError, FileExistsError):  # a newer one of them stands in its way
+                self._make(name, parts_of(name)[:-1])
+                with self._place_of(name) as (folder, last):
+                    write_new(last, content, folder)
+        with suppress(ToolError):
+            self._keep([*standing.items()])  # what the other one has not kept
+        for *_, descriptor in os.fwalk(self.path, follow_symlinks=False):
+            os.fsync(descriptor)
+
     def kept(self, sha256: str) -> bytes:
         """The bytes with this SHA-256, whatever stands under their name now; `FileNotThere` where none are kept."""
         if not _DIGEST.fullmatch(sha256):
@@ -251,8 +286,7 @@ class RunFolder:
     def _keep(self, files: Sequence[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
         """Keep each content by its SHA-256, the same bytes once; none where there is no room for all."""
         contents = {hashlib.sha256(content).hexdigest(): content for _, content in files}
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._make(KEPT, [KEPT])
+        self._make_kept()
         with self._inside(KEPT, [KEPT]) as folder:
             kept = _sizes_of_kept(folder)
             new = {
@@ -264,6 +298,19 @@ class RunFolder:
             for digest, content in new.items():
                 put(digest, content, folder)
         return tuple(_described(name, content) for name, content in files)
+
+    def _keep_what(self, other: RunFolder, digests: Collection[str]) -> None:
+        """Keep what another directory keeps: the same file, where the disk gives it a second name, else a copy."""
+        self._make_kept()
+        with suppress(ToolError), other._inside(KEPT, [KEPT]) as theirs, self._inside(KEPT, [KEPT]) as mine:
+            for digest in digests:
+                with suppress(ToolError, FileNotFoundError):  # it is not there any more
+                    if not named_too(digest, digest, theirs, mine):
+                        write_new(digest, _read_file(digest, digest, theirs), mine)
+
+    def _make_kept(self) -> None:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make(KEPT, [KEPT])
 
     def _put_all(self, contents: Mapping[str, bytes]) -> None:
         """Write every content beside its place, and move them all; where one can't be, all is as it was."""

@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 from django.db import transaction
 
 from runs.adapters.folder import RunFolder
-from runs.adapters.tool import ToolError
 from runs.engine.effects import ANSWER, EFFECT, ChildRun, Failed, HumanCall, HumanSaid, ToolCall, question_of
 from runs.engine.facts import RECOVERED, AnswersKept, Exited, Fact, Forked, KeptAnswer, LimitRaised
 from runs.engine.kernel import ATTEMPTS
@@ -374,14 +373,8 @@ class _Copy:
     def _copy_files(self) -> None:
         """The run's own directory, with the files as they stood at the last row that is copied."""
         clear_folder(self.run.pk)
-        mine, theirs = RunFolder(folder_of(self.run.pk)), RunFolder(folder_of(self.source.pk))
         try:
-            for name, digest in self._files():
-                try:
-                    content = theirs.kept(digest) if digest else theirs.read(name)
-                    mine.write(name, content)
-                except ToolError:
-                    continue  # it is not there any more: the copy has not got it either
+            RunFolder(folder_of(self.run.pk)).begin_as(RunFolder(folder_of(self.source.pk)), self._files())
         except BaseException:
             clear_folder(self.run.pk)
             raise

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -439,6 +442,76 @@ def test_a_fork_of_a_contract_copies_files_by_their_own_names() -> None:
     assert [name for name, *_ in rows(copy)] == ["../report\n", "out/r.md"]
     assert bytes_of(copy, "../report\n", 1) == b"# R"
     assert [entry.name for entry in RunFolder(store.folder_of(copy.pk)).entries()] == ["out/r.md"]
+
+
+class Disk:
+    """What the disk is asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: Counter[str] = Counter()
+        for name in ("fsync", "scandir"):
+            monkeypatch.setattr(os, name, self._counted(name, getattr(os, name)))
+
+    def _counted(self, name: str, deed: Any) -> Any:
+        def counted(*given: Any) -> Any:
+            self.asked[name] += 1
+            return deed(*given)
+
+        return counted
+
+
+def test_a_run_with_many_versions_of_files_is_forked_with_no_more_work_than_one_with_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    for many in (2, 12):
+        run = run_saving(*([made("a.txt", f"version {number}")] for number in range(many)))
+        disk = Disk(monkeypatch)
+        copy = actions.fork(run, at=transitions(run, "executed")[-1], by=None)
+        monkeypatch.undo()
+        assert kept_in(copy) == kept_in(run)
+        assert len(kept_in(copy)) == many
+        asked.append(disk.asked)
+    assert asked[0] == asked[1]
+    assert asked[0]["fsync"] > 0
+
+
+def test_a_fork_shares_what_is_kept_and_neither_run_can_change_it_for_the_other() -> None:
+    run = run_saving([made("a.txt", "one")], [made("b/a.txt", "two")])
+    copy = actions.fork(run, at=transitions(run, "executed")[1], by=None)
+    mine, theirs = store.folder_of(copy.pk), store.folder_of(run.pk)
+    for digest in kept_in(run):
+        assert (mine / KEPT / digest).samefile(theirs / KEPT / digest)
+    for name in ("a.txt", "b/a.txt"):
+        (mine / name).write_text("written over in place")
+    RunFolder(mine).write("a.txt", b"one")
+    (mine / KEPT / sha256(b"two").hexdigest()).unlink()
+    assert (bytes_of(run, "a.txt", 1), bytes_of(run, "b/a.txt", 1)) == (b"one", b"two")
+    assert (RunFolder(theirs).read("a.txt"), RunFolder(theirs).read("b/a.txt")) == (b"one", b"two")
+
+
+def test_where_the_disk_gives_no_second_names_the_versions_are_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EPERM, "no second names here")
+
+    run = run_saving([made("a.txt", "one")], [made("a.txt", "two")])
+    monkeypatch.setattr(os, "link", refused)
+    copy = actions.fork(run, at=transitions(run, "executed")[1], by=None)
+    assert kept_in(copy) == kept_in(run)
+    assert (bytes_of(copy, "a.txt", 1), bytes_of(copy, "a.txt", 2)) == (b"one", b"two")
+    assert not (store.folder_of(copy.pk) / "a.txt").samefile(store.folder_of(run.pk) / "a.txt")
+
+
+def test_a_version_that_is_not_kept_any_more_is_left_out_of_a_fork() -> None:
+    run = run_saving([made("a.txt", "one")], [made("a.txt", "two")], [made("b.txt", "b")])
+    for text in (b"two", b"b"):
+        (store.folder_of(run.pk) / KEPT / sha256(text).hexdigest()).unlink()
+    copy = actions.fork(run, at=transitions(run, "executed")[2], by=None)
+    folder = RunFolder(store.folder_of(copy.pk))
+    assert kept_in(copy) == {sha256(b"one").hexdigest()}
+    assert [(entry.name, folder.read(entry.name)) for entry in folder.entries()] == [("a.txt", b"one")]
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
