@@ -340,7 +340,9 @@ class Ledger:
         checked = CATALOGUE[named.machine].settings.model_validate(named.settings)
         script = None
         if self.run.script_json:
-            nth = Run.objects.filter(parent=self.run, child_name=call.name).count() + 1
+            # By the rows, those gone back over included: a copy has the rows, and no children for them.
+            started = self.run.exchanges.filter(kind="child_run", name=_name(call))
+            nth = started.count() + 1
             script = script_of(self.run.script_json).for_child(call.name, nth)
         new = store.NewRun(
             machine=named.machine,

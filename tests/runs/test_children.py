@@ -303,6 +303,39 @@ def test_a_child_plays_the_parents_script_from_the_start_where_it_has_none_of_it
     assert USAGE["input_tokens"] == 100
 
 
+def answers_of_children(run: Run) -> list[str | None]:
+    return [child.answer for child in Run.objects.filter(parent=run).order_by("pk")]
+
+
+def each_child_its_part(*replies: Any, **settings: Any) -> Run:
+    """A family whose first three children play parts of their own."""
+    first, *then = [
+        {"replies": {"decision": [{"thought": f"FINAL ANSWER: {answer}", "action": None}]}}
+        for answer in ("first", "second", "third")
+    ]
+    played = script(*replies, FINAL, subgraphs={"inner": first | {"then": then}})
+    return work(launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": {}}}, **settings))
+
+
+def test_a_fork_after_a_childs_answer_plays_the_part_of_the_next_one() -> None:
+    run = each_child_its_part(CALL, CALL, CALL)
+    first, second, *_ = transitions(run, "executed")
+    assert answers_of_children(work(actions.fork(run, at=first, by=None))) == ["second", "third"]
+    fork = work(actions.fork(run, at=second, by=None))
+    assert answers_of_children(fork) == ["third"]
+    assert answers_of_children(work(actions.fork(fork, at=second, by=None))) == ["third"]
+    assert answers_of_children(work(actions.fork(run, at=0, by=None))) == ["first", "second", "third"]
+
+
+def test_after_a_rollback_the_next_part_is_played_in_the_run_and_in_its_fork() -> None:
+    run = each_child_its_part(CALL, CALL, think("send", to="bob"), CALL, cache=False)
+    decide(run, "rollback", to_step=transitions(run, "executed")[0])
+    work(run)
+    assert answers_of_children(run) == ["first", "second", "third"]
+    after = next(seq for seq in transitions(run) if seq > run.steps.get(kind="rewind").seq)
+    assert answers_of_children(work(actions.fork(run, at=after, by=None))) == ["third"]
+
+
 def test_a_child_with_tools_of_its_own_has_those() -> None:
     own = {"inner_tool": {"effects": "none", "results": [{"output": "own"}]}}
     part = {"replies": {"decision": [think("inner_tool"), INNER_ANSWER]}, "tools": own}
