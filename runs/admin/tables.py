@@ -51,7 +51,7 @@ class RunAdmin(ReadOnlyAdmin):
     list_select_related = ("owner",)
     search_fields = ("goal",)
     date_hierarchy = "created_at"
-    exclude = ("script", *TOKENS)
+    exclude = ("script", "site_skills", *TOKENS)
     readonly_fields: ClassVar[Any] = tuple(map(tokens, TOKENS))
     change_form_template = "admin/runs/run/change_form.html"
 

@@ -32,7 +32,7 @@ class RunStatus(models.TextChoices):
 
 
 class ScriptText(models.Model):
-    """A script, kept once for all runs that play it: a run's row is written at every move, and must stay small."""
+    """A script or the site's skills, once for all runs that have it: a run's row is written at every move."""
 
     digest = models.CharField(max_length=64, primary_key=True)
     """SHA-256 of the text."""
@@ -77,6 +77,10 @@ class Run(models.Model):
         "ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
     """What a scripted model and its tools play; none for a real model."""
+    site_skills = models.ForeignKey(
+        "ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    """The site's skills as they stood at launch; none where the machine shows none, or the run is older than this."""
     model = models.CharField(max_length=80, blank=True, default="")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"

@@ -16,7 +16,7 @@ from runs.engine.machine import Terms
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.values import canonical, clean
 from runs.machines import CATALOGUE
-from runs.models import Budget, Run, ScriptText
+from runs.models import Budget, Run, ScriptText, Skill
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,21 @@ def clear_folder(run_id: int) -> None:
 
 def terms_hash(run: Run) -> str:
     """Where the hash chain begins: what the run was launched with."""
-    parts = (run.machine, run.goal, run.settings_json, run.site_rules_json, run.script_json, run.model)
+    parts = [run.machine, run.goal, run.settings_json, run.site_rules_json, run.script_json, run.model]
+    if run.site_skills is not None:
+        parts.append(run.site_skills.text)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+def _skills_now(checked: Settings) -> ScriptText | None:
+    """The site's skills, for a machine that shows such."""
+    if getattr(checked, "skills", None) is None:
+        return None
+    return _kept(canonical(dict(Skill.objects.values_list("name", "text"))))
+
+
 def _kept(text: str) -> ScriptText:
-    """The script's own row, written once."""
+    """The text's own row, written once."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     script, _ = ScriptText.objects.get_or_create(digest=digest, defaults={"text": text})
     return script
@@ -67,6 +76,7 @@ def unsaved(new: NewRun) -> Run:
         settings_json=canonical(clean(new.settings)),
         site_rules_json=canonical(list(new.site_rules)),
         script=_kept(canonical(clean(new.script))) if new.script else None,
+        site_skills=_skills_now(new.checked),
         model=new.model,
         owner_id=new.owner_id,
         node=CATALOGUE[new.machine].start,

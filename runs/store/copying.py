@@ -27,7 +27,7 @@ from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import Artifact, Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store.appending import facts_text
-from runs.store.birth import NewRun, clear_folder, folder_of, unsaved
+from runs.store.birth import NewRun, clear_folder, folder_of, terms_hash, unsaved
 from runs.store.endings import ended
 from runs.store.errors import NotPossible
 from runs.store.going_back import prompt_chain
@@ -257,6 +257,8 @@ def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, in
     with transaction.atomic():
         lock(source.pk)  # an answer that comes meanwhile is in its exchange and in the totals, or in neither
         run = unsaved(new)
+        run.site_skills = source.site_skills
+        run.head_hash = terms_hash(run)
         if parent is not None:
             run.parent, run.parent_seq, run.child_name = parent
         last = replay.rows[-1].seq if replay.rows else replay.record.opening.seq

@@ -48,13 +48,18 @@ def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False) -
     site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))
     if site:
         own = own.model_copy(update={"rules": site + own.rules})
-    return Terms(goal=run.goal, settings=own, tools=dict(tools), skills=_skills(own), guided=guided)
+    return Terms(goal=run.goal, settings=own, tools=dict(tools), skills=_skills(run, own), guided=guided)
 
 
-def _skills(own: Settings) -> dict[str, str]:
-    """The named texts of a machine that shows such: the administrator's, and the run's own before them."""
+def _skills(run: Run, own: Settings) -> dict[str, str]:
+    """The named texts of a machine that shows such: the site's as they stood at launch, the run's own before them."""
     given: dict[str, str] | None = getattr(own, "skills", None)
-    return dict(Skill.objects.values_list("name", "text")) | given if given is not None else {}
+    if given is None:
+        return {}
+    if run.site_skills is None:  # it began before they were kept
+        return dict(Skill.objects.values_list("name", "text")) | given
+    site: dict[str, str] = json.loads(run.site_skills.text)
+    return site | given
 
 
 def load(run: Run, terms: Terms) -> Loaded:

@@ -1,0 +1,22 @@
+import django.db.models.deletion
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("runs", "0011_halts_kept"),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name="run",
+            name="site_skills",
+            field=models.ForeignKey(
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="+",
+                to="runs.scripttext",
+            ),
+        ),
+    ]
