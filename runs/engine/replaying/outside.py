@@ -1,19 +1,21 @@
-"""What came from outside, read from the record: people, the runtime, the clock, prices, what other runs had used."""
+"""What came from outside, read from the record: people, the runtime, the clock, prices, what else was used or paid."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from runs.engine import kernel
-from runs.engine.effects import EFFECT, HumanCall, ModelCall
+from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall
 from runs.engine.facts import Exited, Fact, Notice, Rewound
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
 from runs.engine.settings import LIMIT_REASONS, InterruptRule, LimitName
-from runs.engine.snapshot import SharedLimit, Snapshot
+from runs.engine.snapshot import SharedLimit, Snapshot, Totals
+from runs.engine.values import add_cost
 
 GIVEN = ("decision", "limit", "pause", "note", "recovered")
 """Kinds of rows that people and the runtime add: taken from the record."""
@@ -24,10 +26,14 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 MADE_ANEW = "not_happened"
 """The notice on a call that is made anew, since the far side says that it did not happen."""
 
+PAID: tuple[LimitName, ...] = ("cost_usd", "tokens")
+"""The limits on what is paid."""
+
 _USED = re.compile(r"active_seconds ([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?) of ")
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _LIMIT = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
 _ROOT = re.compile(r"The limit \w+ of run ([0-9]+) is ")
+_LEFT = re.compile(rf"The next call may use more than the {_NUMBER} that are left")
 _PRICE = re.compile(r"may cost \$([0-9]+(?:\.[0-9]+)?)")
 _ROUNDED = 4e-5
 """What the price in a question may have lost when it was written with four digits."""
@@ -101,13 +107,56 @@ def price(row: RecordedRow, rules: Iterable[InterruptRule]) -> float:
     return float(found[1]) + _ROUNDED if found else 0.0
 
 
-def shared_limits(row: RecordedRow, snapshot: Snapshot) -> dict[LimitName, SharedLimit]:
+def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed: Totals) -> Totals:
+    """The totals as they stood before `answer`, where a question at one of the run's own limits says what was used.
+
+    A late answer of a worker that was taken for lost is paid beside the rows, and is in none of them. Less than the
+    rows tell can have been used only where they tell guesses (`guessed`), which may have been taken back.
+    """
+    totals, asked = snapshot.totals, row.effect or {}
+    found = _LIMIT.match(str(asked.get("title", ""))) if asked.get("about") == "limit" else None
+    why = str(asked.get("why", ""))
+    for name in PAID:
+        if found is None or found[1] != name or name not in snapshot.limits or _ROOT.search(why):
+            continue
+        own, limit = totals.after(answer).used(name), snapshot.limits[name]
+        used = float(found[2])
+        left = _LEFT.search(why)
+        if f"{own:g}" == found[2] and (left is None or f"{limit - own:g}" == left[1]):
+            continue
+        if left is None:
+            used = max(used, limit)  # what the words round down had reached it all the same
+        elif float(left[1]) < used:
+            used = limit - float(left[1])  # the smaller number has lost less to the rounding
+        if used > own or guessed.used(name):
+            return _with(totals, name, used - own)
+    return totals
+
+
+def _with(totals: Totals, name: LimitName, beside: float) -> Totals:
+    if name == "cost_usd":
+        return replace(totals, cost_usd=add_cost(totals.cost_usd, beside))
+    return replace(totals, output_tokens=totals.output_tokens + round(beside))
+
+
+def without(guessed: Totals, totals: Totals) -> Totals:
+    """The totals where the guesses at what lost calls had used were taken back."""
+    return replace(
+        totals,
+        cost_usd=add_cost(totals.cost_usd, -guessed.cost_usd),
+        output_tokens=totals.output_tokens - guessed.output_tokens,
+    )
+
+
+def shared_limits(
+    row: RecordedRow, snapshot: Snapshot, answer: Answer | None
+) -> dict[LimitName, SharedLimit]:
     """What other runs had used of a limit that this one shares, where the row says that it was reached."""
     asked = row.effect or {}
     found = _LIMIT.match(str(asked.get("title", ""))) if asked.get("about") == "limit" else None
     root = _ROOT.search(str(asked.get("why", ""))) if found else None
-    for name in ("cost_usd", "tokens"):
-        own = snapshot.totals.used(name)
+    for name in PAID:
+        own = snapshot.totals.after(answer).used(name)
         if found and root and found[1] == name:
             used, limit = float(found[2]), float(found[3])
             return {name: SharedLimit(limit, used - own, int(root[1]))}

@@ -16,11 +16,13 @@ from runs.engine.replaying.differing import Difference, Made, parts, shown
 from runs.engine.replaying.outside import (
     GIVEN,
     clock,
+    counted,
     price,
     shared_limits,
     stop_or_rewind,
     unanswered,
     was_lost,
+    without,
 )
 from runs.engine.replaying.record import Record, RecordedRow
 from runs.engine.settings import LimitName
@@ -50,6 +52,8 @@ class Replay:
     before: dict[str, Any] = field(init=False)
     """The recorded state at the row before."""
     tokens_per_character: float = field(init=False)
+    guessed: Totals = field(default_factory=Totals)
+    """What lost calls count as in the totals, as far as it may have been taken back since."""
 
     def __post_init__(self) -> None:
         record, opening = self.record, self.record.opening
@@ -84,6 +88,19 @@ class Replay:
         return self
 
     def _row(self, row: RecordedRow) -> Difference | None:
+        """Make a row again. That a guess at what a lost call used was taken back no row says: it is tried without."""
+        difference = self._made(row)
+        if difference is None or self.guessed == Totals():
+            return difference
+        guessed, self.guessed = self.guessed, Totals()
+        snapshot = self.snapshot
+        self.snapshot = replace(snapshot, totals=without(guessed, snapshot.totals))
+        if self._made(row) is None:
+            return None
+        self.snapshot, self.guessed = snapshot, guessed
+        return difference
+
+    def _made(self, row: RecordedRow) -> Difference | None:
         try:
             facts = self.machine.facts.validate_python(row.facts)
             move, totals = self._move(row, facts)
@@ -99,8 +116,8 @@ class Replay:
 
     def _move(self, row: RecordedRow, facts: tuple[Fact, ...]) -> tuple[Move | tuple[Fact, ...], Totals]:
         """The move that the kernel makes; the facts alone where the row was added from outside."""
-        snapshot = self._seen(row)
         answer = self._answer()
+        snapshot = self._seen(row, answer)
         if row.kind in GIVEN:
             return facts, snapshot.totals.after_losses(facts)
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
@@ -117,15 +134,15 @@ class Replay:
             return self.said
         return ANSWER.validate_python(self.asked.answer) if self.asked.answer is not None else None
 
-    def _seen(self, row: RecordedRow) -> Snapshot:
+    def _seen(self, row: RecordedRow, answer: Answer | None) -> Snapshot:
         """The run as the kernel sees it, with what the record tells of clock and prices."""
         rules = self.terms.settings.rules
         seconds = clock(row, self.snapshot.limits.get("active_seconds"))
-        totals = replace(self.snapshot.totals, active_seconds=seconds)
+        totals = replace(counted(row, self.snapshot, answer, self.guessed), active_seconds=seconds)
         snapshot = replace(self.snapshot, totals=totals, next_cost_usd=price(row, rules))
         if any(rule.when.same_call for rule in rules):
             snapshot = replace(snapshot, calls=Counter(call for _, call in self.calls))
-        return replace(snapshot, window=self._window(), shared=shared_limits(row, self.snapshot))
+        return replace(snapshot, window=self._window(), shared=shared_limits(row, snapshot, answer))
 
     def _window(self) -> Window | None:
         """What prompts had to fit, as the driver reckons it."""
@@ -190,6 +207,7 @@ class Replay:
             self.calls = [call for call in self.calls if call[0] <= to]
             self.blocks = [block for block in self.blocks if block.seq <= to]
         self.blocks += blocks_of(self.machine, made.facts, made.seq)
+        self.guessed = self.guessed.after_losses(made.facts)
         if self.record.reads_prompt and row.prompt_chars and row.input_tokens:
             self.tokens_per_character = context.ratio(row.input_tokens, row.prompt_chars)
         if made.effect is not None:
