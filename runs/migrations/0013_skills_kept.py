@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0011_halts_kept"),
+        ("runs", "0012_reserved_epoch"),
     ]
 
     operations = [
