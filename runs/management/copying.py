@@ -8,11 +8,14 @@ from argparse import ArgumentParser
 from typing import Any, Literal
 
 from django.core.management.base import BaseCommand
+from django.db import transaction
 
 from runs import actions
 from runs.management.asking import bad_input, driven_inline, exit_code, halt_notice, run_of
+from runs.management.going_back import BEGIN_AGAIN, check_sure, told_of_beginning_again
 from runs.models import Run
 from runs.reading import export
+from runs.reading.again import again
 
 
 class CopyingCommand(BaseCommand):
@@ -33,11 +36,17 @@ class CopyingCommand(BaseCommand):
         parser.add_argument(
             "--inline", action="store_true", help="execute in this process, without broker or server"
         )
+        parser.add_argument(
+            "--sure", action="store_true", help="begin before what was done outside, and may be done again"
+        )
         parser.add_argument("--json", action="store_true", help="print the export of the new run")
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
         """The new run that a command is for."""
         raise NotImplementedError(f"{type(self).__module__} makes no run")
+
+    def tell(self, run: Run, options: dict[str, Any]) -> None:
+        """What is said once the new run is there, and before it is driven."""
 
     def run_of(self, options: dict[str, Any]) -> Run:
         """The run that is named, where it has the row that is named."""
@@ -52,16 +61,20 @@ class CopyingCommand(BaseCommand):
         return "the caller" if options["inline"] else "a worker"
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make the run, and print its number."""
+        """Make the run, and print its number; it is taken back where it may do again what nobody is sure of."""
         run = self.run_of(options)
         try:
-            made = self.copied(run, options)
+            with transaction.atomic():
+                told = told_of_beginning_again(again(run, options["at"]), options["at"])
+                made = self.copied(run, options)
+                check_sure(told, BEGIN_AGAIN, options)
         except actions.BadLaunch as fault:
             raise bad_input(
                 "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
             ) from None
         except actions.NotPossible as fault:
             raise bad_input(fault.sentence) from None
+        self.tell(run, options)
         if options["inline"]:
             made = driven_inline(made)
         elif notice := halt_notice():

@@ -1,9 +1,16 @@
-"""What the commands that go back to a row, or on from it, say of what came after it."""
+"""What the commands that go back to a row, or on from it, say of what came after it, and whom they obey."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from runs.management.asking import bad_input
 from runs.reading.again import Again, LostChange
 from runs.reading.inspector import OutsideEffect
+
+GO_BACK = "go back. Nothing was changed."
+BEGIN_AGAIN = "begin the new run. None was begun."
+"""What --sure is for, and what has not been done without it."""
 
 
 def told_of_going_back(found: Again, to: int) -> str:
@@ -11,19 +18,38 @@ def told_of_going_back(found: Again, to: int) -> str:
 
     Empty where nothing stays done, and nothing that people did is lost.
     """
-    lines = []
-    if found.outside:
-        lines.append(f"These were done after row {to}. They stay done, and may be done again:")
-        lines += [f"  {_told(one)}" for one in found.outside]
+    lines = _told_outside(found, to)
     if found.lost:
         lines.append(f"What people did to the context after row {to} counts no more:")
         lines += map(told_of_lost, found.lost)
     return "\n".join([*lines, found.likely]) if lines else ""
 
 
+def told_of_beginning_again(found: Again, at: int) -> str:
+    """What stays done, and what going on is likely to cost, when a new run begins at row `at`.
+
+    Empty where nothing was done after it. What people did is not lost: the old run stays as it is.
+    """
+    lines = _told_outside(found, at)
+    return "\n".join([*lines, found.likely]) if lines else ""
+
+
+def check_sure(told: str, deed: str, options: dict[str, Any]) -> None:
+    """What has to be told first is done only for who says --sure; `deed` is what that is for, and what was not done."""
+    if told and not options["sure"]:
+        raise bad_input(f"{told}\nSay --sure with it to {deed}")
+
+
 def told_of_lost(change: LostChange) -> str:
     """One change to the context, on a line of a list."""
     return f"  {change.line.plain} (row {change.seq})"
+
+
+def _told_outside(found: Again, after: int) -> list[str]:
+    if not found.outside:
+        return []
+    first = f"These were done after row {after}. They stay done, and may be done again:"
+    return [first, *(f"  {_told(one)}" for one in found.outside)]
 
 
 def _told(effect: OutsideEffect) -> str:

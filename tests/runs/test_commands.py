@@ -24,11 +24,14 @@ from runs.management.commands.launch import Command
 from runs.models import Interrupt, Run, RunStatus
 from tests.runs.commands import database_url
 from tests.runs.running import (
+    ALLOW,
     FINAL,
     _every_run_verifies,
+    kinds,
     launch,
     pending,
     script,
+    slice_of,
     think,
     transitions,
     work,
@@ -307,7 +310,7 @@ def test_a_top_up_by_command() -> None:
     assert work(run).status == "succeeded"
 
 
-def test_a_way_back_past_what_stays_done_is_told_and_a_decision_wants_to_be_sure() -> None:
+def test_a_way_back_past_what_stays_done_is_told_and_wants_to_be_sure() -> None:
     run = work(launch(*[think("send", to="bob")] * 2, FINAL))
     told("decide", str(run.pk), "--verdict", "approve")
     work(run)
@@ -320,7 +323,7 @@ def test_a_way_back_past_what_stays_done_is_told_and_a_decision_wants_to_be_sure
     )
     first, last = transitions(run)[0], transitions(run)[-1]
     words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(first))
-    assert refused(*words) == stays.format(first) + "Say --sure with it to go back. Nothing was decided."
+    assert refused(*words) == stays.format(first) + "Say --sure with it to go back. Nothing was changed."
     assert "not a live transition" in refused(*words[:-1], "1")
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (stays.format(first) + f"Recorded: rollback on run {run.pk}.\n", 0)
@@ -331,11 +334,42 @@ def test_a_way_back_past_what_stays_done_is_told_and_a_decision_wants_to_be_sure
     first, last = transitions(run)[0], transitions(run)[-1]
     words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(last))
     assert told(*words) == (f"Recorded: rollback on run {run.pk}.\n", 0)
-    said, code = told("rollback", str(run.pk), "--to", str(first))
+    goes_back, rows = ("rollback", str(run.pk), "--to"), run.steps.count()
+    assert refused(*goes_back, str(first)) == stays.format(first) + (
+        "Say --sure with it to go back. Nothing was changed."
+    )
+    assert "not a live transition" in refused(*goes_back, "1")
+    assert run.steps.count() == rows
+    said, code = told(*goes_back, str(first), "--sure")
     assert (code, said.startswith(stays.format(first) + f"Run {run.pk}: ")) == (0, True)
 
 
-def test_a_way_back_past_what_people_did_to_the_context_is_told_and_a_decision_wants_to_be_sure() -> None:
+def test_a_rollback_during_a_call_that_sends_wants_to_be_sure() -> None:
+    run = launch(think("search", q="tides"), think("send", to="bob"), FINAL, rules=ALLOW)
+    refusals: list[str] = []
+
+    def go_back() -> None:
+        run.refresh_from_db()
+        words = ("rollback", str(run.pk), "--to", str(transitions(run, "executed")[0]))
+        refusals.append(refused(*words))
+
+    world = slice_of(run, before=go_back, only="send")
+    assert 'send(to="bob")' in refusals[0] and "(it may have happened)" in refusals[0]
+    assert refusals[0].endswith("Say --sure with it to go back. Nothing was changed.")
+    assert (world.calls, run.status, "rewind" in kinds(run)) == (
+        ["decision", "search", "decision", "send", "decision"],
+        "succeeded",
+        False,
+    )
+
+
+def test_a_rollback_that_is_not_possible_says_that_and_not_what_it_would_leave() -> None:
+    run = work(launch(think("send", to="bob"), FINAL, rules=ALLOW))
+    words = ("rollback", str(run.pk), "--to", str(transitions(run)[0]))
+    assert refused(*words) == f"Run {run.pk} has ended already (succeeded: goal_achieved)."
+
+
+def test_a_way_back_past_what_people_did_to_the_context_is_told_and_wants_to_be_sure() -> None:
     def mended() -> tuple[Run, int, str]:
         """The run, a row before a correction and a pin of what stands before that row, and what is told of them."""
         run = compacted_run()
@@ -355,7 +389,7 @@ def test_a_way_back_past_what_people_did_to_the_context_is_told_and_a_decision_w
 
     run, at, lost = mended()
     words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(at))
-    assert refused(*words) == lost + "Say --sure with it to go back. Nothing was decided."
+    assert refused(*words) == lost + "Say --sure with it to go back. Nothing was changed."
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (f"{lost}Recorded: rollback on run {run.pk}.\n", 0)
     work(run)
@@ -365,7 +399,9 @@ def test_a_way_back_past_what_people_did_to_the_context_is_told_and_a_decision_w
     )
 
     run, at, lost = mended()
-    said, code = told("rollback", str(run.pk), "--to", str(at))
+    words = ("rollback", str(run.pk), "--to", str(at))
+    assert refused(*words) == lost + "Say --sure with it to go back. Nothing was changed."
+    said, code = told(*words, "--sure")
     assert (code, said.startswith(f"{lost}Run {run.pk}: ")) == (0, True)
     said, code = told("rollback", str(run.pk), "--to", str(at))
     assert (code, said.startswith(f"Run {run.pk}: ")) == (0, True)

@@ -23,7 +23,7 @@ def finished() -> Run:
 def test_fork_prints_the_number_of_the_new_run() -> None:
     run = finished()
     at = transitions(run, "executed")[0]
-    out, code = told("fork", str(run.pk), f"--at={at}", "--message=What if?")
+    out, code = told("fork", str(run.pk), f"--at={at}", "--message=What if?", "--sure")
     made = Run.objects.get(copied_from=run)
     assert (out, code) == (f"{made.pk}\n", 0)
     assert made.status == "queued"
@@ -38,6 +38,7 @@ def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module()
         "--at=0",
         "--settings",
         '{"max_steps": 1}',
+        "--sure",
         "--inline",
         "--json",
     )
@@ -78,9 +79,35 @@ def test_rerun_says_first_what_comes_again() -> None:
         "Likely to be done again: 2 model calls (240 tokens, $0.002), 1 tool call, 1 of them with effects outside.\n"
     )
     assert (code, Run.objects.count()) == (0, 1)
-    out, code = told("rerun", str(run.pk), f"--at={at}", "--inline")
+    out, code = told("rerun", str(run.pk), f"--at={at}", "--inline", "--sure")
     made = Run.objects.get(copied_from=run)
     assert (code, out.splitlines()[-1], made.origin) == (0, str(made.pk), "rerun")
+
+
+@pytest.mark.parametrize("name", ["fork", "rerun"])
+def test_a_new_run_that_may_do_again_what_was_done_wants_to_be_sure(name: str) -> None:
+    run = finished()
+    at, sent = transitions(run, "executed")[0], run.exchanges.get(name="send").seq
+    words, out = (name, str(run.pk), f"--at={at}"), io.StringIO()
+    with pytest.raises(CommandError) as caught:
+        call_command(*words, stdout=out)
+    assert (caught.value.returncode, out.getvalue(), Run.objects.count()) == (2, "", 1)
+    assert str(caught.value) == (
+        f"These were done after row {at}. They stay done, and may be done again:\n"
+        f'  sends send(to="bob") in row {sent}\n'
+        "Going on from there is likely to cost $0.002 again: 2 model calls, 240 tokens, 1 tool call, "
+        "if it goes the same way.\n"
+        "Say --sure with it to begin the new run. None was begun."
+    )
+    assert told(*words, "--sure")[1] == 0
+    assert work(Run.objects.get(copied_from=run)).tool_calls == 2
+
+
+@pytest.mark.parametrize("name", ["fork", "rerun"])
+def test_a_new_run_from_after_what_was_done_begins_at_once(name: str) -> None:
+    run = finished()
+    told(name, str(run.pk), f"--at={transitions(run, 'executed')[-1]}")
+    assert Run.objects.get(copied_from=run).origin == name
 
 
 @pytest.mark.parametrize("more", [(), ("--estimate",)])

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from runs import actions, store
 from runs.management.asking import bad_input, halt_notice, interrupt_of, json_of
-from runs.management.going_back import told_of_going_back
+from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.models import Interrupt
 from runs.reading.again import staying
 from runs.reading.restored import doubts_of
@@ -91,6 +91,5 @@ def _what_going_back_means(interrupt: Interrupt, options: dict[str, Any]) -> str
     """
     found = staying(interrupt, options["to_step"])
     told = told_of_going_back(found, options["to_step"]) if found else ""
-    if told and not options["sure"]:
-        raise bad_input(f"{told}\nSay --sure with it to go back. Nothing was decided.")
+    check_sure(told, GO_BACK, options)
     return told

@@ -35,11 +35,11 @@ class Command(CopyingCommand):
             store.check_fork(run, options["at"])
         except store.NotPossible as fault:
             raise bad_input(fault.sentence) from None
-        self._estimate(run, options)
+        self.tell(run, options)
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
-        """The new run; what it is likely to cost is said once it is there, and before it is driven."""
-        made = actions.rerun(
+        """The new run."""
+        return actions.rerun(
             run,
             at=options["at"],
             by=None,
@@ -47,10 +47,9 @@ class Command(CopyingCommand):
             message=options["message"],
             driven_by=self.driven_by(options),
         )
-        self._estimate(run, options)
-        return made
 
-    def _estimate(self, run: Run, options: dict[str, Any]) -> None:
+    def tell(self, run: Run, options: dict[str, Any]) -> None:
+        """What it is likely to cost."""
         if options["json"]:
             return
         found = again(run, options["at"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from django.db import transaction
+
 from runs import actions
-from runs.management.going_back import told_of_going_back
+from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.management.steering import SteeringCommand
 from runs.models import Run
 from runs.reading.again import again
@@ -17,7 +19,8 @@ class Command(SteeringCommand):
 
     help = (
         "Go back to the state after a live transition. What was done outside stays done; what was spent is spent; "
-        "what people did after it to the context counts no more."
+        "what people did after it to the context counts no more. Where there is any of this, it is told, and --sure "
+        "wanted: exit code 2."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -26,11 +29,23 @@ class Command(SteeringCommand):
         parser.add_argument(
             "--to", type=int, required=True, metavar="SEQ", help="the seq of a live transition"
         )
+        parser.add_argument(
+            "--sure",
+            action="store_true",
+            help="go back past what stays done outside, or past what people did to the context",
+        )
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
-        """The move."""
-        told = told_of_going_back(again(run, options["to"]), options["to"])
-        after = actions.rewind(run, to=options["to"], by=None)
+        """The move: made, and taken back where it leaves something done or undone and nobody is sure of it.
+
+        So it is refused for other reasons first, and no call begins between what is told and the move.
+        """
+        to = options["to"]
+        with transaction.atomic():
+            locked = Run.objects.select_for_update().get(pk=run.pk)
+            told = told_of_going_back(again(locked, to), to)
+            after = actions.rewind(locked, to=to, by=None)
+            check_sure(told, GO_BACK, options)
         if told:
             self.stdout.write(told)
         return after
