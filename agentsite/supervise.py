@@ -53,6 +53,8 @@ class Child:
     environ: Mapping[str, str] = field(default_factory=dict)
     ready: Callable[[], bool] | None = None
     grace: float = 10.0
+    tells: str = ""
+    """What stands in a line before words that are for the terminal, even while everything stops."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,10 @@ class Supervisor:
             if not line:
                 continue
             last.append(line)
-            if any(alarm in line[:80] for alarm in ALARMS) and not self.stopping.is_set():
+            if child.tells and child.tells in line:
+                with contextlib.suppress(OSError):
+                    self.say(line.partition(child.tells)[2])
+            elif any(alarm in line[:80] for alarm in ALARMS) and not self.stopping.is_set():
                 with contextlib.suppress(OSError):  # the terminal is gone
                     self.say(f"{child.name}: {shortened(line, child.log)}")
 

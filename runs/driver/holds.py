@@ -220,6 +220,11 @@ def holds_any() -> bool:
     return bool(_renewer._holds)
 
 
+def not_left() -> list[int]:
+    """The runs that are still held, those given back aside."""
+    return [hold.lease.run_id for hold in list(_renewer._holds.values()) if not hold.given_back]
+
+
 def wait_until_left(seconds: float) -> bool:
     """Wait until the deeds under way are done and every run is let go; whether that was so in time."""
     return _renewer.wait_until_left(seconds)

@@ -364,10 +364,14 @@ def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message:
 
 
 def uncertain(pending: Pending) -> Ask:
-    """A call that may have happened: its worker died between the deed and the answer. A person says."""
+    """A call that may have happened: its worker was gone between the deed and the answer. A person says."""
     assert isinstance(pending.effect, ToolCall)
-    why = f"A worker died while {pending.effect.tool} ran, and it can't be called twice without harm."
-    title = f"Did {pending.effect.tool} happen?"
+    tool = pending.effect.tool
+    why = (
+        f"The worker was lost or stopped while {tool} ran, and nobody has heard how it ended. "
+        "Calling it twice may do harm."
+    )
+    title = f"Did {tool} happen?"
     held = HumanCall(
         about="may_have_happened", title=title, why=why, holds=pending.effect, passed=(gates.ALL,)
     )

@@ -174,6 +174,8 @@ def test_a_deed_that_takes_longer_than_the_drain_is_a_persons_to_judge(tmp_path:
         wait_for(lambda: deed(site, run) == "started", PATIENCE_S)
         assert site.stop() == 0
         assert deed(site, run) == "started"
+        told = f"Waiting up to 0.5 s for 1 call: run {run}, gate.\nCut off in the middle: run {run}, gate. "
+        assert f"\n{told}Nobody has heard how it ended.\n" in site.output
         site.start()
         wait_for(lambda: run_row(site, run)[0] == "waiting", PATIENCE_S)
         assert [one["kind"] for one in site.export(str(run))["interrupts"]] == ["may_have_happened"]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,20 @@ async def test_the_terminal_shows_alarms_and_the_log_has_everything(tmp_path: Pa
     await task
     assert said == ["worker: 12:00 ERROR runs.store disk full"]
     assert (tmp_path / "worker.log").read_text() == "calm\n12:00 ERROR runs.store disk full\n"
+
+
+async def test_what_a_child_tells_of_its_end_is_shown_while_everything_stops(tmp_path: Path) -> None:
+    told = "print('12:00 WARNING farewell I wait for a call.\\n12:00 ERROR runs.store too late', flush=True)"
+    code = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); print('up', flush=True)\n"
+    code += f"try: signal.pause()\nfinally: {told}"
+    talker = replace(child("worker", code, tmp_path), tells=" WARNING farewell ")
+    running, said = supervisor(tmp_path, talker)
+    task = asyncio.create_task(running.run())
+    log = tmp_path / "worker.log"
+    await until(lambda: log.exists() and "up" in log.read_text())
+    running.stop()
+    await task
+    assert said == ["I wait for a call."]
 
 
 async def test_a_long_alarm_keeps_its_beginning_and_its_end_and_names_the_log(tmp_path: Path) -> None:

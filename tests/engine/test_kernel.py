@@ -383,6 +383,11 @@ def test_another_call_of_a_lost_worker_is_a_persons_to_judge(
     world.tool("save", WorkerDied(), "saved", effects="write")
     run = world.model_says("save a", "done").person_says("approve", decision).drive(TOY)
     assert run.interrupts == ["tool_call", "may_have_happened"]
+    questions = [row.effect for row in run.rows if row.effect and row.effect["kind"] == "human_call"]
+    assert questions[1]["why"] == (
+        "The worker was lost or stopped while save ran, and nobody has heard how it ended. "
+        "Calling it twice may do harm."
+    )
     report = run.facts("react.tool.result")[0]
     assert (report.value, report.error, report.ran, run.totals.tool_calls) == (value, error, True, calls)
 

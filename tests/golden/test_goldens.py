@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runs import driver, reading, store
+from runs import actions, driver, reading, store
 from runs.models import Exchange, Run
 from tests.golden import keeping
 from tests.golden.record import VERSION
@@ -89,3 +89,13 @@ def test_a_golden_that_was_changed_does_not_verify() -> None:
     assert misfit is not None and misfit.seq == step["seq"]
     Exchange.objects.all().delete()
     Run.objects.all().delete()
+
+
+@pytest.mark.parametrize("path", GOLDENS, ids=IDS)
+def test_what_ended_then_is_replayed_as_it_was(path: Path) -> None:
+    """The words of its questions too are those of its time."""
+    golden = keeping.read(path)
+    keeping.load(golden["ends"])
+    made, difference = actions.replay(Run.objects.get(pk=golden["run"]), by=None)
+    assert difference is None
+    assert made.copied_upto == made.head

@@ -47,6 +47,10 @@ def drain_now() -> None:
     drained()
 
 
+def drain_impatiently() -> None:
+    drained(seconds=0.01)
+
+
 def slice_while(deed: Callable[[], None], run: Run, only: str) -> Meddled | BaseException:
     """A slice in whose call `deed` happens; what was called, or why it ended."""
     try:
@@ -120,6 +124,60 @@ def test_a_deed_is_waited_for_and_its_answer_kept() -> None:
     world = slice_of(run)
     assert world.calls == ["decision"]
     assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def said_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "runs.driver.draining"]
+
+
+def test_what_is_waited_for_is_said_and_what_was_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """The drain's patience is over while the deed is still under way."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    slice_while(drain_impatiently, run, "send")
+    assert said_of(caplog) == [
+        f"Waiting up to 0.01 s for 1 call: run {run.pk}, send.",
+        f"Cut off in the middle: run {run.pk}, send. Nobody has heard how it ended.",
+    ]
+
+
+def test_several_calls_are_named_together(caplog: pytest.LogCaptureFixture) -> None:
+    """And those that are given back, or are no calls, are not."""
+    first, second = (launch(think("send", to=name), FINAL, rules=ALLOW) for name in ("bob", "eve"))
+    silent = launch(FINAL)
+
+    def in_the_second() -> None:
+        slice_while(drain_impatiently, silent, "decision")
+
+    def in_the_first() -> None:
+        slice_while(in_the_second, second, "send")
+
+    slice_while(in_the_first, first, "send")
+    calls = f"run {first.pk}, send; run {second.pk}, send"
+    assert said_of(caplog) == [
+        f"Waiting up to 0.01 s for 2 calls: {calls}.",
+        f"Cut off in the middle: {calls}. Nobody has heard how they ended.",
+    ]
+
+
+def test_a_drain_that_waits_for_no_call_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    slice_while(drain_impatiently, launch(FINAL), "decision")
+    drain_impatiently()
+    assert said_of(caplog) == []
+
+
+def test_a_drain_that_can_not_read_what_is_called_goes_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, lost = launch(think("send", to="bob"), FINAL, rules=ALLOW), list[bool]()
+
+    def drained_blindly() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr("runs.driver.draining.Exchange.objects", None)
+            lost.append(drained(seconds=0.01))
+
+    slice_while(drained_blindly, run, "send")
+    assert lost == [False]
+    assert said_of(caplog) == ["The calls under way can't be named."] * 2
 
 
 def test_the_drain_ends_when_the_deed_does() -> None:

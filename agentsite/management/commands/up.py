@@ -34,6 +34,9 @@ LONGEST_DRAIN_S = 3600.0
 TO_END_S = 10.0
 """Seconds that a drained process has to end, before it is killed."""
 
+DRAIN_TELLS = " WARNING runs.driver.draining "
+"""What stands in a log before that it waits for a call, or has cut one off."""
+
 
 class AlreadyRunning(CommandError):
     """Another `up` holds this data directory."""
@@ -185,11 +188,11 @@ def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
     # A worker listens to the broker all day and may wait longer than a page that only leaves a hint there.
     own |= {"DRAIN_SECONDS": str(drain)}
     workers = own | {"DATABASE_POOL": str(WORKER_CONNECTIONS), "BROKER_TIMEOUT": "10"}
-    grace = drain + TO_END_S
+    drained: dict[str, Any] = {"grace": drain + TO_END_S, "tells": DRAIN_TELLS}
     return [
         *children,
-        Child("worker", worker_command(), logs / "worker.log", workers, grace=grace),
-        Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own, grace=grace),
+        Child("worker", worker_command(), logs / "worker.log", workers, **drained),
+        Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own, **drained),
         Child("web", web_command(port), logs / "web.log", own, ready=lambda: listens(port)),
     ]
 

@@ -59,7 +59,7 @@ def unanswered(machine: Machine, snapshot: Snapshot, row: RecordedRow, facts: tu
     pending = snapshot.pending
     assert pending is not None
     if _asks_whether_it_happened(row):
-        return kernel.uncertain(pending)
+        return _as_worded(kernel.uncertain(pending), row)
     if _made_anew(row, facts):
         return Ask(pending.effect, facts)
     outside = stop_or_rewind(row, facts, None)
@@ -68,6 +68,12 @@ def unanswered(machine: Machine, snapshot: Snapshot, row: RecordedRow, facts: tu
     if outside is None:
         raise LookupError("what was asked in the row before has no answer in the record")
     return outside
+
+
+def _as_worded(ask: Ask, row: RecordedRow) -> Ask:
+    """The question with the reason that the record gives: an earlier version may have said it in other words."""
+    assert row.effect is not None
+    return replace(ask, effect=ask.effect.model_copy(update={"why": row.effect["why"]}))
 
 
 def stop_or_rewind(row: RecordedRow, facts: tuple[Fact, ...], move: Move | None) -> Stop | Rewind | None:
