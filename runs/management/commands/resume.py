@@ -23,8 +23,8 @@ class Command(SteeringCommand):
         parser.add_argument(
             "--restored",
             action="store_true",
-            help="every run that a restore has paused, but those with a call that may have happened and those that "
-            "somebody had paused before: name these one by one",
+            help="every run that a restore has paused, but those that were in a call that may have happened, with nobody "
+            "asked about it yet, and those that somebody had paused before: name these one by one",
         )
         parser.add_argument(
             "--except",
