@@ -68,6 +68,8 @@ class Card:
     may_decide: bool
     doubt: str = ""
     """Why it may have been answered already, and done; empty where nothing speaks for it."""
+    began: datetime | None = None
+    """When the call began that may have happened."""
     decision: Decision | None = None
     typed: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -147,6 +149,11 @@ class Card:
     def second_look(self) -> bool:
         """Whether approving asks for a tick."""
         return bool(self.doubt) or self.high_risk
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether it asks about a call that may have happened, and does not hold one back."""
+        return self.interrupt.kind == "may_have_happened"
 
     @property
     def hides(self) -> bool:
@@ -231,8 +238,15 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=decides(person),
         doubt=doubts_of([interrupt]).get(interrupt.pk, ""),
+        began=_began(run, interrupt) if interrupt.kind == "may_have_happened" else None,
         decision=getattr(interrupt, "decision", None),
     )
+
+
+def _began(run: Run, interrupt: Interrupt) -> datetime | None:
+    """When the last call before the question began."""
+    calls = run.exchanges.filter(kind="tool_call", seq__lt=interrupt.seq).order_by("-seq")
+    return calls.values_list("started_at", flat=True).first()
 
 
 def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:

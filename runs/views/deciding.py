@@ -27,6 +27,7 @@ UNSEEN = "Your answer does not say which question it is for. Read the card as it
 
 _SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
 _LOOK_WHETHER = "Look whether this was done already, and tick the box to approve it."
+_LOOK_FIRST = "Look first whether it has happened, and tick the box to run it again."
 _LOOK_BACK = "Look at what going back means, tick the box, and roll back once more."
 
 
@@ -133,11 +134,13 @@ def _second_look(interrupt: Interrupt, wanted: forms.Wanted) -> str:
     """
     if wanted.verdict not in ("approve", "edit"):
         return ""
+    uncertain = interrupt.kind == "may_have_happened"
     if doubts_of([interrupt]):
-        return _LOOK_WHETHER
+        return _LOOK_FIRST if uncertain else _LOOK_WHETHER
     hides = holds_unseen(interrupt.args if wanted.args is None else wanted.args)
-    is_call = interrupt.kind in ("tool_call", "may_have_happened")
-    return _SECOND_LOOK if is_call and (is_risky(interrupt) or hides) else ""
+    if not (uncertain or interrupt.kind == "tool_call") or not (is_risky(interrupt) or hides):
+        return ""
+    return _LOOK_FIRST if uncertain else _SECOND_LOOK
 
 
 def _unconfirmed(request: HttpRequest, interrupt: Interrupt, wanted: forms.Wanted) -> Again | None:

@@ -11,11 +11,12 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
+from django.utils.dateformat import format as date_text
 
 from runs import actions
 from runs.models import Decision, Interrupt, Run
-from tests.factories import FINAL, LETTER, MAIL, alice, bob, launched, run_with_letter, signed_in
-from tests.runs.running import decide, pending, think, transitions, work
+from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, launched, run_with_letter, signed_in
+from tests.runs.running import ALLOW, decide, die_in, kill, launch, pending, think, transitions, work
 from tests.runs.test_mending import RIGHT, compacted_run, newest
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -453,3 +454,65 @@ def test_every_type_that_a_schema_has_gets_a_field_of_its_own() -> None:
     assert 'type="checkbox" id="arg-' in page
     assert 'inputmode="numeric"' in page
     assert 'inputmode="decimal"' in page
+
+
+# --- a call that may have happened --------------------------------------------------------------------------------
+
+
+def uncertain() -> Run:
+    """A run that asks what became of a call that its worker was lost in."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    return work(run)
+
+
+def card_text(run: Run) -> str:
+    return str(signed_in(bob()).get(reverse("interrupt", args=[pending(run).pk])).text)
+
+
+def test_a_call_that_may_have_happened_is_shown_with_when_it_began() -> None:
+    run = uncertain()
+    began = run.exchanges.get(name="send").started_at
+    shown = re.search(r'<p class="card__call">.*?</p>', card_text(run))
+    assert shown is not None
+    text = re.sub(r"<[^>]+>", "", shown[0])
+    assert text == f"The call send(to=&quot;bob&quot;) began {date_text(began, 'j M, H:i')} UTC"
+    assert f'datetime="{date_text(began, "c")}"' in shown[0]
+
+
+def test_its_answers_say_on_their_buttons_what_they_do_and_none_is_put_forward() -> None:
+    text = card_text(uncertain())
+    deeds = text[text.index('class="card__deeds"') : text.index('id="card-more"')]
+    buttons = re.findall(r'<(?:summary|button) class="([^"]*)"[^>]*>(.*?)</(?:summary|button)>', deeds)
+    said = [(style, re.sub(r"<svg.*?</svg>|<[^>]+>", "", inner)) for style, inner in buttons]
+    assert said == [
+        ("button button--big", "Run again"),
+        ("button button--big", "Treat as failed…"),
+        ("button button--bad", "Treat as failed"),
+        ("button button--big", "Enter the result…"),
+        ("button button--primary", "Enter this result"),
+    ]
+    assert "does not run" not in text and "taken back" not in text and "Held back" not in text
+    assert "If it has happened already, it happens twice." in text
+    assert "the call is not made again" in deeds
+
+
+def test_running_it_again_wants_a_tick_that_says_what_it_may_do() -> None:
+    run = uncertain()
+    question = pending(run)
+    seen = {"revision": str(question.revision), "fingerprint": question.fingerprint, "verdict": "approve"}
+    client = signed_in(bob())
+    answer = client.post(reverse("decision", args=[question.pk]), seen)
+    assert (answer.status_code, Decision.objects.count()) == (422, 0)
+    assert "Look first whether it has happened, and tick the box to run it again." in answer.text
+    assert client.post(reverse("decision", args=[question.pk]), seen | {"sure": "yes"}).status_code == 302
+    assert decided(run).verdict == "approve"
+
+
+def test_the_admin_asks_in_the_same_words() -> None:
+    run = uncertain()
+    client = signed_in(cast_member("root", is_superuser=True, is_staff=True))
+    text = client.get(reverse("admin:runs_interrupt_change", args=[pending(run).pk])).text
+    assert ">Run again</button>" in text and ">Treat as failed</button>" in text
+    assert "If it has happened already, it happens twice." in text
+    assert "It would run" not in text and ">Approve<" not in text

@@ -415,6 +415,15 @@ def test_the_command_resumes_them_says_where_each_is_and_which_ones_stay() -> No
     assert told("resume", str(deed.pk)) == [f"Run {deed.pk}: queued, at {deed.node}, row {deed.head + 1}."]
 
 
+def test_who_had_asked_whether_a_call_happened_waits_on_for_the_answer() -> None:
+    run = work(uncertain())
+    restore()
+    lines = told("resume", "--restored")
+    run.refresh_from_db()
+    assert lines == [f"Run {run.pk}: waiting, at {run.node}, row {run.head}.", "Resumed: 1."]
+    assert (pending(run).kind, work(run).status) == ("may_have_happened", "waiting")
+
+
 def test_the_command_says_what_it_needs() -> None:
     run = launch(FINAL)
     number = str(run.pk)
