@@ -127,6 +127,7 @@ def made_again(record: Record) -> Replay:
     return Replay(CATALOGUE[record.machine], record).upto()
 
 
+@store.for_people
 def replay_run(run: Run, owner_id: int | None, upto: int | None = None) -> tuple[Run, Difference | None]:
     """A new run of the rows as they come out again, to row `upto` or all; and the first difference.
 

@@ -5,6 +5,7 @@ write that continues a run carries the epoch it was claimed with, and one that f
 Source: spec/runtime.md, "One log".
 """
 
+from runs.store.again import for_people
 from runs.store.appending import facts_text, prompt_chain
 from runs.store.artifacts import (
     artifact_bytes,
@@ -32,7 +33,7 @@ from runs.store.copying import (
 )
 from runs.store.doubts import asked_before_restore
 from runs.store.endings import ended, for_parent
-from runs.store.errors import BadDecision, Conflict, Fenced, NotPossible
+from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible
 from runs.store.going_back import rewind_batch
 from runs.store.halting import (
     AlreadyHalted,
@@ -117,6 +118,7 @@ __all__ = [
     "Asked",
     "BadDecision",
     "Batch",
+    "Busy",
     "Change",
     "Conflict",
     "Fenced",
@@ -156,6 +158,7 @@ __all__ = [
     "first_question",
     "folder_of",
     "for_parent",
+    "for_people",
     "fork_run",
     "given_answer",
     "gone_over",

@@ -190,7 +190,7 @@ def pause_unfinished(why: str) -> int:
     that number.
     """
     with transaction.atomic():
-        list(Run.objects.select_for_update().order_by("pk").values_list("pk"))
+        list(Run.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
         Run.objects.update(epoch=_epoch_nobody_has(), worker="", lease_until=Now(), hinted_at=None)
         unfinished = Run.objects.filter(status__in=UNFINISHED).order_by("pk")
         count = 0

@@ -17,6 +17,7 @@ from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.values import canonical, clean
 from runs.machines import CATALOGUE
 from runs.models import Budget, Run, ScriptText, Skill
+from runs.store.again import for_people
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def unsaved(new: NewRun) -> Run:
     return run
 
 
+@for_people
 def create_run(new: NewRun) -> Run:
     """Write a run that has not begun, with its budget."""
     with transaction.atomic():

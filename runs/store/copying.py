@@ -26,6 +26,7 @@ from runs.engine.timeline import blocks_of
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import Artifact, Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
+from runs.store.again import for_people
 from runs.store.appending import facts_text
 from runs.store.birth import NewRun, clear_folder, folder_of, terms_hash, unsaved
 from runs.store.endings import ended
@@ -218,6 +219,7 @@ def _asks(effect: Any, question: str) -> bool:
 # --- the copy -------------------------------------------------------------------------------------------------------
 
 
+@for_people
 def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, origin: Origin) -> Run:
     """A new run that goes on from row `at` of `source`. `terms` are those of the new one."""
     machine = CATALOGUE[source.machine]

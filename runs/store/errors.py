@@ -22,6 +22,15 @@ class NotPossible(Exception):
         super().__init__(sentence)
 
 
+class Busy(NotPossible):
+    """Others held what a person's change needs for too long, or were in its way again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database is busy with what others write at this moment; nothing was changed. Try once more."
+        )
+
+
 class BadDecision(Exception):
     """A decision that its interrupt can't take."""
 

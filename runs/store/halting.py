@@ -11,6 +11,7 @@ from django.db.models import Exists
 
 from runs.models import Halt, Run, RunStatus
 from runs.store import clock
+from runs.store.again import for_people
 from runs.store.errors import NotPossible
 
 _LOCK = 0x61676E74
@@ -54,6 +55,7 @@ def halt_now() -> Halt | None:
     return Halt.objects.filter(on=True).first()
 
 
+@for_people
 def halt_site(by: str, reason: str) -> Halt:
     """From the commit on nothing begins.
 
@@ -71,6 +73,7 @@ def halt_site(by: str, reason: str) -> Halt:
         return Halt.objects.create(on=True, by_name=by, reason=reason, at=clock.now())
 
 
+@for_people
 def unhalt_site(by: str) -> Halt | None:
     """Let the site work again. None where it did already."""
     with transaction.atomic():

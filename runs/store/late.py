@@ -10,10 +10,12 @@ from runs.engine.facts import RECOVERED
 from runs.engine.machine import END
 from runs.engine.snapshot import Totals
 from runs.models import Exchange, Run, Step
+from runs.store.again import again
 from runs.store.loading import MOVES
 from runs.store.log import Asked, add_beside, answer_first, charge, lock, pay
 
 
+@again
 def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None:
     """Keep what the call of the worker with that epoch brought. `written`: its ask is a row.
 

@@ -13,6 +13,7 @@ from django.db.models import Case, F, Q, When
 from django.db.models.functions import Coalesce, Now
 
 from runs.models import Run, RunStatus, Step
+from runs.store.again import again
 from runs.store.appending import tell_lost
 from runs.store.halting import is_halted
 from runs.store.held_back import TOLD, halted_after, tell_of_halts
@@ -47,6 +48,7 @@ class Lease:
     worker: str
 
 
+@again
 def claim(run_id: int, worker: str) -> Lease | None:
     """Take the run, if it is due, nobody holds it, and the site is not halted.
 
@@ -136,7 +138,7 @@ def postpone(lease: Lease, seconds: float, why: str) -> None:
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
     try:
         with transaction.atomic():
-            run = mine.select_for_update().first()
+            run = mine.select_for_update(no_key=True).first()
             if run is not None:
                 tell_lost(run, why)
     except Exception:  # whatever it is, the run is not to be due again at once

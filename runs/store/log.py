@@ -22,6 +22,7 @@ from runs.engine.settings import Settings
 from runs.engine.snapshot import Totals
 from runs.failpoints import failpoint
 from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
+from runs.store.again import again
 from runs.store.artifacts import Made, write_artifacts
 from runs.store.birth import clear_folder, open_budgets
 from runs.store.errors import Fenced
@@ -150,6 +151,7 @@ class Batch:
     """The parent's run and ask that this run's end answers."""
 
 
+@again
 def commit(batch: Batch) -> str:
     """Write the batch in one transaction, and return the new head hash. Another seat's owner: `Fenced`."""
     head_hash = batch.head_hash
@@ -306,8 +308,11 @@ def _write_budget(cursor: Any, run_id: int, budget: BudgetRow) -> None:
 
 
 def lock(run_id: int) -> None:
-    """Hold the run's row to the end of the transaction; a parent's before its child's, or two may block each other."""
-    list(Run.objects.select_for_update().filter(pk=run_id).values_list("pk"))
+    """Hold the run's row to the end of the transaction; a parent's before its child's, or two may block each other.
+
+    Rows that name it (a child's, a fork's) can be written meanwhile.
+    """
+    list(Run.objects.select_for_update(no_key=True).filter(pk=run_id).values_list("pk"))
 
 
 def _answer_of(run_id: int, seq: int) -> str | None:
@@ -321,6 +326,7 @@ def pay(run_id: int, text: str | None) -> None:
         charge(run_id, answer)
 
 
+@again
 def start(run_id: int, epoch: int, seq: int) -> None:
     """Mark an ask that must not happen twice as started, before the deed; `Fenced` where the seat is lost.
 

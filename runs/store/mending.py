@@ -18,6 +18,7 @@ from runs.engine.timeline import Context, Summary, folded
 from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus, Step
 from runs.store import clock
+from runs.store.again import for_people
 from runs.store.appending import append
 from runs.store.errors import NotPossible
 from runs.store.loading import compaction_wanted, context_blocks, load_blocks
@@ -30,6 +31,7 @@ MOST_CHARACTERS = SUMMARY_TOKENS * CHARACTERS_PER_TOKEN
 """Of a summary that a person writes; as much as one by a model may have."""
 
 
+@for_people
 def edit_summary(run_id: int, seq: int, version: int, text: str, by: str, reason: str) -> int:
     """Put another text in the summary's place; `version` is the one that the person saw. The new version's number."""
     with transaction.atomic():
@@ -50,6 +52,7 @@ def edit_summary(run_id: int, seq: int, version: int, text: str, by: str, reason
     return version + 1
 
 
+@for_people
 def undo_summary(run_id: int, seq: int, version: int | None, by: str, reason: str) -> None:
     """Take the summary back: the model reads the blocks themselves from the next prompt on, as far as they fit.
 
@@ -61,6 +64,7 @@ def undo_summary(run_id: int, seq: int, version: int | None, by: str, reason: st
         _add(run, SummaryUndone(summary=seq, by=by, reason=reason))
 
 
+@for_people
 def pin(run_id: int, path: str, by: str, reason: str) -> None:
     """Keep a row's blocks (`st:<seq>`), or a summary (`su:<seq>`), as they are from now on."""
     with transaction.atomic():
@@ -71,6 +75,7 @@ def pin(run_id: int, path: str, by: str, reason: str) -> None:
         _add(run, Pinned(path=path, rows=_round_of(run, path), by=by, reason=reason))
 
 
+@for_people
 def unpin(run_id: int, path: str, by: str, reason: str) -> None:
     """Take a pin away."""
     with transaction.atomic():
@@ -80,6 +85,7 @@ def unpin(run_id: int, path: str, by: str, reason: str) -> None:
         _add(run, Unpinned(path=path, by=by, reason=reason))
 
 
+@for_people
 def want_compaction(run_id: int, by: str, reason: str) -> None:
     """Have the context compacted before the next model call; what was taken back before counts as other rows do."""
     with transaction.atomic():

@@ -33,10 +33,11 @@ from runs.engine.values import canonical, clean, clean_text
 from runs.machines import CATALOGUE, NoMachine
 from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store import clock
+from runs.store.again import again, for_people
 from runs.store.appending import append, batch_on, facts_text, tell_lost
 from runs.store.doubts import asked_before_restore
 from runs.store.endings import ended, for_parent
-from runs.store.errors import BadDecision, Conflict, NotPossible
+from runs.store.errors import BadDecision, Busy, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
 from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, terms_of
@@ -73,7 +74,7 @@ def seated(run_id: int) -> Run:
 
     Where a halt holds it back, or has, its log says so before what the person does.
     """
-    run = Run.objects.select_for_update().get(pk=run_id)
+    run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     if run.finished:
         raise NotPossible(f"Run {run_id} has ended already ({run.status}: {run.exit_reason}).")
     if run.machine not in CATALOGUE:
@@ -89,6 +90,7 @@ def _loaded(run: Run) -> Loaded:
     return load(run, terms_of(run, {}))
 
 
+@for_people
 def abort(run_id: int, by: str, message: str = "") -> Run:
     """End the run now, its unfinished children too. A call that is under way can't be undone; its answer is kept."""
     with transaction.atomic():
@@ -120,6 +122,7 @@ def _lock_parent(run_id: int) -> None:
         lock(parent)
 
 
+@for_people
 def pause(run_id: int, by: str, message: str = "") -> Run:
     """Let nobody drive the run until it is resumed."""
     with transaction.atomic():
@@ -130,12 +133,14 @@ def pause(run_id: int, by: str, message: str = "") -> Run:
     return run
 
 
+@for_people
 def note(run_id: int, code: str, message: str) -> None:
     """Add a row that only says something."""
     with transaction.atomic():
         append(seated(run_id), "note", (Notice(code=code, message=message),))
 
 
+@for_people
 def resume(run_id: int, by: str) -> Run:
     """Let a paused run go on; one that waits for a person or a child waits on."""
     with transaction.atomic():
@@ -150,6 +155,7 @@ def resume(run_id: int, by: str) -> Run:
     return run
 
 
+@for_people
 def rewind(run_id: int, to: int, by: str, message: str = "", kept: tuple[KeptAnswer, ...] = ()) -> Run:
     """Go back to the state after the live transition row `to`; the rows after it stay visible.
 
@@ -186,6 +192,7 @@ def check_target(run: Run, to: int) -> None:
 # --- decisions --------------------------------------------------------------------------------------------------
 
 
+@for_people
 def decide(interrupt_id: Any, said: Said) -> Decision:
     """Decide a pending interrupt, once. The same decision again returns the first one's outcome."""
     _check_parts(Interrupt.objects.get(pk=interrupt_id), said)
@@ -208,6 +215,7 @@ def decide(interrupt_id: Any, said: Said) -> Decision:
     return decision
 
 
+@again
 def commit_answered(batch: Batch, said: Said) -> tuple[str, BadDecision | None]:
     """Write a question together with the answer that was prepared for it: nobody ever sees it open.
 
@@ -234,6 +242,8 @@ def _apply_deadline(interrupt_id: Any, said: Said) -> None:
     if late and interrupt.status == Interrupt.Status.PENDING and said.channel != "deadline":
         try:
             decide(interrupt_id, unanswered(interrupt))
+        except Busy:
+            raise
         except (Conflict, NotPossible):
             return
 

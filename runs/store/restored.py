@@ -13,6 +13,7 @@ from django.db.models import Case, Exists, IntegerField, OuterRef, Q, QuerySet, 
 
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, RunStatus, Step
+from runs.store.again import for_people
 from runs.store.doubts import BY_THE_RESTORE, THE_RESTORE
 from runs.store.errors import NotPossible
 from runs.store.loading import MOVES
@@ -63,6 +64,7 @@ def pausers_before(run_ids: Collection[int]) -> dict[int, str]:
     return found
 
 
+@for_people
 def resume_restored(run_id: int, by: str) -> Run:
     """Let a run go on that the restore paused; `NotPossible` where it was moved on meanwhile."""
     with transaction.atomic():

@@ -43,6 +43,8 @@ def _start(request: HttpRequest, form: forms.LaunchForm) -> Run | None:
         actions.check_launch(**form.launch(), owner=request.user)  # what else is wrong is said as well
     except actions.BadLaunch as refused:
         form.take(refused.problems)
+    except actions.NotPossible as impossible:
+        form.add_error(None, impossible.sentence)
     return None
 
 

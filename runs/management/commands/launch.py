@@ -91,6 +91,8 @@ class Command(BaseCommand):
         except actions.BadLaunch as fault:
             lines = [f"{problem.path}: {problem.message}" for problem in fault.problems]
             raise bad_input("\n".join(lines)) from None
+        except actions.NotPossible as fault:
+            raise bad_input(fault.sentence) from None
 
     def _tell_of_halt(self, said: str) -> str:
         """What is said of a halt, beside what others read, if it is not what was `said` already."""
