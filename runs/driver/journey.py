@@ -135,8 +135,9 @@ class Journey:
         self.attempts = Counter(store.attempts_of(self.run))
         machine = self.ledger.machine
         self.reader = Reader(self.run, self.ledger, self.ports)
-        may_share = self.run.root_id is not None or self.ledger.snapshot.limits
-        self.shares = bool(may_share and store.shared_limits(self.run))
+        limited = self.run.root_id is not None or self.ledger.snapshot.limits
+        self.may_share = bool(limited and store.may_share(self.run))
+        """Whether others may use up its limits too: a fork may begin at any moment."""
         opening = prompt(machine, terms, (), ANY)
         self.opening_hash = _digest(self.ports.model_key, *(message.text for message in opening))
         self.remembers = machine.remembers if getattr(terms.settings, "cache", False) else None
@@ -188,7 +189,7 @@ class Journey:
         ledger = self.ledger
         if (window := self.reader.window()) is not ledger.snapshot.window:
             ledger.snapshot = replace(ledger.snapshot, window=window)
-        if self.shares:
+        if self.may_share:
             ledger.snapshot = replace(ledger.snapshot, shared=store.shared_limits(self.run))
         if self.weighs_cost:
             ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self.reader.price())

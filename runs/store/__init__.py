@@ -94,7 +94,7 @@ from runs.store.people import (
     stop_children,
     unanswered,
 )
-from runs.store.purse import Worst, reserve, shared_limits
+from runs.store.purse import Worst, may_share, reserve, shared_limits
 from runs.store.restored import (
     MAY_HAVE_HAPPENED,
     paused_by_restore,
@@ -176,6 +176,7 @@ __all__ = [
     "load_window",
     "lost_in_a_row",
     "made_by",
+    "may_share",
     "newest_artifact",
     "note",
     "now",

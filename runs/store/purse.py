@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet, Sum
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
 
 from runs.engine.settings import LimitName
 from runs.engine.snapshot import SharedLimit
-from runs.models import Budget, Run
+from runs.models import Budget, Run, Step
+from runs.store.again import again
 from runs.store.errors import Fenced
+from runs.store.loading import MOVES
 from runs.store.log import lock
 
 SHARED = "shared"
@@ -49,6 +51,11 @@ def _family(run: Run) -> QuerySet[Run]:
     return Run.objects.filter(Q(pk=root) | Q(root_id=root))
 
 
+def may_share(run: Run) -> bool:
+    """Whether there is a limit that the run shares, or will once it is forked or has a child: given at the launch."""
+    return Budget.objects.filter(run=root_of(run), scope="limits", name__in=NAMES).exists()
+
+
 def shared_limits(run: Run) -> Mapping[LimitName, SharedLimit]:
     """The limits that the run shares, with what others have used and set aside; none where it is alone."""
     root, members = root_of(run), _family(run)
@@ -73,15 +80,22 @@ def _limits(root: int, members: QuerySet[Run]) -> dict[LimitName, float]:
     return {name: given[name] + more.get(name, 0.0) for name in NAMES if name in given}
 
 
+_TOLD = Q(ended_at__isnull=False) & Exists(
+    Step.objects.filter(run=OuterRef("parent"), seq__gt=OuterRef("parent_seq"), kind__in=MOVES)
+)
+"""A child whose parent has moved since the ask for it: with that move it took the child's cost. What people or the
+runtime add to the parent meanwhile is no move."""
+
+
 def _spent(members: QuerySet[Run]) -> dict[LimitName, float]:
     """What the runs have used themselves, and what is set aside. A child's cost is its parent's once that knows it."""
-    told = Q(parent__isnull=False, ended_at__isnull=False, parent__head__gt=F("parent_seq"))
     tokens = F("input_tokens") + F("output_tokens") - F("copied_tokens") + F("reserved_tokens")
     sums = members.aggregate(tokens=Sum(tokens))
-    costs = members.exclude(told).aggregate(usd=Sum(F("cost_usd") - F("copied_usd") + F("reserved_usd")))
+    costs = members.exclude(_TOLD).aggregate(usd=Sum(F("cost_usd") - F("copied_usd") + F("reserved_usd")))
     return {"cost_usd": costs["usd"] or 0.0, "tokens": sums["tokens"] or 0}
 
 
+@again
 def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float]) -> bool:
     """Set aside what a call may use at most, where it fits the run's own limits and the shared ones; whether it did."""
     with transaction.atomic():

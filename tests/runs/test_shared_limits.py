@@ -10,10 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store
 from runs.driver.holds import Hold, held
-from runs.driver.journey import Journey, Slice
+from runs.driver.journey import WHOLE, Journey, Slice
+from runs.driver.ports import NoSuchModel
 from runs.engine.effects import ModelReplied, ToolReturned, Usage
 from runs.engine.snapshot import Price
 from runs.models import Budget, Run
@@ -31,10 +34,12 @@ from tests.runs.running import (
     make_due,
     pending,
     script,
+    slice_of,
     think,
     transitions,
     work,
 )
+from tests.runs.test_late_answers import at_call
 
 pytestmark = [pytest.mark.database]
 
@@ -522,6 +527,114 @@ def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
     shared = store.shared_limits(run)["cost_usd"]
     assert run.cost_usd == pytest.approx(0.004)
     assert shared.elsewhere == 0
+
+
+@pytest.mark.parametrize("moved", ["paused", "noted", "paused and resumed"])
+def test_a_childs_cost_counts_while_its_parent_is_paused(moved: str) -> None:
+    """A row that people add to the parent tells it nothing of what its child has cost."""
+    run, child = waiting_for_a_child()
+    copy = actions.fork(run, at=0, by=None)
+    if moved == "noted":
+        store.note(run.pk, "told", "A row that is no move.")
+    else:
+        actions.pause(run, by=None)
+    if moved == "paused and resumed":
+        actions.resume(run, by=None)
+    slice_of(child)
+    run.refresh_from_db()
+    assert (run.cost_usd, child.cost_usd) == (pytest.approx(0.001), pytest.approx(0.002))
+    assert store.shared_limits(copy)["cost_usd"].elsewhere == pytest.approx(0.003)
+
+
+@pytest.mark.parametrize("how", ["stopped", "gone back", "gone on", "refused"])
+def test_a_childs_cost_counts_once_however_its_parent_goes_on(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, child = waiting_for_a_child()
+    copy = actions.fork(run, at=0, by=None)
+    actions.pause(run, by=None)
+    work(child)
+    match how:
+        case "stopped":
+            actions.abort(run, by=None)
+        case "gone back":
+            actions.rewind(run, to=transitions(run)[0], by=None)
+        case "gone on":
+            actions.resume(run, by=None)
+            work(run)
+        case "refused":
+            actions.resume(run, by=None)
+            monkeypatch.setattr("runs.driver.journey.ports_of", _no_such_model)
+            work(run)
+            assert run.exit_reason == "model_error"
+    run.refresh_from_db()
+    assert run.cost_usd >= 0.003 - 1e-9
+    assert store.shared_limits(copy)["cost_usd"].elsewhere == pytest.approx(run.cost_usd)
+
+
+def test_the_cost_of_a_child_that_is_stopped_with_its_parent_counts_once() -> None:
+    run, child = waiting_for_a_child()
+    copy = actions.fork(run, at=0, by=None)
+    slice_of(child, Slice(moves=5))
+    assert child.cost_usd == pytest.approx(0.001)
+    actions.abort(run, by=None)
+    run.refresh_from_db()
+    assert run.cost_usd == pytest.approx(0.002)
+    assert store.shared_limits(copy)["cost_usd"].elsewhere == pytest.approx(0.002)
+
+
+def _no_such_model(run: Run) -> Any:
+    raise NoSuchModel(run.model)
+
+
+def waiting_for_a_child() -> tuple[Run, Run]:
+    """A run that has used 0.001 USD and waits for its child, which has not begun."""
+    child = {"machine": "ruled", "settings": {}}
+    played = script(
+        {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
+        think("send", to="bob"),
+        FINAL,
+        subgraphs={"helper": {"replies": {"decision": [THINKING[0], FINAL]}}},
+    )
+    run = launch(played=played, subgraphs={"helper": child}, limits={"cost_usd": 1.0})
+    driver.drive(run.pk)
+    return run, Run.objects.get(parent=run)
+
+
+def test_a_run_that_is_forked_in_a_slice_heeds_what_its_fork_uses_at_once() -> None:
+    run = launch(*THINKING[:12], FINAL, limits={"cost_usd": 0.006}, max_steps=30)
+
+    def forked() -> None:
+        copy = work(fork(Run.objects.get(pk=run.pk)))
+        assert pending(copy).kind == "limit"
+
+    slice_of(run, WHOLE, after=at_call(3, forked))
+    assert pending(run).kind == "limit"
+    used = sum(member.cost_usd - member.copied_usd for member in (run, Run.objects.get(root=run)))
+    assert used <= 0.006 + 0.001 + 1e-9, "one call may be under way"
+
+
+def test_what_others_use_is_looked_up_only_where_there_is_a_limit_to_share() -> None:
+    assert _lookups(launch(*THINKING[:4], FINAL)) == 0
+    assert _lookups(launch(*THINKING[:4], FINAL, limits={"active_seconds": 1_000})) == 1
+    child = {"machine": "ruled", "settings": {}}
+    played = script(
+        {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
+        FINAL,
+        subgraphs={"helper": {"replies": {"decision": [THINKING[0], FINAL]}}},
+    )
+    run = launch(played=played, subgraphs={"helper": child})
+    driver.drive(run.pk)
+    assert _lookups(Run.objects.get(parent=run)) == 1
+
+
+def _lookups(run: Run) -> int:
+    """How often a slice of the run asks for limits, or for runs that came from another."""
+    with CaptureQueriesContext(connection) as asked:
+        slice_of(run, WHOLE)
+    looks = ('"runs_budget"."scope" = ', '"runs_run"."root_id" = ')
+    assert run.finished
+    return sum(any(look in query["sql"] for look in looks) for query in asked)
 
 
 def test_calls_of_one_family_at_the_same_moment_cant_pass_the_limit_together() -> None:
