@@ -129,7 +129,9 @@ async def test_the_terminal_shows_alarms_and_the_log_has_everything(tmp_path: Pa
 
 async def test_what_a_child_tells_of_its_end_is_shown_while_everything_stops(tmp_path: Path) -> None:
     told = "print('12:00 WARNING farewell I wait for a call.\\n12:00 ERROR runs.store too late', flush=True)"
-    code = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); print('up', flush=True)\n"
+    code = (
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); print('up', flush=True)\n"
+    )
     code += f"try: signal.pause()\nfinally: {told}"
     talker = replace(child("worker", code, tmp_path), tells=" WARNING farewell ")
     running, said = supervisor(tmp_path, talker)
