@@ -399,9 +399,9 @@ def test_a_way_back_past_what_people_did_to_the_context_is_told_and_wants_to_be_
     )
 
     run, at, lost = mended()
-    words = ("rollback", str(run.pk), "--to", str(at))
-    assert refused(*words) == lost + "Say --sure with it to go back. Nothing was changed."
-    said, code = told(*words, "--sure")
+    goes_back = ("rollback", str(run.pk), "--to", str(at))
+    assert refused(*goes_back) == lost + "Say --sure with it to go back. Nothing was changed."
+    said, code = told(*goes_back, "--sure")
     assert (code, said.startswith(f"{lost}Run {run.pk}: ")) == (0, True)
     said, code = told("rollback", str(run.pk), "--to", str(at))
     assert (code, said.startswith(f"Run {run.pk}: ")) == (0, True)

@@ -16,7 +16,19 @@ from django.utils.dateformat import format as date_text
 from runs import actions
 from runs.models import Decision, Interrupt, Run
 from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, launched, run_with_letter, signed_in
-from tests.runs.running import ALLOW, decide, die_in, kill, launch, pending, think, transitions, work
+from tests.runs.running import (
+    ALLOW,
+    SEND,
+    decide,
+    die_in,
+    kill,
+    launch,
+    pending,
+    script,
+    think,
+    transitions,
+    work,
+)
 from tests.runs.test_mending import RIGHT, compacted_run, newest
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -459,9 +471,10 @@ def test_every_type_that_a_schema_has_gets_a_field_of_its_own() -> None:
 # --- a call that may have happened --------------------------------------------------------------------------------
 
 
-def uncertain() -> Run:
+def uncertain(effects: str = "send") -> Run:
     """A run that asks what became of a call that its worker was lost in."""
-    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    played = script(think("send", to="bob"), FINAL, tools={"send": SEND | {"effects": effects}})
+    run = launch(played=played, rules=ALLOW)
     die_in(run, before=kill, only="send")
     return work(run)
 
@@ -495,6 +508,13 @@ def test_its_answers_say_on_their_buttons_what_they_do_and_none_is_put_forward()
     assert "does not run" not in text and "taken back" not in text and "Held back" not in text
     assert "If it has happened already, it happens twice." in text
     assert "the call is not made again" in deeds
+
+
+def test_a_call_of_less_risk_says_without_a_tick_what_running_it_again_may_do() -> None:
+    run = uncertain(effects="write")
+    text = card_text(run)
+    assert 'name="sure"' not in text
+    assert "“Run again” makes the call once more. If it has happened already, it happens twice." in text
 
 
 def test_running_it_again_wants_a_tick_that_says_what_it_may_do() -> None:

@@ -23,7 +23,7 @@ class Command(SteeringCommand):
         parser.add_argument(
             "--restored",
             action="store_true",
-            help="every run that a restore has paused, but those that were in a call that may have happened, with nobody "
+            help="every run that a restore has paused, but those in a call that may have happened, where nobody was "
             "asked about it yet, and those that somebody had paused before: name these one by one",
         )
         parser.add_argument(
