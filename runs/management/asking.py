@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 
 from runs import driver, store
 from runs.models import Interrupt, Run, RunStatus
+from runs.reading.cards import headline_now
 from runs.reading.visible import visible
 
 BAD_INPUT = 2
@@ -79,7 +80,7 @@ def _only_question(run: Run) -> Interrupt:
         case []:
             raise bad_input(f"Run {run.pk} has no open question. Name an interrupt by its id (export RUN).")
         case several:
-            lines = [f"  {one.pk}  {visible(one.title)}" for one in several]
+            lines = [f"  {one.pk}  {visible(headline_now(one))}" for one in several]
             count = (
                 f"Run {run.pk} has {len(several)} open questions; nothing was decided. Name one by its id:"
             )
@@ -103,7 +104,7 @@ def how_to_answer(question: Interrupt) -> str:
     verdict, *others = question.verdicts
     more = {"respond": " --message TEXT", "top_up": f" --args '{{\"{question.limit}\": AMOUNT}}'"}
     return (
-        f"It asks: {visible(question.title)}\n"
+        f"It asks: {visible(headline_now(question))}\n"
         f"  python3 manage.py decide {question.pk} --verdict {verdict}{more.get(verdict, '')}\n"
         f"  or another verdict: {', '.join(others)}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import QuerySet
@@ -15,6 +15,7 @@ from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.again import Again
 from runs.reading.arguments import ArgumentField, fields_of
+from runs.reading.limits import LimitAsked, Standing, as_asked, limit_asked, plain, standings
 from runs.reading.lines import line_of
 from runs.reading.phrases import Line, call_text
 from runs.reading.restored import doubts_of
@@ -36,15 +37,14 @@ class Target:
 
 @dataclass(frozen=True)
 class LimitLine:
-    """A limit of the run, as it stands. `suggested` is what the form offers to add."""
+    """A limit that can be raised, its lines as they stand. `suggested` is what the form offers to add."""
 
     name: str
     label: str
-    used: str
-    limit: str
+    lines: tuple[Standing, ...]
+    """The run's own, and the one that it shares: what is added counts for both."""
     suggested: str
     unit: str
-    reached: bool
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class Card:
     limits: tuple[LimitLine, ...]
     title: str
     """What is asked, where it is no call."""
+    why: str
+    """Why it is asked now; empty where the title says it."""
     targets: tuple[Target, ...]
     may_decide: bool
     doubt: str = ""
@@ -166,39 +168,41 @@ def is_risky(interrupt: Interrupt) -> bool:
     return interrupt.risk == "high" or interrupt.effects == "execute"
 
 
-def headline(interrupt: Interrupt, used: float | None = None, limit: float | None = None) -> str:
-    """What is asked, in one line: the call, or how far a limit is used (where that is known)."""
+def headline(interrupt: Interrupt) -> str:
+    """What is asked, in one line: the call, or how far a limit is used; as it was when it was asked."""
     if interrupt.tool and interrupt.kind == "tool_call":
         return f"Run {call_text(interrupt.tool, interrupt.args)}?"
-    if interrupt.kind == "limit" and interrupt.limit in words.LIMIT:
-        said = f"{words.LIMIT[interrupt.limit]} limit reached"
-        if used is None or limit is None:
-            return said
-        name = interrupt.limit
-        return f"{said}: {words.amount(name, used)} of {words.amount(name, limit)}"
+    if interrupt.kind == "limit":
+        return as_asked(interrupt.title)
     return unseen.escaped(interrupt.title)
 
 
-def headlines(interrupts: list[Interrupt]) -> dict[Any, str]:
-    """The line of each, by its key; the limits of all runs are read at once."""
+class Asked(NamedTuple):
+    """An open question in short."""
+
+    headline: str
+    why: str
+
+
+def asked_now(interrupts: list[Interrupt]) -> dict[Any, Asked]:
+    """What each that is open asks, by its key; limits as they stand now, their lines read at once."""
     runs = {found.run_id for found in interrupts if found.kind == "limit"}
-    lines = Budget.objects.filter(run__in=runs, scope="limits") if runs else ()
-    limits = {(line.run_id, line.name): line.limit for line in lines}
-    return {
-        found.pk: headline(
-            found, used_of(found.run).get(found.limit), limits.get((found.run_id, found.limit))
-        )
-        for found in interrupts
-    }
+    budgets: dict[int, list[Budget]] = {}
+    for line in Budget.objects.filter(run__in=runs, scope="limits") if runs else ():
+        budgets.setdefault(line.run_id, []).append(line)
+    return {found.pk: _asked_now(found, budgets.get(found.run_id, [])) for found in interrupts}
 
 
-def used_of(run: Run) -> dict[str, float]:
-    """What the run has used of each limit."""
-    return {
-        "cost_usd": run.cost_usd,
-        "tokens": float(run.input_tokens + run.output_tokens),
-        "active_seconds": run.active_seconds,
-    }
+def headline_now(interrupt: Interrupt) -> str:
+    """The line of a question that is open."""
+    return asked_now([interrupt])[interrupt.pk].headline
+
+
+def _asked_now(interrupt: Interrupt, budgets: list[Budget]) -> Asked:
+    if interrupt.kind != "limit":
+        return Asked(headline(interrupt), interrupt.why)
+    about = limit_asked(interrupt, interrupt.run, standings(interrupt.run, budgets))
+    return Asked(about.headline, about.why) if about else Asked(headline(interrupt), "")
 
 
 def pending_for(person: Any) -> QuerySet[Interrupt]:
@@ -220,7 +224,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
     run = run or interrupt.run
     thought, context = _context(run, interrupt.seq)
     pending = interrupt.status == Interrupt.Status.PENDING
-    limits = _limits(run, interrupt) if interrupt.kind == "limit" else ()
+    about = limit_asked(interrupt, run, limits) if (limits := _limits_of(run, interrupt)) else None
     return Card(
         interrupt=interrupt,
         run=run,
@@ -233,8 +237,9 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         call=call_text(interrupt.tool, interrupt.args) if interrupt.tool else "",
         thought=thought,
         context=context,
-        limits=limits,
-        title=_title(interrupt, limits) if pending else headline(interrupt),
+        limits=_limit_lines(limits, about),
+        title=about.headline if about else headline(interrupt),
+        why=about.why if about else _why(interrupt),
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=decides(person),
         doubt=doubts_of([interrupt]).get(interrupt.pk, ""),
@@ -271,32 +276,30 @@ def _thought(fact: dict[str, Any]) -> str:
     return str(fact.get("thought") or fact.get("notes") or "")
 
 
-def _title(interrupt: Interrupt, limits: tuple[LimitLine, ...]) -> str:
-    reached = next((line for line in limits if line.reached), None)
-    said = headline(interrupt)
-    return f"{said}: {reached.used} of {reached.limit}" if reached else said
+def _why(interrupt: Interrupt) -> str:
+    """Why it is asked, where that is in words for people and not the title once more."""
+    return "" if interrupt.kind == "limit" or interrupt.why == interrupt.title else interrupt.why
 
 
-def _limits(run: Run, interrupt: Interrupt) -> tuple[LimitLine, ...]:
-    used = used_of(run)
-    lines = []
-    for budget in Budget.objects.filter(run=run, scope="limits"):
-        amount = float(used.get(budget.name, 0.0))
-        reached = budget.name == interrupt.limit
-        lines.append(
-            LimitLine(
-                name=budget.name,
-                label=words.LIMIT.get(budget.name, budget.name),
-                used=words.amount(budget.name, amount),
-                limit=words.amount(budget.name, budget.limit),
-                suggested=f"{budget.limit or amount or 1:g}" if reached else "",
-                unit={"cost_usd": "USD", "tokens": "tokens", "active_seconds": "seconds"}.get(
-                    budget.name, ""
-                ),
-                reached=reached,
-            )
+def _limits_of(run: Run, interrupt: Interrupt) -> list[Standing]:
+    """The limits that hold for the run, where one of them is what is asked about and can still be raised."""
+    if interrupt.kind != "limit" or interrupt.status != Interrupt.Status.PENDING:
+        return []
+    return standings(run, Budget.objects.filter(run=run, scope="limits"))
+
+
+def _limit_lines(limits: list[Standing], about: LimitAsked | None) -> tuple[LimitLine, ...]:
+    units = {"cost_usd": "USD", "tokens": "tokens", "active_seconds": "seconds"}
+    return tuple(
+        LimitLine(
+            name=name,
+            label=words.LIMIT[name],
+            lines=tuple(line for line in limits if line.name == name),
+            suggested=plain(about.add) if about and about.standing.name == name else "",
+            unit=units[name],
         )
-    return tuple(lines)
+        for name in dict.fromkeys(line.name for line in limits)
+    )
 
 
 def targets_of(run: Run, before: int | None = None) -> tuple[Target, ...]:

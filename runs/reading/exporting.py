@@ -15,6 +15,7 @@ from runs.reading.lines import line_of
 from runs.store import load_window
 from runs.store.artifacts import live_artifacts_of, row_name
 from runs.store.moment import of_one_moment
+from runs.store.purse import SHARED
 
 Data = dict[str, Any]
 
@@ -129,7 +130,8 @@ def _budget_text(run: Run, state: Data) -> str:
 
 
 def _budget_rows(run: Run) -> list[Data]:
-    rows = run.budgets.order_by("id").values("scope", "name", "used", "limit")
+    # What people added to a family's limit is the store's own account, and no line of this run's budget.
+    rows = run.budgets.exclude(scope=SHARED).order_by("id").values("scope", "name", "used", "limit")
     return [{**row, "used": _whole(row["used"]), "limit": _whole(row["limit"])} for row in rows]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from runs.engine.timeline import NO_COMPACTION, WAITS
 from runs.reading import words
+from runs.reading.limits import as_asked
 from runs.reading.phrases import Data, Line, call_text, short
 from runs.reading.speaking import SPEAKING, exited
 
@@ -136,7 +137,7 @@ def _human_asked(asked: Data) -> Line:
     held = asked.get("holds") or {}
     code = call_text(held["tool"], held["args"]) if held.get("kind") == "tool_call" else ""
     title = words.INTERRUPT[asked["about"]].text
-    text = asked["title"] if not code else asked["why"]
+    text = as_asked(asked["title"]) if asked["about"] == "limit" else asked["why"] if code else asked["title"]
     return Line(title, text, code, "hand", "ask", "turn", "asks a person")
 
 

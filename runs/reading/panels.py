@@ -25,6 +25,7 @@ from runs.reading.children import child_html, children_of
 from runs.reading.drawing import graph_svg, order_of
 from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
+from runs.reading.limits import Standing, standings, used_of
 from runs.reading.machine_panels import machine_panel
 from runs.reading.statuses import status_name, status_word
 from runs.rights import decides
@@ -93,27 +94,42 @@ def pending_of(run: Run) -> Interrupt | None:
 
 def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
     """Steps, cost, tokens, time: each with its limit where one is set."""
-    limits = {line.name: line.limit for line in budgets if line.scope == "limits"}
+    standing = standings(run, budgets)
+    shared = {line.name: line for line in standing if line.root}
+    limits = {line.name: line for line in standing if not line.root and _holds_too(line, shared, run)}
     own = progress_line(budgets)
-    used = {
-        "cost_usd": run.cost_usd,
-        "tokens": float(run.input_tokens + run.output_tokens),
-        "active_seconds": run.active_seconds,
-    }
     gauges = []
     if own is not None:
         label = words.spoken(own.name).capitalize()
         gauges.append(
             Gauge(label, words.number(own.used), words.number(own.limit), *filled(own.used, own.limit))
         )
-    for name, amount in used.items():
-        limit = limits.get(name)
-        shown = words.amount(name, amount)
-        if limit is None:
-            gauges.append(Gauge(words.LIMIT[name], shown))
+    for name, amount in used_of(run).items():
+        if name in limits:
+            gauges.append(_limit_gauge(limits[name], words.LIMIT[name]))
         else:
-            gauges.append(Gauge(words.LIMIT[name], shown, words.amount(name, limit), *filled(amount, limit)))
+            gauges.append(Gauge(words.LIMIT[name], words.amount(name, amount)))
+        if name in shared:
+            gauges.append(_limit_gauge(shared[name], f"{words.LIMIT[name]}, {_with_whom(run, shared[name])}"))
     return gauges
+
+
+def _holds_too(line: Standing, shared: dict[str, Standing], run: Run) -> bool:
+    """Whether the run's own limit holds beside the shared one: not where that is the same, nor what has ended."""
+    beside = shared.get(line.name)
+    if beside is None or beside.root != run.pk:
+        return True
+    return beside.limit > line.limit and not run.finished
+
+
+def _with_whom(run: Run, line: Standing) -> str:
+    """Who else counts in a limit."""
+    return "with children and forks" if line.root == run.pk else f"shared with run {line.root}"
+
+
+def _limit_gauge(line: Standing, label: str) -> Gauge:
+    used, limit = words.amount(line.name, line.used), words.amount(line.name, line.limit)
+    return Gauge(label, used, limit, *filled(line.used, line.limit))
 
 
 def _context_gauge(filling: Filling | None) -> list[Gauge]:

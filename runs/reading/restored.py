@@ -13,6 +13,7 @@ from django.utils.dateformat import format as date_text
 
 from runs.models import Exchange, Interrupt, Run
 from runs.reading import words
+from runs.reading.limits import as_asked
 from runs.reading.phrases import call_text, short
 from runs.reading.words import Word
 from runs.rights import Person, may_steer
@@ -177,8 +178,8 @@ def _asking(asked: dict[str, Any]) -> InFlight:
 def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
     """The call that a question holds back, else what is asked."""
     held = asked.get("holds") or {}
-    if asked["about"] == "limit" and asked["limit"] in words.LIMIT:
-        return "", f"{words.LIMIT[asked['limit']]} limit reached", None
+    if asked["about"] == "limit":
+        return "", as_asked(asked["title"]), None
     if held.get("kind") != "tool_call":
         return "", short(asked["title"]), None
     return call_text(held["tool"], held["args"]), "", _touches(held)

@@ -47,7 +47,7 @@ INTERRUPT: dict[str, Word] = {
     "question": Word("Question", "question", "ask"),
     "every_n_steps": Word("Checkpoint", "pause", "ask"),
     "plan": Word("Plan", "list", "ask"),
-    "limit": Word("Limit reached", "gauge", "ask"),
+    "limit": Word("Limit", "gauge", "ask"),
     "human_approval": Word("Draft to judge", "hand", "ask"),
     "may_have_happened": Word("May have happened", "alert", "ask"),
     "manual": Word("Go-ahead", "hand", "ask"),

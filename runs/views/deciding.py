@@ -16,7 +16,7 @@ from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.again import Again, staying
 from runs.reading.arguments import read_arguments
-from runs.reading.cards import headline, headlines, is_risky
+from runs.reading.cards import asked_now, headline, is_risky
 from runs.reading.restored import doubts_of
 from runs.reading.unseen import holds_unseen
 from runs.rights import decides
@@ -36,14 +36,15 @@ _LOOK_BACK = "Look at what going back means, tick the box, and roll back once mo
 def needs_you(request: HttpRequest) -> HttpResponse:
     """Everything that waits for the reader, the least time left first."""
     pending = list(reading.pending_for(request.user).select_related("run", "run__owner")[:200])
-    lines, doubts = headlines(pending), doubts_of(pending)
+    asked, doubts = asked_now(pending), doubts_of(pending)
     decided = _decided_lately(request)
     cards = [
         {
             "interrupt": found,
             "kind": words.INTERRUPT[found.kind],
             "effects": words.EFFECTS.get(found.effects),
-            "headline": lines[found.pk],
+            "headline": asked[found.pk].headline,
+            "why": asked[found.pk].why,
             "doubt": doubts.get(found.pk, ""),
         }
         for found in pending

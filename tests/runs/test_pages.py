@@ -413,12 +413,14 @@ def test_the_queue_says_each_call_and_each_limit_in_a_line() -> None:
         "Run send_mail(body=&quot;Dear board,\\nall is well.&quot;, copies=1, to=&quot;board@example.com&quot;"
         in page
     )
-    assert page.count("Cost limit reached: $0.001 of $0.0005") == 4  # what is asked, and the button's name
+    assert (
+        page.count("Cost limit reached: $0.001 of $0.0005 used") == 4
+    )  # what is asked, and the button's name
     assert "cost_usd" not in page
     question = client.get(reverse("interrupt", args=[limited[0].interrupts.get().pk])).text
-    assert "Cost limit reached: $0.001 of $0.0005" in question
+    assert "Cost limit reached: $0.001 of $0.0005 used" in question
     decide(limited[0], "abort")
-    assert "Cost limit reached</a>" in client.get("/needs-you/").text
+    assert "Cost limit reached: $0.001 of $0.0005 used</a>" in client.get("/needs-you/").text
 
 
 def test_an_empty_queue_says_so() -> None:

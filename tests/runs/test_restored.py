@@ -232,7 +232,7 @@ def test_each_says_where_it_stands_and_what_it_does_next() -> None:
         "asking": (asking, "Approval", 'send(to="bob")', AGAIN),
         "approved": (approved, "Approved with changes", 'send(to="eve")', "it makes this call."),
         "refused": (refused, "Rejected", 'send(to="bob")', "it does what was answered."),
-        "limited": (limited, "Limit reached", "", AGAIN),
+        "limited": (limited, "Limit", "", AGAIN),
         "fresh": (fresh, "Between steps", "", "it goes on from there."),
         "parent": (parent, "Waits for a child", "", "it waits on."),
         "unread": (unread, "Next", "", "it asks, and pays, again."),
@@ -243,7 +243,7 @@ def test_each_says_where_it_stands_and_what_it_does_next() -> None:
         at = seen(run).at
         assert (at.word.text, at.code, at.then) == (word, code, then)
         assert not seen(run).hold
-    assert seen(limited).at.text == "Cost limit reached"
+    assert seen(limited).at.text == "Cost limit reached: $0.00 of $0.00 used"
     order = [one.run.pk for one in all_restored(None)]
     assert set(order[:3]) == {approved.pk, refused.pk, begun.pk}  # they would act at once
 

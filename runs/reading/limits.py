@@ -1,0 +1,220 @@
+"""The limits of a run as they stand: its own and those that it shares, and what a call that is held back wants of them.
+
+What holds a run back may be its own limit or that of the run it came from; either way the reader is told whose it is,
+who has used it, and how much more lets the next call through.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runs.driver.ports import price_of
+from runs.engine import gates
+from runs.engine.effects import EFFECT, HumanCall, ModelCall
+from runs.models import Budget, Exchange, Interrupt, ModelProfile, Run
+from runs.reading import words
+from runs.store import shared_limits
+
+_ASKED = re.compile(r"Limit reached: (\w+) (\S+) of (\S+)")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A limit and what counts against it. `root` is the run whose it is, where others count in it; else 0."""
+
+    run: int
+    name: str
+    used: float
+    limit: float
+    root: int = 0
+    others: float = 0.0
+    """What of it other runs have used, or set aside for a call under way."""
+
+    @property
+    def left(self) -> float:
+        """What can still be used; below 0 where more was used than it allows."""
+        return round(self.limit - self.used, 10)
+
+    @property
+    def figures(self) -> str:
+        """How much of it is used."""
+        return f"{figures(self.name, self.used, self.limit)} used"
+
+    @property
+    def whose(self) -> str:
+        """Whose limit it is."""
+        if not self.root:
+            return "This run’s limit"
+        if self.root == self.run:
+            return "The limit of this run and of all that came from it"
+        return f"The limit of run {self.root} and of all that came from it"
+
+    @property
+    def by_others(self) -> str:
+        """What others have of it; empty where they have nothing."""
+        return f"{words.amount(self.name, self.others)} of that by other runs" if self.others > 0 else ""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a call may use: at least, for the shortest reply that is of use, and at most. 0 where that is not known."""
+
+    least: float = 0.0
+    most: float = 0.0
+
+
+def used_of(run: Run) -> dict[str, float]:
+    """What the run has used of each limit."""
+    return {
+        "cost_usd": run.cost_usd,
+        "tokens": float(run.input_tokens + run.output_tokens),
+        "active_seconds": run.active_seconds,
+    }
+
+
+def standings(run: Run, budgets: Iterable[Budget]) -> list[Standing]:
+    """Every limit that holds for the run: its own lines first, then those that it shares."""
+    used = used_of(run)
+    own = [line for line in budgets if line.scope == "limits" and line.name in used]
+    found = [Standing(run.pk, line.name, used[line.name], line.limit) for line in own]
+    return found + (_shared(run, used) if own or run.root_id is not None else [])
+
+
+def _shared(run: Run, used: dict[str, float]) -> list[Standing]:
+    copied = {"cost_usd": run.copied_usd, "tokens": run.copied_tokens}
+    return [
+        Standing(
+            run.pk,
+            name,
+            round(used[name] + shared.elsewhere, 10),
+            shared.limit,
+            shared.root,
+            round(shared.elsewhere + copied[name], 10),
+        )
+        for name, shared in shared_limits(run).items()
+    ]
+
+
+def wish_of(interrupt: Interrupt) -> Wish:
+    """What the call that the question holds back may use of the limit that it is about."""
+    stored = Exchange.objects.filter(run=interrupt.run_id, seq=interrupt.seq).values_list(
+        "request_json", flat=True
+    )
+    asked = EFFECT.validate_json(found) if (found := stored.first()) else None
+    call = asked.holds if isinstance(asked, HumanCall) else None
+    if not isinstance(call, ModelCall) or not call.input_tokens:
+        return Wish()
+    profile = ModelProfile.objects.filter(name=interrupt.run.model, enabled=True).first()
+    if profile is None:
+        return Wish()
+    price = price_of(profile)
+    replies = (gates.least_reply(price), price.reply_tokens)
+    match interrupt.limit:
+        case "tokens":
+            least, most = (float(call.input_tokens + reply) for reply in replies)
+        case "cost_usd":
+            least, most = (
+                call.input_tokens * price.input_usd + reply * price.output_usd for reply in replies
+            )
+        case _:
+            return Wish()
+    return Wish(least, most)
+
+
+@dataclass(frozen=True)
+class LimitAsked:
+    """The limit that a question is about, as it stands now, and what the held call wants of it."""
+
+    standing: Standing
+    wish: Wish
+    add: float
+    """The least that lets the call through with its longest reply, rounded up."""
+
+    @property
+    def headline(self) -> str:
+        """How far the limit is used, and why that is not enough."""
+        name, most = self.standing.name, self.wish.most
+        said = title(name, self.standing.used, self.standing.limit)
+        if most > self.standing.left > 0:
+            return f"{said}; the next call may use up to {words.amount(name, most)}"
+        return said
+
+    @property
+    def why(self) -> str:
+        """Whose limit it is, whether others have used it, and what is left."""
+        one = self.standing
+        others = (
+            f": other runs have used {words.amount(one.name, one.others)} of it" if one.others > 0 else ""
+        )
+        left = f"{words.amount(one.name, one.left)} is left" if one.left > 0 else "Nothing is left"
+        return f"{one.whose}{others}. {left} for the next call."
+
+
+def limit_asked(interrupt: Interrupt, run: Run, found: Iterable[Standing]) -> LimitAsked | None:
+    """What a question about a limit is about; None where the run has no such limit any more.
+
+    Of the run's own limit and the shared one it is the first that holds the call back, as the gate looks at them.
+    """
+    lines = [line for line in found if line.name == interrupt.limit]
+    if not lines:
+        return None
+    wish = wish_of(interrupt)
+    held = (line for line in lines if line.left <= 0 or line.left < wish.least)
+    about = next(held, None) or min(lines, key=lambda line: line.left)
+    return LimitAsked(about, wish, _to_add(about.name, lines, wish, run))
+
+
+def _to_add(name: str, lines: list[Standing], wish: Wish, run: Run) -> float:
+    """What has to be added to every one of the lines; what the run's calls used so far where the wish is not known."""
+    want = wish.most
+    if not want:
+        used = used_of(run)[name]
+        want = (
+            used / run.model_calls if used and run.model_calls else max(line.limit for line in lines) or 1.0
+        )
+    short = want - min(line.left for line in lines)
+    return rounded_up(name, short if short > 0 else want)
+
+
+def rounded_up(name: str, value: float) -> float:
+    """A number above 0 with two digits that is no less; tokens are whole."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    if name == "tokens":
+        step = max(1.0, step)
+    return float(f"{math.ceil(round(value / step, 6)) * step:.12g}")
+
+
+def plain(number: float) -> str:
+    """A number as a form and a command take it."""
+    return f"{number:.10f}".rstrip("0").rstrip(".")
+
+
+# --- in words -----------------------------------------------------------------------------------------------------
+
+
+def figures(name: str, used: float, limit: float) -> str:
+    """How much of how much; in full where short numbers would look alike and are not."""
+    shown = words.amount(name, used), words.amount(name, limit)
+    if shown[0] == shown[1] and used != limit:
+        before, after = {"cost_usd": ("$", ""), "active_seconds": ("", " s")}.get(name, ("", ""))
+        shown = (f"{before}{plain(used)}{after}", f"{before}{plain(limit)}{after}")
+    return f"{shown[0]} of {shown[1]}"
+
+
+def title(name: str, used: float, limit: float) -> str:
+    """How far a limit is used; "reached" only where it is."""
+    said = f"{words.LIMIT[name].removesuffix('s')} limit"
+    return f"{said}{' reached' if used >= limit else ''}: {figures(name, used, limit)} used"
+
+
+def as_asked(stored: str) -> str:
+    """The title that a question about a limit is kept under, in words: as it stood when it was asked."""
+    found = _ASKED.fullmatch(stored)
+    if found is None or found[1] not in words.LIMIT:
+        return stored
+    used, limit = float(found[2]), float(found[3])
+    said = title(found[1], used, limit)
+    return said if used >= limit else f"{said}; the next call may use more than is left"

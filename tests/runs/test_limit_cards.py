@@ -1,0 +1,216 @@
+"""What people are told of a limit: whose it is, who has used it, and what would let the next call through."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+
+from runs import actions
+from runs.management.asking import how_to_answer
+from runs.models import Budget, ModelProfile, Run
+from runs.reading.cards import Card, asked_now, card_of, headline_now
+from runs.reading.exporting import export
+from runs.reading.limits import as_asked, rounded_up
+from runs.reading.panels import panels
+from runs.reading.rows import row_views
+from tests.factories import alice, bob, signed_in
+from tests.runs.running import (
+    FINAL,
+    decide,
+    launch,
+    pending,
+    script,
+    think,
+    work,
+)
+from tests.runs.test_pages_decide import send
+from tests.runs.test_shared_limits import PRICE, THINKING, fork, travel, waiting_run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def child_at_the_limit(cost: float = 0.003) -> tuple[Run, Run]:
+    """A parent that has used 0.002 of its limit, and its child, which has used 0.001 and is held by it."""
+    inner = {"replies": {"decision": [think("search", q="x"), think("search", q="y"), FINAL]}}
+    played = script(
+        think("search", q="z"), think("agent.inner", goal="Ask bob"), FINAL, subgraphs={"inner": inner}
+    )
+    subgraphs = {"inner": {"machine": "ruled", "settings": {"tools": ["search"]}}}
+    parent = work(launch(played=played, subgraphs=subgraphs, limits={"cost_usd": cost}, owner=alice()))
+    return parent, work(parent.children.get())
+
+
+def priced(run: Run) -> Run:
+    """The run's model has a price that pages can look up."""
+    ModelProfile.objects.create(
+        name="probe",
+        max_output_tokens=PRICE.reply_tokens,
+        input_price=PRICE.input_usd * 1e6,
+        output_price=PRICE.output_usd * 1e6,
+    )
+    Run.objects.filter(pk=run.pk).update(model="probe")
+    run.refresh_from_db()
+    return run
+
+
+def held_before_it_is_used(name: str, limit: float) -> Run:
+    """A run of a model with a price: less is left of a limit than its next call may use."""
+    run = priced(launch(*THINKING, FINAL, limits={name: limit}, max_steps=30))
+    travel(run)
+    assert pending(run).kind == "limit"
+    return run
+
+
+def card(run: Run) -> Card:
+    """The card of the run's question, as bob sees it."""
+    return card_of(pending(run), User.objects.filter(username="bob").first() or bob())
+
+
+def gauges(run: Run) -> str:
+    text = re.sub(r"<[^>]+>", " ", panels(Run.objects.get(pk=run.pk), None)["gauges"])
+    return " ".join(text.split())
+
+
+# --- a limit that is shared ---------------------------------------------------------------------------------------
+
+
+def test_a_child_that_stops_at_its_parents_limit_can_be_topped_up_on_the_page() -> None:
+    parent, child = child_at_the_limit()
+    client = signed_in(bob())
+    page = client.get(f"/runs/{child.pk}/").text
+    assert "Cost limit reached: $0.003 of $0.003 used" in page
+    assert f"The limit of run {parent.pk} and of all that came from it: $0.003 of $0.003 used" in page
+    assert "$0.002 of that by other runs" in page
+    assert "Nothing is left for the next call." in page
+    amount = re.search(r'name="amount.cost_usd"[^>]*value="([^"]*)"', page)
+    assert amount is not None
+    assert send(client, child, "top_up", **{"amount.cost_usd": ""}).status_code == 422
+    assert "Say how much to add." in send(client, child, "top_up", **{"amount.cost_usd": ""}).text
+    assert send(client, child, "top_up", **{"amount.cost_usd": amount[1]}).status_code == 302
+    work(child)
+    assert child.model_calls == 2, "what was proposed lets one call through"
+
+
+def test_a_fork_is_told_that_another_run_has_filled_the_limit() -> None:
+    run = waiting_run(0.004)
+    work(fork(run))
+    work(run)
+    copy = work(fork(run))
+    shown = card(copy)
+    assert shown.title == "Cost limit reached: $0.004 of $0.004 used"
+    assert f"The limit of run {run.pk} and of all that came from it" in shown.why
+    own, shared = shown.limits[0].lines
+    assert (own.whose, own.figures) == ("This run’s limit", "$0.002 of $0.004 used")
+    assert shared.others == pytest.approx(0.003)
+    assert shared.limit == 0.004
+    decide(copy, "top_up", args={"cost_usd": float(shown.limits[0].suggested)})
+    work(copy)
+    assert pending(copy).kind == "tool_call", "it asks for the letter now, and no longer for money"
+
+
+def test_gauges_show_what_the_family_has_used_and_the_limit_as_it_is_now() -> None:
+    parent, child = child_at_the_limit()
+    assert "Cost, with children and forks $0.003 of $0.003" in gauges(parent)
+    assert f"Cost $0.001 Cost, shared with run {parent.pk} $0.003 of $0.003" in gauges(child)
+    decide(child, "top_up", args={"cost_usd": 0.01})
+    assert "Cost $0.002 of $0.003 Cost, with children and forks $0.003 of $0.013" in gauges(parent)
+    actions.abort(parent, by=None)
+    assert "Cost $0.003 Cost, with children and forks $0.003 of $0.013" in gauges(parent), "it has ended"
+
+
+def test_a_fork_with_limits_of_its_own_has_both_gauges_and_a_run_alone_has_one() -> None:
+    run = waiting_run(0.004)
+    assert "Cost $0.002 of $0.004 Tokens" in gauges(run)
+    copy = work(fork(run))
+    assert f"Cost $0.002 of $0.004 Cost, shared with run {run.pk} $0.003 of $0.004" in gauges(copy)
+    assert "Cost $0.002 Cost, with children and forks $0.003 of $0.004" in gauges(run)
+
+
+def test_the_export_has_no_line_of_what_was_added_to_a_shared_limit() -> None:
+    parent, child = child_at_the_limit()
+    decide(child, "top_up", args={"cost_usd": 0.01})
+    assert Budget.objects.filter(run=child, scope="shared").exists()
+    for run in (parent, child):
+        scopes = {row["scope"] for row in export(Run.objects.get(pk=run.pk))["budget"]["rows"]}
+        assert "shared" not in scopes
+    limits = [row for row in export(parent)["budget"]["rows"] if row["scope"] == "limits"]
+    assert limits == [{"scope": "limits", "name": "cost_usd", "used": 0.002, "limit": 0.003}]
+
+
+# --- a limit that is not reached, and holds ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "limit"), [("cost_usd", 0.006), ("tokens", 1_500)])
+def test_a_limit_that_is_not_used_up_says_what_the_next_call_may_use(name: str, limit: float) -> None:
+    run = held_before_it_is_used(name, limit)
+    shown = card(run)
+    assert "reached" not in shown.title
+    assert re.fullmatch(r"(Cost|Token) limit: \S+ of \S+ used; the next call may use up to \S+", shown.title)
+    assert shown.why.startswith("This run’s limit. ") and shown.why.endswith(" is left for the next call.")
+    assert shown.why in signed_in(User.objects.get(username="bob")).get(f"/runs/{run.pk}/").text
+
+
+@pytest.mark.parametrize(("name", "limit"), [("cost_usd", 0.006), ("tokens", 1_500)])
+def test_what_is_proposed_lets_the_next_call_through_with_its_longest_reply(name: str, limit: float) -> None:
+    run = held_before_it_is_used(name, limit)
+    calls = run.model_calls
+    amount = float(card(run).limits[0].suggested)
+    assert amount < limit, "the least that is needed, not twice the limit"
+    decide(run, "top_up", args={name: int(amount) if name == "tokens" else amount})
+    model = travel(run)
+    assert run.model_calls > calls
+    assert model.seen[0][2] == PRICE.reply_tokens
+
+
+def test_the_queue_the_commands_and_the_row_say_the_same() -> None:
+    run = held_before_it_is_used("cost_usd", 0.006)
+    question = pending(run)
+    said = card(run).title
+    assert asked_now([question]) == {question.pk: (said, card(run).why)}
+    assert headline_now(question) == said
+    assert said in how_to_answer(question)
+    assert said in signed_in(User.objects.get(username="bob")).get("/needs-you/").text
+    row = next(view for view in row_views(run, limit=100) if view.seq == question.seq)
+    assert (row.line.title, "reached" in row.line.text) == ("Limit", False)
+    assert question.title.startswith("Limit reached: cost_usd "), "what is stored stays as it was"
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ("Limit reached: cost_usd 0.05 of 0.045", "Cost limit reached: $0.050 of $0.045 used"),
+        (
+            "Limit reached: cost_usd 0.044 of 0.06",
+            "Cost limit: $0.044 of $0.060 used; the next call may use more than is left",
+        ),
+        (
+            "Limit reached: cost_usd 0.0598 of 0.06",
+            "Cost limit: $0.0598 of $0.06 used; the next call may use more than is left",
+        ),
+        ("Limit reached: tokens 1e+06 of 1e+06", "Token limit reached: 1.0M of 1.0M used"),
+        ("Something else", "Something else"),
+    ],
+)
+def test_a_stored_title_is_said_in_words(stored: str, said: str) -> None:
+    assert as_asked(stored) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rounded"),
+    [
+        ("cost_usd", 0.0049, 0.0049),
+        ("cost_usd", 0.00491, 0.005),
+        ("cost_usd", 0.021 - 0.016, 0.005),
+        ("cost_usd", 1.234, 1.3),
+        ("tokens", 1_201, 1_300),
+        ("tokens", 4.2, 5),
+        ("active_seconds", 0.31, 0.31),
+    ],
+)
+def test_amounts_are_rounded_up_to_two_digits(name: str, value: float, rounded: float) -> None:
+    assert rounded_up(name, value) == rounded
