@@ -80,7 +80,7 @@ def _only_question(run: Run) -> Interrupt:
         case []:
             raise bad_input(f"Run {run.pk} has no open question. Name an interrupt by its id (export RUN).")
         case several:
-            lines = [f"  {one.pk}  {visible(headline_now(one))}" for one in several]
+            lines = [f"  {one.pk}  {visible(_title(one))}" for one in several]
             count = (
                 f"Run {run.pk} has {len(several)} open questions; nothing was decided. Name one by its id:"
             )
@@ -99,12 +99,17 @@ def asked_by(run: Run) -> list[Interrupt]:
     return open_questions(run) if run.status in (RunStatus.WAITING, RunStatus.PAUSED) else []
 
 
+def _title(question: Interrupt) -> str:
+    """What is asked; of a limit, how it stands now."""
+    return headline_now(question) if question.kind == "limit" else question.title
+
+
 def how_to_answer(question: Interrupt) -> str:
     """What is asked, and the command that answers it."""
     verdict, *others = question.verdicts
     more = {"respond": " --message TEXT", "top_up": f" --args '{{\"{question.limit}\": AMOUNT}}'"}
     return (
-        f"It asks: {visible(headline_now(question))}\n"
+        f"It asks: {visible(_title(question))}\n"
         f"  python3 manage.py decide {question.pk} --verdict {verdict}{more.get(verdict, '')}\n"
         f"  or another verdict: {', '.join(others)}"
     )

@@ -106,21 +106,26 @@ def test_a_whole_timeline_is_printed_with_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("played", "settings", "verdict"),
+    ("played", "settings", "says", "verdict"),
     [
-        (script(think("send", to="a")), {}, "--verdict approve"),
-        (script(FINAL), {"limits": {"cost_usd": 0}}, "--verdict top_up --args '{\"cost_usd\": AMOUNT}'"),
+        (script(think("send", to="a")), {}, "Run send?", "--verdict approve"),
+        (
+            script(FINAL),
+            {"limits": {"cost_usd": 0}},
+            "Cost limit reached: $0.00 of $0.00 used",
+            "--verdict top_up --args '{\"cost_usd\": AMOUNT}'",
+        ),
     ],
 )
 def test_a_run_that_waits_names_the_command_that_answers(
-    played: dict[str, Any], settings: dict[str, Any], verdict: str
+    played: dict[str, Any], settings: dict[str, Any], says: str, verdict: str
 ) -> None:
     given = ("--script", json.dumps(played), "--run-settings", json.dumps(settings))
     out, code = told("launch", *GOAL, *given, "--inline", "--wait")
     question = pending(Run.objects.get())
     asked, answered, others = out.splitlines()[-3:]
     assert code == 6
-    assert asked == f"It asks: {question.title}"
+    assert asked == f"It asks: {says}"
     assert answered == f"  python3 manage.py decide {question.pk} {verdict}"
     assert others == f"  or another verdict: {', '.join(question.verdicts[1:])}"
 
