@@ -231,7 +231,7 @@ class Journey:
             return said
         ask = uncertain(pending)
         if said is NotHappened.FOR_SURE:
-            why = f"A worker was lost, and {call.tool} says that the call did not happen. It is made anew."
+            why = f"A worker was lost or stopped, and {call.tool} says that the call did not happen. It is made anew."
             ask = Ask(call, (Notice(code="not_happened", message=why),))
         ledger.write(Decision(ask, ledger.snapshot.totals), None)
         return None

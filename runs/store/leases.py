@@ -78,7 +78,7 @@ def claim(run_id: int, worker: str) -> Lease | None:
         if lost or cut_off or found.was_halted:
             run = Run.objects.get(pk=run_id)  # a worker that was taken for lost may have written until now
             if lost:
-                tell_lost(run, "The worker was lost; another one goes on from the last row.")
+                tell_lost(run, "The worker was lost or stopped; another one goes on from the last row.")
             elif cut_off:
                 tell_lost(run, "The worker was stopped in a model call; another one makes it again.")
             if found.was_halted:
