@@ -49,14 +49,16 @@ def _lock(run_id: int) -> None:
 def _is_asked_anew(run_id: int, asked: Asked) -> bool:
     """Whether the model's answer is not wanted any more: another ask took the place of its own, or will.
 
-    Who changes what the model reads wants it to be asked again.
+    Who changes what the model reads wants it to be asked again; a summary is looked at again when it is concluded.
     """
     if asked.kind not in ("model_call", "compaction") or not _goes_on(run_id, asked):
         return False
     unanswered = Exchange.objects.filter(run_id=run_id, seq=asked.seq).exclude(status="answered").exists()
     later = Step.objects.filter(run_id=run_id, live=True, seq__gt=asked.seq)
-    changed = Q(kind=Step.Kind.NOTE, facts_json__contains='"conv.')
-    return unanswered and later.filter(Q(kind__in=MOVES) | changed).exists()
+    for_another = Q(kind__in=MOVES)
+    if asked.kind == "model_call":
+        for_another |= Q(kind=Step.Kind.NOTE, facts_json__contains='"conv.')
+    return unanswered and later.filter(for_another).exists()
 
 
 def _use_or_charge(run_id: int, asked: Asked, answer: str) -> None:

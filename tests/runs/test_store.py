@@ -127,7 +127,7 @@ def test_a_run_rests_whatever_keeps_the_row_about_its_fault_from_being_written(
     run = launch(FINAL)
     lease = store.claim(run.pk, "alpha")
     assert lease is not None
-    monkeypatch.setattr(leases, "append", unwritable)
+    monkeypatch.setattr(leases, "tell_lost", unwritable)
     store.postpone(lease, 30, "a fault")
     store.let_go(lease)
     assert kinds(run) == []
