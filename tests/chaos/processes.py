@@ -6,6 +6,7 @@ failpoint, a wrong clock, a small disk, a protection that is off) is changed her
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import resource
@@ -44,7 +45,7 @@ __all__ = ["live"]
 
 def live(kind: str, wiring: Wiring) -> None:
     """The life of a process of this kind."""
-    _end_with(os.getppid())
+    _end_with_the_bench()
     _write_to(Path(settings.DATA_DIR) / "logs" / f"{kind}.log")
     settings.HINTS = wiring.hints
     # As on a busy site the real numbers are too long for a lease of a second or two.
@@ -63,12 +64,13 @@ def live(kind: str, wiring: Wiring) -> None:
     _LIVES[kind](wiring, random.Random(wiring.seed))
 
 
-def _end_with(parent: int) -> None:
-    """No process outlives the bench."""
+def _end_with_the_bench() -> None:
+    """No process outlives it. The server that it was forked from lives for as long as it does itself."""
+    bench = multiprocessing.parent_process()
+    assert bench is not None
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        bench.join()
         os._exit(1)
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
