@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain as chained
 
+from django.db import DatabaseError
+
 from runs.engine.effects import ANSWER, Answer, ChildFinished, ToolReturned
 from runs.engine.facts import Fact, Forked, LimitRaised, ToolReported
 from runs.engine.machine import END, Machine, State, Terms
@@ -44,7 +46,32 @@ def verify(run: Run, tools: Mapping[str, ToolSpec]) -> Misfit | None:
         terms = terms_of(run, tools)
     except ValueError as fault:
         return Misfit(None, f"what it was launched with can't be read ({type(fault).__name__})")
-    return _Walk(run, CATALOGUE[run.machine], terms).misfit()
+    try:
+        return _Walk(run, CATALOGUE[run.machine], terms).misfit()
+    except DatabaseError:
+        raise
+    except Exception as fault:  # whatever a changed content brings about is what is looked for
+        return _broken_link(run) or Misfit(None, f"what is kept of it can't be read ({type(fault).__name__})")
+
+
+def _broken_link(run: Run) -> Misfit | None:
+    """The first row whose hash is not that of its content and the row before; nothing of them is read."""
+    before = terms_hash(run)
+    for step in run.steps.order_by("seq").iterator():
+        if step.hash != _hash_of(step, before):
+            return Misfit(step.seq, _unlike(step))
+        before = step.hash
+    return None
+
+
+def _hash_of(step: Step, before: str) -> str:
+    row = (step.node, step.edge, step.to, step.facts_json, step.state_json, step.at, step.ms)
+    return chain(before, step.seq, step.kind, *row)
+
+
+def _unlike(step: Step) -> str:
+    before = "the row before" if step.seq > 1 else "what the run was launched with"
+    return f"its hash is not that of its content and {before}"
 
 
 class _Walk:
@@ -95,21 +122,9 @@ class _Walk:
         if self.node == END and step.kind != Step.Kind.NOTE:
             return f"I2: the run had ended, and goes on with a row of kind {step.kind}"
         self.seq = step.seq
-        self.hash = chain(
-            self.hash,
-            step.seq,
-            step.kind,
-            step.node,
-            step.edge,
-            step.to,
-            step.facts_json,
-            step.state_json,
-            step.at,
-            step.ms,
-        )
+        self.hash = _hash_of(step, self.hash)
         if step.hash != self.hash:
-            before = "the row before" if step.seq > 1 else "what the run was launched with"
-            return f"its hash is not that of its content and {before}"
+            return _unlike(step)
         self.kinds[step.seq] = step.kind
         if step.node != self.node:
             return f"it stands at {step.node}, and the run was at {self.node}"

@@ -374,6 +374,25 @@ def test_a_fork_whose_rows_were_changed_does_not_verify() -> None:
     forked.delete()
 
 
+@pytest.mark.parametrize("column", ["facts_json", "answer_json"])
+def test_what_can_not_be_read_any_more_is_a_fault_and_no_crash(column: str) -> None:
+    """Of the row that says what a fork came from, and of an exchange, which no hash holds."""
+    run = finished(max_steps=9)
+    forked = work(fork(run, transitions(run)[1], settings={"max_steps": 8}))
+    row = forked.steps.get(facts_json__contains='"run.forked"')
+    kept = row if column == "facts_json" else forked.exchanges.order_by("seq")[0]
+    text = getattr(kept, column)
+    type(kept).objects.filter(pk=kept.pk).update(
+        **{column: text.replace('"max_steps"', '"max_stepz"').replace('"kind":"model', '"kind":"modem')}
+    )
+    misfit = store.verify(forked, driver.tool_specs(forked))
+    assert misfit is not None
+    assert (misfit.seq == row.seq) == (column == "facts_json")
+    assert "hash" in misfit.why or "can't be read" in misfit.why
+    type(kept).objects.filter(pk=kept.pk).update(**{column: text})
+    assert store.verify(forked, driver.tool_specs(forked)) is None
+
+
 def test_another_script_is_played_from_the_row_on() -> None:
     run = finished()
     at = transitions(run)[0]
