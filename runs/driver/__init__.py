@@ -54,7 +54,7 @@ def drive(run_id: int) -> list[int]:
         store.want_a_hint(run_id)
         return []
     failpoint("before_claim")
-    lease = _seat(run_id, secrets.token_hex(8))
+    lease = store.claim(run_id, secrets.token_hex(8))
     if lease is None:
         return []
     failpoint("after_claim")
@@ -76,13 +76,6 @@ def drive(run_id: int) -> list[int]:
         finally:
             store.let_go(lease)
             live.ring(run_id, 0)
-
-
-def _seat(run_id: int, worker: str) -> store.Lease | None:
-    """A run whose machine this version has not is nobody's to take: it waits for a version that has it."""
-    if not Run.objects.filter(pk=run_id, machine__in=CATALOGUE).exists():
-        return None
-    return store.claim(run_id, worker)
 
 
 def drive_inline(run_id: int) -> Run:
@@ -117,7 +110,7 @@ def _child_moved(run: Run) -> bool:
 
 def _drive_strictly(run_id: int) -> bool:
     """One slice, where nobody else has the run; a bad answer among the settings is the caller's to report."""
-    lease = _seat(run_id, f"inline-{secrets.token_hex(8)}")
+    lease = store.claim(run_id, f"inline-{secrets.token_hex(8)}")
     if lease is None:
         return False
     failpoint("after_claim")

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Coalesce, Now
 
+from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus, Step
 from runs.store.again import again
 from runs.store.appending import tell_lost
@@ -52,12 +53,13 @@ class Lease:
 def claim(run_id: int, worker: str) -> Lease | None:
     """Take the run, if it is due, nobody holds it, and the site is not halted.
 
+    A run whose machine this version has not is nobody's to take: it waits for a version that has it.
     A run whose worker was lost gets a `recovered` row, and one that a halt has held back a note of it.
     """
     due = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | Q(status=RunStatus.RUNNING)
     free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
     with transaction.atomic():
-        wanting = Run.objects.filter(due, free, pk=run_id).annotate(wanting=_WANTING)
+        wanting = Run.objects.filter(due, free, pk=run_id, machine__in=CATALOGUE).annotate(wanting=_WANTING)
         found = wanting.annotate(was_halted=halted_after("wanting")).first()
         if found is None:
             return None
