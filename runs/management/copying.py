@@ -15,7 +15,7 @@ from runs.management.asking import bad_input, driven_inline, exit_code, halt_not
 from runs.management.going_back import BEGIN_AGAIN, check_sure, told_of_beginning_again
 from runs.models import Run
 from runs.reading import export
-from runs.reading.again import again
+from runs.reading.again import Again, again
 
 
 class CopyingCommand(BaseCommand):
@@ -45,7 +45,7 @@ class CopyingCommand(BaseCommand):
         """The new run that a command is for."""
         raise NotImplementedError(f"{type(self).__module__} makes no run")
 
-    def tell(self, run: Run, options: dict[str, Any]) -> None:
+    def tell(self, found: Again, options: dict[str, Any]) -> None:
         """What is said once the new run is there, and before it is driven."""
 
     def run_of(self, options: dict[str, Any]) -> Run:
@@ -65,7 +65,8 @@ class CopyingCommand(BaseCommand):
         run = self.run_of(options)
         try:
             with transaction.atomic():
-                told = told_of_beginning_again(again(run, options["at"]), options["at"])
+                found = again(run, options["at"])
+                told = told_of_beginning_again(found, options["at"])
                 made = self.copied(run, options)
                 check_sure(told, BEGIN_AGAIN, options)
         except actions.BadLaunch as fault:
@@ -74,7 +75,7 @@ class CopyingCommand(BaseCommand):
             ) from None
         except actions.NotPossible as fault:
             raise bad_input(fault.sentence) from None
-        self.tell(run, options)
+        self.tell(found, options)
         if options["inline"]:
             made = driven_inline(made)
         elif notice := halt_notice():

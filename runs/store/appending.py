@@ -64,6 +64,8 @@ def tell_lost(run: Run, message: str) -> None:
     lost = run.reserved_epoch if cut_off else 0
     fact = Recovered(epoch=run.epoch, message=message, cost_usd=cost, tokens=tokens, lost=lost)
     append(run, "recovered", (fact,))
+    if not cut_off:
+        return
     Run.objects.filter(pk=run.pk).update(reserved_usd=0, reserved_tokens=0, reserved_epoch=0)
     run.reserved_usd, run.reserved_tokens, run.reserved_epoch = 0.0, 0, 0
 

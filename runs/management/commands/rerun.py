@@ -10,7 +10,7 @@ from runs.management.asking import bad_input
 from runs.management.copying import CopyingCommand
 from runs.management.going_back import told_of_lost
 from runs.models import Run
-from runs.reading.again import again
+from runs.reading.again import Again, again
 
 
 class Command(CopyingCommand):
@@ -35,7 +35,7 @@ class Command(CopyingCommand):
             store.check_fork(run, options["at"])
         except store.NotPossible as fault:
             raise bad_input(fault.sentence) from None
-        self.tell(run, options)
+        self.tell(again(run, options["at"]), options)
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
         """The new run."""
@@ -48,11 +48,10 @@ class Command(CopyingCommand):
             driven_by=self.driven_by(options),
         )
 
-    def tell(self, run: Run, options: dict[str, Any]) -> None:
+    def tell(self, found: Again, options: dict[str, Any]) -> None:
         """What it is likely to cost."""
         if options["json"]:
             return
-        found = again(run, options["at"])
         self.stdout.write(f"Likely to be done again: {found.sentence}")
         if found.lost:
             told = map(told_of_lost, found.lost)

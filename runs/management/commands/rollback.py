@@ -12,6 +12,7 @@ from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.management.steering import SteeringCommand
 from runs.models import Run
 from runs.reading.again import again
+from runs.store.log import lock
 
 
 class Command(SteeringCommand):
@@ -42,9 +43,9 @@ class Command(SteeringCommand):
         """
         to = options["to"]
         with transaction.atomic():
-            locked = Run.objects.select_for_update().get(pk=run.pk)
-            told = told_of_going_back(again(locked, to), to)
-            after = actions.rewind(locked, to=to, by=None)
+            lock(run.pk)
+            told = told_of_going_back(again(run, to), to)
+            after = actions.rewind(run, to=to, by=None)
             check_sure(told, GO_BACK, options)
         if told:
             self.stdout.write(told)
