@@ -79,8 +79,7 @@ class Reader:
         price = self.ports.price
         if price is None or not input_tokens:
             return None
-        cost = input_tokens * price.input_usd + reply_tokens * price.output_usd
-        return store.Worst(cost, input_tokens + reply_tokens)
+        return store.Worst(price.cost(input_tokens, reply_tokens), input_tokens + reply_tokens)
 
     # --- summaries ------------------------------------------------------------------------------------------------
 

@@ -117,6 +117,10 @@ class Price:
     output_usd: float = 0.0
     """USD for one token; 0 where unknown."""
 
+    def cost(self, input_tokens: int, reply_tokens: int) -> float:
+        """USD for a call with so many tokens."""
+        return input_tokens * self.input_usd + reply_tokens * self.output_usd
+
 
 @dataclass(frozen=True, slots=True)
 class Window:

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from runs.driver.ports import price_of
 from runs.engine import gates
 from runs.engine.effects import EFFECT, HumanCall, ModelCall
+from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS
 from runs.models import Budget, Exchange, Interrupt, ModelProfile, Run
 from runs.reading import words
-from runs.store import shared_limits
+from runs.store import Worst, shared_limits
+from runs.store.appending import totals_of
 
 _ASKED = re.compile(r"Limit reached: (\w+) (\S+) of (\S+)")
 
@@ -68,11 +70,8 @@ class Wish:
 
 def used_of(run: Run) -> dict[str, float]:
     """What the run has used of each limit."""
-    return {
-        "cost_usd": run.cost_usd,
-        "tokens": float(run.input_tokens + run.output_tokens),
-        "active_seconds": run.active_seconds,
-    }
+    totals = totals_of(run)
+    return {name: totals.used(name) for name in LIMIT_NAMES}
 
 
 def standings(run: Run, budgets: Iterable[Budget]) -> list[Standing]:
@@ -105,23 +104,16 @@ def wish_of(interrupt: Interrupt) -> Wish:
     )
     asked = EFFECT.validate_json(found) if (found := stored.first()) else None
     call = asked.holds if isinstance(asked, HumanCall) else None
-    if not isinstance(call, ModelCall) or not call.input_tokens:
+    name = next((paid for paid in PAID_LIMITS if paid == interrupt.limit), None)
+    if name is None or not isinstance(call, ModelCall) or not call.input_tokens:
         return Wish()
     profile = ModelProfile.objects.filter(name=interrupt.run.model, enabled=True).first()
     if profile is None:
         return Wish()
     price = price_of(profile)
-    replies = (gates.least_reply(price), price.reply_tokens)
-    match interrupt.limit:
-        case "tokens":
-            least, most = (float(call.input_tokens + reply) for reply in replies)
-        case "cost_usd":
-            least, most = (
-                call.input_tokens * price.input_usd + reply * price.output_usd for reply in replies
-            )
-        case _:
-            return Wish()
-    return Wish(least, most)
+    sizes = (gates.least_reply(price), price.reply_tokens)
+    least, most = (Worst(price.cost(call.input_tokens, size), call.input_tokens + size) for size in sizes)
+    return Wish(least.of(name), most.of(name))
 
 
 @dataclass(frozen=True)

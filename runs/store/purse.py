@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
 
-from runs.engine.settings import LimitName
+from runs.engine.settings import PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit
 from runs.models import Budget, Run, Step
 from runs.store.again import again
@@ -23,9 +23,6 @@ from runs.store.log import lock
 
 SHARED = "shared"
 """Scope of the budget lines that hold what people added to a shared limit in one of the runs."""
-
-NAMES: tuple[LimitName, ...] = ("cost_usd", "tokens")
-"""The limits that are shared; time is each run's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def _family(run: Run) -> QuerySet[Run]:
 
 def may_share(run: Run) -> bool:
     """Whether there is a limit that the run shares, or will once it is forked or has a child: given at the launch."""
-    return Budget.objects.filter(run=root_of(run), scope="limits", name__in=NAMES).exists()
+    return Budget.objects.filter(run=root_of(run), scope="limits", name__in=PAID_LIMITS).exists()
 
 
 def shared_limits(run: Run) -> Mapping[LimitName, SharedLimit]:
@@ -77,7 +74,7 @@ def _limits(root: int, members: QuerySet[Run]) -> dict[LimitName, float]:
     given = dict(Budget.objects.filter(run=root, scope="limits").values_list("name", "limit"))
     added = Budget.objects.filter(run__in=members, scope=SHARED).values_list("name").annotate(Sum("limit"))
     more = dict(added)
-    return {name: given[name] + more.get(name, 0.0) for name in NAMES if name in given}
+    return {name: given[name] + more.get(name, 0.0) for name in PAID_LIMITS if name in given}
 
 
 _TOLD = Q(ended_at__isnull=False) & Exists(
@@ -103,7 +100,7 @@ def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float
         used = Run.objects.values_list("cost_usd", F("input_tokens") + F("output_tokens")).get(pk=run.pk)
         own = {"cost_usd": used[0], "tokens": used[1]}
         shared = shared_limits(run)
-        for name in NAMES:
+        for name in PAID_LIMITS:
             amount = own[name] + worst.of(name)
             if name in limits and amount > limits[name] + 1e-9:
                 return False

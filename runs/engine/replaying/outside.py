@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from runs.engine import kernel
 from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall
@@ -13,7 +14,7 @@ from runs.engine.facts import Exited, Fact, Notice, Rewound
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
-from runs.engine.settings import LIMIT_REASONS, InterruptRule, LimitName
+from runs.engine.settings import LIMIT_REASONS, PAID_LIMITS, InterruptRule, LimitName
 from runs.engine.snapshot import SharedLimit, Snapshot, Totals
 from runs.engine.values import add_cost
 
@@ -25,9 +26,6 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 
 MADE_ANEW = "not_happened"
 """The notice on a call that is made anew, since the far side says that it did not happen."""
-
-PAID: tuple[LimitName, ...] = ("cost_usd", "tokens")
-"""The limits on what is paid."""
 
 _USED = re.compile(r"active_seconds ([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?) of ")
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
@@ -120,9 +118,9 @@ def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed
     rows tell can have been used only where they tell guesses (`guessed`), which may have been taken back.
     """
     totals, asked = snapshot.totals, row.effect or {}
-    found = _LIMIT.match(str(asked.get("title", ""))) if asked.get("about") == "limit" else None
+    found = _limit_told(asked)
     why = str(asked.get("why", ""))
-    for name in PAID:
+    for name in PAID_LIMITS:
         if found is None or found[1] != name or name not in snapshot.limits or _ROOT.search(why):
             continue
         own, limit = totals.after(answer).used(name), snapshot.limits[name]
@@ -137,6 +135,11 @@ def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed
         if used > own or guessed.used(name):
             return _with(totals, name, used - own)
     return totals
+
+
+def _limit_told(asked: dict[str, Any]) -> re.Match[str] | None:
+    """Name, use and limit, where what is asked is a question about one."""
+    return _LIMIT.match(str(asked.get("title", ""))) if asked.get("about") == "limit" else None
 
 
 def _with(totals: Totals, name: LimitName, beside: float) -> Totals:
@@ -159,9 +162,9 @@ def shared_limits(
 ) -> dict[LimitName, SharedLimit]:
     """What other runs had used of a limit that this one shares, where the row says that it was reached."""
     asked = row.effect or {}
-    found = _LIMIT.match(str(asked.get("title", ""))) if asked.get("about") == "limit" else None
+    found = _limit_told(asked)
     root = _ROOT.search(str(asked.get("why", ""))) if found else None
-    for name in PAID:
+    for name in PAID_LIMITS:
         own = snapshot.totals.after(answer).used(name)
         if found and root and found[1] == name:
             used, limit = float(found[2]), float(found[3])
