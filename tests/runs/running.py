@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from runs import actions, driver, store
@@ -20,6 +21,7 @@ from runs.engine.effects import Answer, ToolCall
 from runs.engine.ports import ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, Exchange, Interrupt, Run, RunStatus
+from runs.store.log import lock
 
 FINAL = {"thought": "FINAL ANSWER: 42", "action": None}
 SEARCH = {
@@ -219,6 +221,34 @@ def in_threads(count: int, deed: Any) -> list[Any]:
         thread.join()
     assert not faults, faults
     return results
+
+
+def on_postgresql(because: str) -> pytest.MarkDecorator:
+    """For a test of what only a server's database does; `because` says why not on SQLite."""
+    return pytest.mark.skipif(connection.vendor != "postgresql", reason=because)
+
+
+@contextmanager
+def locked(*runs: Run) -> Iterator[None]:
+    """Somebody else holds the rows of these for as long as it takes; on SQLite that is all of the database."""
+    taken, over = threading.Event(), threading.Event()
+
+    def held() -> None:
+        with transaction.atomic():
+            for run in runs:
+                lock(run.pk)
+            taken.set()
+            over.wait(60)
+        connection.close()
+
+    thread = threading.Thread(target=held)
+    thread.start()
+    assert taken.wait(10)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 # --- looking ------------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from tests.runs.running import (
     launch,
     lose_worker,
     make_due,
+    on_postgresql,
     pending,
     person,
     script,
@@ -500,7 +501,7 @@ def test_without_the_switch_in_the_intents_transaction_one_would() -> None:
     assert len(begun()) == 1 and store.halt_now() is not None
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer: they can't overlap")
+@on_postgresql("SQLite has one writer: they can't overlap")
 def test_the_halt_waits_for_an_intent_that_is_not_committed_yet() -> None:
     inside, committed = threading.Event(), threading.Event()
     order: list[str] = []

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from runs import actions, store
@@ -34,6 +34,7 @@ from tests.runs.running import (
     launch,
     lose_worker,
     make_due,
+    on_postgresql,
     slice_of,
     think,
     transitions,
@@ -176,9 +177,7 @@ def test_how_long_a_move_took_a_clock_that_jumps_does_not_say(
     assert actions.fork(run, at=run.steps.filter(kind="transition")[0].seq, by=None).active_seconds >= 0
 
 
-@pytest.mark.skipif(
-    connection.vendor != "postgresql", reason="SQLite has one writer: nobody writes meanwhile"
-)
+@on_postgresql("SQLite has one writer: nobody writes meanwhile")
 def test_no_answer_comes_between_the_sums_of_a_replay_and_its_exchanges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

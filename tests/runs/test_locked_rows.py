@@ -4,50 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
-from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from runs import store, tasks
 from runs.driver import holds
 from runs.models import Run
 from runs.store.leases import RENEW_S
-from runs.store.log import lock
-from tests.runs.running import FINAL, _every_run_verifies, launch, make_due, think, work
+from tests.runs.running import (
+    FINAL,
+    _every_run_verifies,
+    launch,
+    locked,
+    make_due,
+    on_postgresql,
+    think,
+    work,
+)
 
 pytestmark = [
     pytest.mark.database,
-    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite locks no rows"),
+    on_postgresql("SQLite locks no rows"),
 ]
 
 __all__ = ["_every_run_verifies"]
-
-
-@contextmanager
-def locked(*runs: Run) -> Iterator[None]:
-    """Somebody else holds the rows of these for as long as it takes."""
-    taken, over = threading.Event(), threading.Event()
-
-    def held() -> None:
-        with transaction.atomic():
-            for run in runs:
-                lock(run.pk)
-            taken.set()
-            over.wait()
-        connection.close()
-
-    thread = threading.Thread(target=held)
-    thread.start()
-    assert taken.wait(10)
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def hold_of(run: Run) -> holds.Hold:

@@ -24,6 +24,8 @@ from tests.runs.running import (
     _every_run_verifies,
     in_threads,
     launch,
+    locked,
+    on_postgresql,
     pending,
     person,
     script,
@@ -38,9 +40,7 @@ pytestmark = [pytest.mark.database]
 
 __all__ = ["_every_run_verifies"]
 
-on_postgresql = pytest.mark.skipif(
-    "connection.vendor != 'postgresql'", reason="SQLite has one writer: nobody waits for two"
-)
+two_wait = on_postgresql("SQLite has one writer: nobody waits for two")
 
 GIVE_UP = "DO $$ BEGIN RAISE EXCEPTION 'given up' USING ERRCODE = '{code}'; END $$"
 
@@ -66,7 +66,7 @@ def at_once(*deeds: Callable[[], Any]) -> None:
 # --- a run's row, and the rows that name it -----------------------------------------------------------------------
 
 
-@on_postgresql
+@two_wait
 def test_a_fork_of_a_fork_does_not_deadlock_with_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork holds its source and names the root; the reservation holds the root and needs the source."""
     run = waiting_run(1.0)
@@ -92,7 +92,7 @@ def test_a_fork_of_a_fork_does_not_deadlock_with_its_reservation(monkeypatch: py
     assert Run.objects.get(pk=source.pk).reserved_usd == 0.01
 
 
-@on_postgresql
+@two_wait
 def test_the_stop_of_a_run_does_not_deadlock_with_a_fork_of_its_child(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -122,7 +122,7 @@ def test_the_stop_of_a_run_does_not_deadlock_with_a_fork_of_its_child(
     assert Run.objects.filter(copied_from=child, root=run).count() == 1
 
 
-@on_postgresql
+@two_wait
 def test_a_childs_end_does_not_deadlock_with_a_fork_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork holds the child and names the root; the end holds the root, which it tells, and needs the child."""
     run, child = parent_of(think("search", q="a"), FINAL)
@@ -155,7 +155,7 @@ def test_a_childs_end_does_not_deadlock_with_a_fork_of_it(monkeypatch: pytest.Mo
 # --- given up, and made again -------------------------------------------------------------------------------------
 
 
-@on_postgresql
+@two_wait
 def test_a_stop_that_the_database_gives_up_for_another_transaction_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -203,7 +203,7 @@ def given_up(monkeypatch: pytest.MonkeyPatch, when: Callable[[int], bool], code:
     return tried
 
 
-@on_postgresql
+@two_wait
 @pytest.mark.parametrize("code", ["40P01", "40001"])
 def test_each_commit_of_a_worker_may_be_given_up_once(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """With a child, a question and a file in them: the second time writes what the first one would have."""
@@ -237,7 +237,7 @@ def _told(run: Run) -> list[Any]:
     ]
 
 
-@on_postgresql
+@two_wait
 @pytest.mark.parametrize("nth", [0, 1])
 def test_a_question_and_its_prepared_answer_are_given_up_together(
     monkeypatch: pytest.MonkeyPatch, nth: int
@@ -262,7 +262,7 @@ def test_a_question_and_its_prepared_answer_are_given_up_together(
     assert Interrupt.objects.get(run=again_).decision.verdict == "approve"
 
 
-@on_postgresql
+@two_wait
 def test_another_fault_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run = launch(FINAL)
     tried = given_up(monkeypatch, lambda number: True, code="57014")
@@ -271,7 +271,7 @@ def test_another_fault_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(tried) == 1
 
 
-@on_postgresql
+@two_wait
 def test_within_a_transaction_it_is_the_callers_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run = launch(FINAL)
     tried = given_up(monkeypatch, lambda number: True)
@@ -283,7 +283,7 @@ def test_within_a_transaction_it_is_the_callers_to_try_again(monkeypatch: pytest
 # --- what a person is told ----------------------------------------------------------------------------------------
 
 
-@on_postgresql
+@two_wait
 def test_a_person_whose_change_is_given_up_for_good_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -297,7 +297,7 @@ def test_a_person_whose_change_is_given_up_for_good_is_told_so(
     assert not run.steps.filter(kind="pause").exists()
 
 
-@on_postgresql
+@two_wait
 def test_a_late_answer_is_not_taken_where_its_deadline_could_not_decide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -312,13 +312,13 @@ def test_a_late_answer_is_not_taken_where_its_deadline_could_not_decide(
 
 def test_a_person_who_waits_in_vain_is_told_so() -> None:
     run = launch(FINAL)
-    with _somebody_writing(run), _little_patience(), pytest.raises(store.Busy):
+    with locked(run), _little_patience(), pytest.raises(store.Busy):
         actions.pause(run, by=None)
     actions.pause(run, by=None)
     assert run.steps.filter(kind="pause").count() == 1
 
 
-@on_postgresql
+@two_wait
 def test_a_launch_that_is_given_up_for_good_says_so_above_the_form(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -335,28 +335,6 @@ def test_a_launch_that_is_given_up_for_good_says_so_above_the_form(
     assert answer.status_code == 422
     assert store.Busy().sentence in answer.content.decode()
     assert not Run.objects.exists()
-
-
-@contextmanager
-def _somebody_writing(run: Run) -> Iterator[None]:
-    """Another connection holds the run's row; on SQLite that is all of the database."""
-    holds, over = threading.Event(), threading.Event()
-
-    def write() -> None:
-        with transaction.atomic():
-            log.lock(run.pk)
-            holds.set()
-            over.wait(9)
-        connection.close()
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    assert holds.wait(5)
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @contextmanager

@@ -421,15 +421,20 @@ def test_where_the_run_is_to_stop_at_its_limit_it_stops() -> None:
     assert replayed(run) is None
 
 
-def test_what_a_child_pays_after_its_end_counts_for_its_parent_and_its_family() -> None:
+def calling_a_child(*replies: Any) -> Run:
+    """A run that calls a child, which replies so, and then sends; 1 USD for both."""
     played = script(
         {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
         think("send", to="bob"),
         FINAL,
-        subgraphs={"helper": {"replies": {"decision": ["no JSON", THINKING[0], FINAL]}}},
+        subgraphs={"helper": {"replies": {"decision": [*replies]}}},
     )
     helper = {"machine": "ruled", "settings": {}}
-    run = launch(played=played, subgraphs={"helper": helper}, limits={"cost_usd": 1.0})
+    return launch(played=played, subgraphs={"helper": helper}, limits={"cost_usd": 1.0})
+
+
+def test_what_a_child_pays_after_its_end_counts_for_its_parent_and_its_family() -> None:
+    run = calling_a_child("no JSON", THINKING[0], FINAL)
     driver.drive(run.pk)
     copy = actions.fork(run, at=0, by=None)
     child = Run.objects.get(parent=run)
@@ -515,14 +520,7 @@ def test_a_child_stops_at_its_parents_limit() -> None:
 
 
 def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
-    child = {"machine": "ruled", "settings": {}}
-    played = script(
-        {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
-        think("send", to="bob"),
-        FINAL,
-        subgraphs={"helper": {"replies": {"decision": [THINKING[0], FINAL]}}},
-    )
-    run = work(launch(played=played, subgraphs={"helper": child}, limits={"cost_usd": 1.0}))
+    run = work(calling_a_child(THINKING[0], FINAL))
     assert pending(run).kind == "tool_call"
     shared = store.shared_limits(run)["cost_usd"]
     assert run.cost_usd == pytest.approx(0.004)
@@ -590,14 +588,7 @@ def _no_such_model(run: Run) -> Any:
 
 def waiting_for_a_child() -> tuple[Run, Run]:
     """A run that has used 0.001 USD and waits for its child, which has not begun."""
-    child = {"machine": "ruled", "settings": {}}
-    played = script(
-        {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
-        think("send", to="bob"),
-        FINAL,
-        subgraphs={"helper": {"replies": {"decision": [THINKING[0], FINAL]}}},
-    )
-    run = launch(played=played, subgraphs={"helper": child}, limits={"cost_usd": 1.0})
+    run = calling_a_child(THINKING[0], FINAL)
     driver.drive(run.pk)
     return run, Run.objects.get(parent=run)
 
