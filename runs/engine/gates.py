@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from runs.engine import wording
 from runs.engine.effects import ChildRun, Effect, EffectClass, Failed, HumanCall, ModelCall, ToolCall
 from runs.engine.facts import Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
@@ -137,12 +138,7 @@ def limits(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opini
             return Refuse(Failed(blame="recoverable", message=f"The limit {name} is reached.", ran=False))
         if snapshot.state.terms.settings.on_limit == "stop":
             return End(LIMIT_REASONS[name])
-        title = f"Limit reached: {name} {line.used:g} of {line.limit:g}"
-        why = f"The run's limit {name} is {line.limit:g}."
-        if line.root:
-            why = f"The limit {name} of run {line.root} is {line.limit:g}, for it and all that came from it."
-        if line.used < line.limit:
-            why = f"{why} The next call may use more than the {line.limit - line.used:g} that are left."
+        title, why = wording.at_limit(name, line.used, line.limit, line.root)
         call = HumanCall(about="limit", title=title, why=why, holds=effect, passed=passed, limit=name)
         return Hold(call)
     return PASS
@@ -241,8 +237,7 @@ def _cost_rules(snapshot: Snapshot, effect: ModelCall, passed: tuple[str, ...]) 
             return PASS
         match rule.do:
             case "ask":
-                title = f"The next model call may cost ${snapshot.next_cost_usd:.4f}. Go on?"
-                call = _question(rule, "manual", title)
+                call = _question(rule, "manual", wording.at_cost(snapshot.next_cost_usd))
                 return Hold(call.model_copy(update={"holds": effect, "passed": (*passed, name)}))
             case "deny":
                 return End("cost_limit", f"Refused by a rule: {rule.words()}")

@@ -16,6 +16,7 @@ from runs.management.going_back import BEGIN_AGAIN, check_sure, told_of_beginnin
 from runs.models import Run
 from runs.reading import export
 from runs.reading.again import Again, again
+from runs.store import for_people
 
 
 class CopyingCommand(BaseCommand):
@@ -64,11 +65,7 @@ class CopyingCommand(BaseCommand):
         """Make the run, and print its number; it is taken back where it may do again what nobody is sure of."""
         run = self.run_of(options)
         try:
-            with transaction.atomic():
-                found = again(run, options["at"])
-                told = told_of_beginning_again(found, options["at"])
-                made = self.copied(run, options)
-                check_sure(told, BEGIN_AGAIN, options)
+            made, found = self._made(run, options)
         except actions.BadLaunch as fault:
             raise bad_input(
                 "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
@@ -86,3 +83,13 @@ class CopyingCommand(BaseCommand):
             self.stdout.write(str(made.pk))
         if options["inline"]:
             sys.exit(exit_code(made))
+
+    @for_people
+    @transaction.atomic
+    def _made(self, run: Run, options: dict[str, Any]) -> tuple[Run, Again]:
+        """The new run, and what is likely to be done again in it."""
+        found = again(run, options["at"])
+        told = told_of_beginning_again(found, options["at"])
+        made = self.copied(run, options)
+        check_sure(told, BEGIN_AGAIN, options)
+        return made, found

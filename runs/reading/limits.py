@@ -7,20 +7,17 @@ who has used it, and how much more lets the next call through.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from runs.driver.ports import price_of
-from runs.engine import gates
+from runs.engine import gates, wording
 from runs.engine.effects import EFFECT, HumanCall, ModelCall
 from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS
 from runs.models import Budget, Exchange, Interrupt, ModelProfile, Run
 from runs.reading import words
 from runs.store import Worst, shared_limits
 from runs.store.appending import totals_of
-
-_ASKED = re.compile(r"Limit reached: (\w+) (\S+) of (\S+)")
 
 
 @dataclass(frozen=True)
@@ -204,9 +201,8 @@ def title(name: str, used: float, limit: float) -> str:
 
 def as_asked(stored: str) -> str:
     """The title that a question about a limit is kept under, in words: as it stood when it was asked."""
-    found = _ASKED.fullmatch(stored)
-    if found is None or found[1] not in words.LIMIT:
+    told = wording.limit_told(stored)
+    if told is None or told.name not in words.LIMIT:
         return stored
-    used, limit = float(found[2]), float(found[3])
-    said = title(found[1], used, limit)
-    return said if used >= limit else f"{said}; the next call may use more than is left"
+    said = title(told.name, told.used, told.limit)
+    return said if told.used >= told.limit else f"{said}; the next call may use more than is left"

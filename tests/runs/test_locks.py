@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 from django.contrib.messages import get_messages
+from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
 from runs import actions, driver, store
 from runs.driver.journey import Slice
+from runs.management import copying as copying_command
+from runs.management.commands import rollback as rollback_command
 from runs.models import Decision, Exchange, Interrupt, Run
+from runs.reading import again as reading_again
 from runs.store import again, birth, copying, log, people, purse
 from tests.factories import signed_in
 from tests.runs import test_pages_launch
@@ -335,6 +339,43 @@ def test_a_launch_that_is_given_up_for_good_says_so_above_the_form(
     assert answer.status_code == 422
     assert store.Busy().sentence in answer.content.decode()
     assert not Run.objects.exists()
+
+
+COMMANDS = [("rollback", "--to"), ("fork", "--at"), ("rerun", "--at")]
+
+
+@two_wait
+@pytest.mark.parametrize(("name", "row"), COMMANDS)
+def test_a_command_that_is_given_up_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, name: str, row: str
+) -> None:
+    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
+    tried: list[int] = []
+    reckoned = reading_again.again
+
+    def given_up_once(*given: Any) -> reading_again.Again:
+        tried.append(len(tried))
+        if len(tried) == 1:
+            with connection.cursor() as cursor:
+                cursor.execute(GIVE_UP.format(code="40P01"))
+        return reckoned(*given)
+
+    for module in (rollback_command, copying_command):
+        monkeypatch.setattr(module, "again", given_up_once)
+    call_command(name, str(run.pk), row, str(transitions(run, "executed")[0]))
+    assert len(tried) == 2
+    assert run.steps.filter(kind="rewind").count() + run.copies.count() == 1
+
+
+@pytest.mark.parametrize(("name", "row"), COMMANDS)
+def test_a_command_that_waits_in_vain_says_so(name: str, row: str) -> None:
+    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
+    to = str(transitions(run, "executed")[0])
+    with locked(run), _little_patience(), pytest.raises(CommandError, match="The database is busy") as told:
+        call_command(name, str(run.pk), row, to)
+    assert told.value.returncode == 2
+    assert not run.steps.filter(kind="rewind").exists()
+    assert not run.copies.exists()
 
 
 @contextmanager

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
-from runs.engine import kernel
+from runs.engine import kernel, wording
 from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall
 from runs.engine.facts import Exited, Fact, Notice, Rewound
 from runs.engine.machine import Machine
@@ -26,15 +24,6 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 
 MADE_ANEW = "not_happened"
 """The notice on a call that is made anew, since the far side says that it did not happen."""
-
-_USED = re.compile(r"active_seconds ([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?) of ")
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
-_LIMIT = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
-_ROOT = re.compile(r"The limit \w+ of run ([0-9]+) is ")
-_LEFT = re.compile(rf"The next call may use more than the {_NUMBER} that are left")
-_PRICE = re.compile(r"may cost \$([0-9]+(?:\.[0-9]+)?)")
-_ROUNDED = 4e-5
-"""What the price in a question may have lost when it was written with four digits."""
 
 
 def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
@@ -96,19 +85,18 @@ def clock(row: RecordedRow, limit: float | None) -> float:
     unasked = any(fact.get("source") == "fallback" for fact in row.facts)
     if unasked or any(fact.get("reason") == "time_limit" for fact in row.facts):
         return limit
-    found = _USED.search(str((row.effect or {}).get("title", "")))
-    return float(found[1]) if found else 0.0
+    told = _limit_told(row)
+    return told.used if told and told.name == "active_seconds" else 0.0
 
 
 def price(row: RecordedRow, rules: Iterable[InterruptRule]) -> float:
     """What the next model call may cost: what a question about it says."""
-    found = _PRICE.search(str((row.effect or {}).get("title", "")))
     denied = any(fact.get("reason") == "cost_limit" and fact.get("message") for fact in row.facts)
     held = [rule.when.next_cost_usd for rule in rules if rule.when.next_cost_usd is not None]
     noted = any(fact.get("code") == "rule_notified" for fact in row.facts)
     if held and (denied or noted):
         return max(held) + 1
-    return float(found[1]) + _ROUNDED if found else 0.0
+    return wording.cost_told(str((row.effect or {}).get("title", "")))
 
 
 def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed: Totals) -> Totals:
@@ -117,29 +105,30 @@ def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed
     A late answer of a worker that was taken for lost is paid beside the rows, and is in none of them. Less than the
     rows tell can have been used only where they tell guesses (`guessed`), which may have been taken back.
     """
-    totals, asked = snapshot.totals, row.effect or {}
-    found = _limit_told(asked)
-    why = str(asked.get("why", ""))
+    totals, told = snapshot.totals, _limit_told(row)
     for name in PAID_LIMITS:
-        if found is None or found[1] != name or name not in snapshot.limits or _ROOT.search(why):
+        if told is None or told.name != name or told.root or name not in snapshot.limits:
             continue
         own, limit = totals.after(answer).used(name), snapshot.limits[name]
-        used = float(found[2])
-        left = _LEFT.search(why)
-        if f"{own:g}" == found[2] and (left is None or f"{limit - own:g}" == left[1]):
+        if wording.limit_told(*wording.at_limit(name, own, limit, 0)) == told:
             continue
-        if left is None:
-            used = max(used, limit)  # what the words round down had reached it all the same
-        elif float(left[1]) < used:
-            used = limit - float(left[1])  # the smaller number has lost less to the rounding
+        if told.left is None:
+            used = max(told.used, limit)  # what the words round down had reached it all the same
+        elif told.left < told.used:
+            used = limit - told.left  # the smaller number has lost less to the rounding
+        else:
+            used = told.used
         if used > own or guessed.used(name):
             return _with(totals, name, used - own)
     return totals
 
 
-def _limit_told(asked: dict[str, Any]) -> re.Match[str] | None:
-    """Name, use and limit, where what is asked is a question about one."""
-    return _LIMIT.match(str(asked.get("title", ""))) if asked.get("about") == "limit" else None
+def _limit_told(row: RecordedRow) -> wording.LimitTold | None:
+    """What a row that asks at a limit tells of it."""
+    asked = row.effect or {}
+    if asked.get("about") != "limit":
+        return None
+    return wording.limit_told(str(asked.get("title", "")), str(asked.get("why", "")))
 
 
 def _with(totals: Totals, name: LimitName, beside: float) -> Totals:
@@ -161,14 +150,11 @@ def shared_limits(
     row: RecordedRow, snapshot: Snapshot, answer: Answer | None
 ) -> dict[LimitName, SharedLimit]:
     """What other runs had used of a limit that this one shares, where the row says that it was reached."""
-    asked = row.effect or {}
-    found = _limit_told(asked)
-    root = _ROOT.search(str(asked.get("why", ""))) if found else None
+    told = _limit_told(row)
     for name in PAID_LIMITS:
         own = snapshot.totals.after(answer).used(name)
-        if found and root and found[1] == name:
-            used, limit = float(found[2]), float(found[3])
-            return {name: SharedLimit(limit, used - own, int(root[1]))}
+        if told and told.root and told.name == name:
+            return {name: SharedLimit(told.limit, told.used - own, told.root)}
         if own < snapshot.limits.get(name, math.inf) and _says_reached(row, name):
             return {name: SharedLimit(0.0, 0.0, 0)}
     return {}

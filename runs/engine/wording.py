@@ -1,0 +1,64 @@
+"""The words of questions that carry figures, and the figures as they are read from the words again.
+
+A replay and the card of a question have only the words: they stand in the log. Figures have the digits of the words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_TITLE = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
+_ROOT = re.compile(r"The limit \w+ of run ([0-9]+) is ")
+_LEFT = re.compile(rf"The next call may use more than the {_NUMBER} that are left")
+_COST = re.compile(r"The next model call may cost \$([0-9]+\.[0-9]+)\. Go on\?")
+_COST_ROUNDED = 4e-5
+"""US dollars that the four digits of a cost may have lost."""
+
+
+class LimitTold(NamedTuple):
+    """A limit as a question tells it, in the limit's own unit."""
+
+    name: str
+    used: float
+    limit: float
+    root: int = 0
+    """The run whose limit it is, where others count in it; else 0."""
+    left: float | None = None
+    """What is left, where that is too little for the next call; None where the limit is reached."""
+
+
+def at_limit(name: str, used: float, limit: float, root: int) -> tuple[str, str]:
+    """Title and reason of the question at a limit."""
+    why = f"The run's limit {name} is {limit:g}."
+    if root:
+        why = f"The limit {name} of run {root} is {limit:g}, for it and all that came from it."
+    if used < limit:
+        why = f"{why} The next call may use more than the {limit - used:g} that are left."
+    return f"Limit reached: {name} {used:g} of {limit:g}", why
+
+
+def limit_told(title: str, why: str = "") -> LimitTold | None:
+    """What the words of `at_limit` tell; None where they are other words."""
+    if (found := _TITLE.fullmatch(title)) is None:
+        return None
+    root, left = _ROOT.search(why), _LEFT.search(why)
+    return LimitTold(
+        name=found[1],
+        used=float(found[2]),
+        limit=float(found[3]),
+        root=int(root[1]) if root else 0,
+        left=float(left[1]) if left else None,
+    )
+
+
+def at_cost(usd: float) -> str:
+    """Title of the question before a call that may cost so much."""
+    return f"The next model call may cost ${usd:.4f}. Go on?"
+
+
+def cost_told(title: str) -> float:
+    """What the words of `at_cost` tell, no less than was meant; 0 where they are other words."""
+    found = _COST.fullmatch(title)
+    return float(found[1]) + _COST_ROUNDED if found else 0.0
