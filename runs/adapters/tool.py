@@ -58,9 +58,9 @@ class Tool:
     deadline_s: float
     run: Callable[[Any, Place], Result]
     happened: Callable[[Any, Place], Result | NotHappened | None] | None = None
-    """Asked once a worker was lost in the middle of a call: its result, where it happened. None, where nobody can
-    tell: a person is asked. `NotHappened` only where the far side takes no call under this key any more, for a worker
-    that was frozen may wake up and make it; the call is then made under another key."""
+    """Asked once a call was cut off, or its worker was lost in it: its result, where it happened. None, where nobody
+    can tell: a person is asked. `NotHappened` only where the far side takes no call under this key any more, for a
+    worker that was frozen may wake up and make it; the call is then made under another key."""
 
     def spec(self) -> ToolSpec:
         """What machine and model see of it, not permitted."""

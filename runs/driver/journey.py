@@ -33,8 +33,8 @@ from runs.engine.effects import (
     ToolCall,
     ToolReturned,
 )
-from runs.engine.facts import Exited, Notice, RangeSummarised
-from runs.engine.kernel import Decision, asked_anew, decide, uncertain
+from runs.engine.facts import MADE_ANEW, Exited, Notice, RangeSummarised
+from runs.engine.kernel import Decision, asked_anew, cost_of, decide, uncertain
 from runs.engine.machine import END
 from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
 from runs.engine.ports import ModelRequest
@@ -112,7 +112,7 @@ class Journey:
                 except (Leaving, store.Halted):
                     return [*ledger.woken, self.run.pk]
                 if answer is None:
-                    continue  # another ask is written, or it is to be found out what became of this one
+                    continue  # another ask is written in its place
                 failpoint("after_effect")
             move = self._step(answer)
             answer = None
@@ -158,8 +158,9 @@ class Journey:
         log.warning("run %s can't be driven: %s", self.run.pk, fault)
         self.ledger = Ledger(self.run, self.hold.lease.epoch, store.terms_of(self.run, {}))
         reason = "model_error" if isinstance(fault, NoSuchModel) else "fatal_error"
-        stop = Stop(reason, (Exited(reason=reason, message=str(fault)),))
-        totals = self.ledger.snapshot.totals.after(self.ledger.loaded.answer)
+        answer = self.ledger.loaded.answer
+        stop = Stop(reason, (*cost_of(answer), Exited(reason=reason, message=str(fault))))
+        totals = self.ledger.snapshot.totals.after(answer)
         self.ledger.write(Decision(stop, totals), None)
 
     def _step(self, answer: Answer | None) -> Move:
@@ -210,7 +211,7 @@ class Journey:
         return [*ledger.woken, self.run.pk] if ledger.answered else self._wait()
 
     def _lost_call(self) -> ToolCall | None:
-        """A call that was started, by a worker that is gone or cut off, and that can't simply be made again."""
+        """A call that was started, by a worker that is gone, and that can't simply be made again."""
         ledger = self.ledger
         pending, asked = ledger.snapshot.pending, ledger.asked
         if pending is None or asked is None or asked.status != "started" or ledger.started_here:
@@ -221,20 +222,29 @@ class Journey:
         return effect
 
     def _find_out(self, call: ToolCall) -> Answer | None:
-        """What became of it: the far side is asked. Where that can't tell, a person is."""
+        """What became of it. One that did not happen is made anew: it was the worker that failed, and not the call."""
+        said = self._heard_of(call)
+        if said is not NotHappened.FOR_SURE:
+            return said
+        ledger = self.ledger
+        assert ledger.snapshot.pending is not None
+        why = f"A worker was lost or stopped, and {call.tool} says that the call did not happen. It is made anew."
+        notice = Notice(code=MADE_ANEW, message=why)
+        anew = Ask(call, (notice,), attempt=ledger.snapshot.pending.attempt)
+        ledger.write(Decision(anew, ledger.snapshot.totals), None)
+        return None
+
+    def _heard_of(self, call: ToolCall) -> ToolReturned | Failed | NotHappened | None:
+        """What the far side says became of a call. Where it can't tell, a person is asked."""
         ledger = self.ledger
         pending, asked = ledger.snapshot.pending, ledger.asked
         assert pending is not None and asked is not None
         said = self.ports.tools.happened(call, asked.key)
-        if isinstance(said, ToolReturned | Failed):
+        if said is None:
+            ledger.write(Decision(uncertain(pending), ledger.snapshot.totals), None)
+        elif said is not NotHappened.FOR_SURE:
             self._count_attempt(asked)
-            return said
-        ask = uncertain(pending)
-        if said is NotHappened.FOR_SURE:
-            why = f"A worker was lost or stopped, and {call.tool} says that the call did not happen. It is made anew."
-            ask = Ask(call, (Notice(code="not_happened", message=why),))
-        ledger.write(Decision(ask, ledger.snapshot.totals), None)
-        return None
+        return said
 
     # the world
 
@@ -275,8 +285,11 @@ class Journey:
             return self.ports.tools.call(call, asked.nth, asked.key)
         except MayHaveHappened as fault:
             log.warning("run %s: %s", self.run.pk, fault)
-            asked.status, self.ledger.started_here = "started", False
-            return None
+        said = self._heard_of(call)
+        if said is not NotHappened.FOR_SURE:
+            return said
+        why = f"{call.tool} was cut off, and says that the call did not happen."
+        return Failed(blame="transient", message=why, ran=False)
 
     def _count_attempt(self, asked: store.Asked) -> None:
         """Which of the run's attempts at the role or tool this is; one that is made again keeps its number."""

@@ -18,7 +18,17 @@ from django.db import OperationalError, connection
 
 from runs import live, store
 from runs.driver.ports import script_of
-from runs.engine.effects import Answer, ChildRun, Compaction, Effect, Failed, HumanCall, ModelCall, ToolCall
+from runs.engine.effects import (
+    ANSWER,
+    Answer,
+    ChildRun,
+    Compaction,
+    Effect,
+    Failed,
+    HumanCall,
+    ModelCall,
+    ToolCall,
+)
 from runs.engine.kernel import Decision, advance
 from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
@@ -231,7 +241,7 @@ class Ledger:
         if move.facts:
             row.state = _changed(self.snapshot.state, self.machine.fold(self.snapshot.state, move.facts))
         deed = isinstance(effect, ToolCall) and not effect.repeatable and not move.delay_s
-        before = self.asked if move.attempt > 1 else None
+        before = self.asked if move.attempt > 1 and _took_place(self.asked) else None
         call = _fingerprint(effect)
         asked = store.Asked(
             seq=seq,
@@ -377,6 +387,12 @@ def _stored(exchange: Exchange | None) -> store.Asked | None:
         answered_at=exchange.answered_at,
         prompt_hash=exchange.prompt_hash,
     )
+
+
+def _took_place(attempt: store.Asked | None) -> bool:
+    """Whether a failed attempt did; under the key of one that did not the far side takes nothing any more."""
+    said = ANSWER.validate_json(attempt.answer) if attempt and attempt.answer else None
+    return isinstance(said, Failed) and said.ran
 
 
 def repeatable(effect: Effect) -> bool:

@@ -28,6 +28,10 @@ class Notice(Fact):
     param: str = ""
 
 
+MADE_ANEW = "not_happened"
+"""Code of the notice on a call that is made anew: its worker was lost, and the far side says that it did not happen."""
+
+
 class ToolCalled(Fact):
     """The run reached a call of a tool."""
 
@@ -229,6 +233,8 @@ class Recovered(Fact):
     tokens: int = 0
     lost: int = 0
     """The epoch of the worker whose call that was: should it answer after all, the guess is taken back."""
+    stopped: bool = False
+    """Nobody was lost: the worker left in order, and the row is there for what its call may have cost."""
 
 
 RECOVERED = TypeAdapter(tuple[Recovered, ...])

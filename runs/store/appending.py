@@ -56,13 +56,22 @@ def batch_on(run: Run, row: Row, **changes: Any) -> Batch:
 
 
 def tell_lost(run: Run, message: str) -> None:
-    """A row about the worker before; what a model call that it was in may have cost counts as spent."""
+    """A row about a worker that was lost; what a model call that it was in may have cost counts as spent."""
+    _tell(run, Recovered(epoch=run.epoch, message=message))
+
+
+def tell_stopped(run: Run, message: str) -> None:
+    """The same about one that left in order, in the middle of a model call."""
+    _tell(run, Recovered(epoch=run.epoch, message=message, stopped=True))
+
+
+def _tell(run: Run, fact: Recovered) -> None:
     cost, tokens = run.reserved_usd, run.reserved_tokens
     cut_off = bool(cost or tokens)
     if cut_off:
-        message += f" What its model call may have used at most is counted: {tokens} tokens, ${cost:.4g}."
-    lost = run.reserved_epoch if cut_off else 0
-    fact = Recovered(epoch=run.epoch, message=message, cost_usd=cost, tokens=tokens, lost=lost)
+        told = f"What its model call may have used at most is counted: {tokens} tokens, ${cost:.4g}."
+        guess = {"cost_usd": cost, "tokens": tokens, "lost": run.reserved_epoch}
+        fact = fact.model_copy(update={"message": f"{fact.message} {told}", **guess})
     append(run, "recovered", (fact,))
     if not cut_off:
         return

@@ -12,10 +12,11 @@ from django.db import transaction
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Coalesce, Now
 
+from runs.engine.facts import MADE_ANEW
 from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus, Step
 from runs.store.again import again
-from runs.store.appending import tell_lost
+from runs.store.appending import tell_lost, tell_stopped
 from runs.store.halting import is_halted
 from runs.store.held_back import TOLD, halted_after, tell_of_halts
 from runs.store.patience import impatient
@@ -54,7 +55,7 @@ def claim(run_id: int, worker: str) -> Lease | None:
     """Take the run, if it is due, nobody holds it, and the site is not halted.
 
     A run whose machine this version has not is nobody's to take: it waits for a version that has it.
-    A run whose worker was lost gets a `recovered` row, and one that a halt has held back a note of it.
+    A run whose worker was lost, or left a call, gets a `recovered` row, and one that a halt has held back a note of it.
     """
     due = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | Q(status=RunStatus.RUNNING)
     free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
@@ -82,7 +83,7 @@ def claim(run_id: int, worker: str) -> Lease | None:
             if lost:
                 tell_lost(run, "The worker was lost or stopped; another one goes on from the last row.")
             elif cut_off:
-                tell_lost(run, "The worker was stopped in a model call; another one makes it again.")
+                tell_stopped(run, "The worker was stopped in a model call; another one makes it again.")
             if found.was_halted:
                 tell_of_halts(run, found.wanting + rest)
     return Lease(run_id, found.epoch + 1, worker)
@@ -148,11 +149,15 @@ def postpone(lease: Lease, seconds: float, why: str) -> None:
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 
 
-def lost_in_a_row(run: Run) -> int:
-    """How many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted.
+_NO_MOVE = (
+    Q(kind=Step.Kind.NOTE, facts_json__startswith=TOLD)
+    | Q(kind=Step.Kind.RECOVERED, facts_json__contains='"stopped":true')
+    | Q(kind=Step.Kind.ASK, facts_json__startswith=f'[{{"kind":"react.notice","code":"{MADE_ANEW}"')
+)
+"""Rows that may come between two losses: a halt, a worker that left in order, the lost call that is made anew."""
 
-    A halt between them is no move.
-    """
-    rows = run.steps.exclude(kind=Step.Kind.NOTE, facts_json__startswith=TOLD)
-    last = rows.order_by("-seq").values_list("kind", flat=True)[:MOST_LOST]
+
+def lost_in_a_row(run: Run) -> int:
+    """How many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
+    last = run.steps.exclude(_NO_MOVE).order_by("-seq").values_list("kind", flat=True)[:MOST_LOST]
     return next((count for count, kind in enumerate(last) if kind != Step.Kind.RECOVERED), len(last))

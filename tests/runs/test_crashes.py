@@ -278,6 +278,38 @@ def test_a_run_that_may_kill_its_workers_rests_before_it_is_taken_again() -> Non
     assert work(run).status == "succeeded"
 
 
+def left_in_a_call(run: Run) -> None:
+    """A worker takes the run, and gives it back in the middle of a model call of a limited run."""
+    lease = store.claim(run.pk, "leaving")
+    assert lease is not None
+    Run.objects.filter(pk=run.pk).update(reserved_tokens=1, reserved_epoch=lease.epoch)
+    assert store.hand_back(lease)
+
+
+def test_a_worker_that_leaves_a_model_call_in_order_is_not_lost() -> None:
+    """Its row is there all the same, for what the call may have used."""
+    run = launch(FINAL)
+    for _ in range(store.MOST_LOST):
+        left_in_a_call(run)
+    assert work(run).status == "succeeded"
+    told = run.steps.filter(kind="recovered").values_list("facts_json", flat=True)
+    assert len(told) == store.MOST_LOST
+    assert not any("lost or stopped" in text for text in told)
+    assert run.output_tokens == 20 + store.MOST_LOST
+
+
+def test_a_worker_that_leaves_between_two_that_are_lost_is_no_move() -> None:
+    run = launch(FINAL)
+    for _ in range(2):
+        left_in_a_call(run)
+        assert store.claim(run.pk, "doomed") is not None
+        lose_worker(run)
+    assert store.claim(run.pk, "next") is not None
+    assert store.lost_in_a_row(run) == 2
+    lose_worker(run)
+    assert work(run).status == "succeeded"
+
+
 # --- kill -9 ------------------------------------------------------------------------------------------------------
 
 PLACES = [

@@ -5,6 +5,7 @@ The rows follow from one of the two answers, and that one stands in the exchange
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -115,12 +116,14 @@ def test_an_answer_that_comes_first_is_the_one_that_is_used() -> None:
     assert run.model_calls == 2
 
 
+def gone(_: Run) -> Any:
+    """An administrator has disabled the model."""
+    raise NoSuchModel("gone")
+
+
 def test_an_answer_that_comes_while_the_run_is_refused_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
     run, journey = frozen_in_the_second_call()
     load = store.load
-
-    def gone(_: Run) -> Any:
-        raise NoSuchModel("gone")
 
     def loaded(*given: Any) -> Any:
         found = load(*given)
@@ -132,6 +135,20 @@ def test_an_answer_that_comes_while_the_run_is_refused_is_paid(monkeypatch: pyte
     work(run)
     assert run.exit_reason == "model_error"
     assert run.cost_usd == pytest.approx(0.001 + 0.005)
+
+
+def test_an_answer_that_came_before_the_run_is_refused_is_paid_in_its_state_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, journey = frozen_in_the_second_call()
+    wake(journey)
+    monkeypatch.setattr(journeys, "ports_of", gone)
+    work(run)
+    monkeypatch.undo()
+    assert run.exit_reason == "model_error"
+    state = json.loads(run.steps.get(kind="stop").state_json or "")
+    assert state["metadata"]["total_cost"] == run.cost_usd
+    fits(run, 0.001 + 0.005)
 
 
 @pytest.mark.parametrize("number", [1, 2])

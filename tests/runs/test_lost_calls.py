@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from runs import actions, driver, store, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
+from runs.driver import ledger as ledgers
 from runs.engine.effects import ToolReturned
 from runs.models import Run
 from tests.runs.running import (
     ALLOW,
     FINAL,
+    Meddled,
+    WorkerKilled,
     _every_run_verifies,
     decide,
     die_in,
@@ -97,6 +103,82 @@ def test_a_call_that_was_cut_off_is_asked_about_at_the_far_side() -> None:
     slice_of(run, after=cut_off, only="send", far_side=ToolReturned(value="sent"))
     assert (run.status, run.tool_calls) == ("succeeded", 1)
     assert not run.interrupts.exists()
+
+
+def never_happens(run: Run, after: Callable[[], None] = cut_off) -> Meddled:
+    """A slice in which the line breaks at each `send`, and the far side says that it did not happen."""
+    return slice_of(run, after=after, only="send", far_side=NotHappened.FOR_SURE)
+
+
+def test_a_call_that_was_cut_off_and_did_not_happen_is_tried_three_times_in_all() -> None:
+    """No worker waits in between, and each attempt has a key of its own: the far side has closed those before."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    calls: list[int] = []
+
+    def again() -> None:
+        calls.append(1)
+        if len(calls) == 10:
+            raise WorkerKilled
+        cut_off()
+
+    never_happens(run, again)
+    assert (run.status, run.worker) == ("queued", "")
+    assert store.claim(run.pk, "too early") is None
+    never_happens(run, again)
+    never_happens(run, again)
+    tried = run.exchanges.filter(name="send").order_by("seq")
+    assert [(one.status, one.attempt) for one in tried] == [("answered", 1), ("answered", 2), ("answered", 3)]
+    assert len({one.key for one in tried}) == 3
+    assert (run.status, run.tool_calls) == ("succeeded", 0)
+    fact = json.loads(run.steps.filter(edge="executed")[0].facts_json)[0]
+    assert (fact["error"], fact["ran"]) == ("send was cut off, and says that the call did not happen.", False)
+    assert store.totals_at(run, run.head).tool_calls == 0
+    assert actions.replay(run, by=None)[1] is None
+
+
+def test_an_attempt_whose_worker_was_lost_is_made_anew_and_is_no_other_attempt() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    never_happens(run)
+    die_in(run, before=kill, only="send", far_side=NotHappened.FOR_SURE)
+    slice_of(run, far_side=NotHappened.FOR_SURE)
+    tried = run.exchanges.filter(name="send").order_by("seq")
+    assert [one.attempt for one in tried] == [1, 2, 2]
+    assert len({one.key for one in tried}) == 3
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+    assert actions.replay(run, by=None)[1] is None
+
+
+def test_a_key_that_is_closed_stays_so_where_the_next_attempt_is_another_workers_to_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+
+    def failing(batch: store.Batch) -> str:
+        raise OperationalError("the connection was closed")
+
+    def broken() -> None:
+        monkeypatch.setattr(ledgers.store, "commit", failing)
+        cut_off()
+
+    with pytest.raises(OperationalError):
+        never_happens(run, broken)
+    monkeypatch.undo()
+    assert slice_of(run).calls == []
+    world = slice_of(run)
+    first, second = run.exchanges.filter(name="send").order_by("seq")
+    assert world.keys == [second.key] and first.key != second.key
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_a_call_that_kills_its_workers_ends_the_run_though_it_is_made_anew_each_time() -> None:
+    run = lost_run()
+    for lost in range(1, store.MOST_LOST):
+        die_in(run, before=kill, only="send", far_side=NotHappened.FOR_SURE)
+        assert store.lost_in_a_row(run) == lost
+    work(run)
+    assert (run.status, run.exit_reason, run.tool_calls) == ("failed", "fatal_error", 0)
+    assert run.exchanges.filter(name="send").count() == store.MOST_LOST
+    assert actions.replay(run, by=None)[1] is None
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from runs.engine import kernel, wording
 from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall
-from runs.engine.facts import Exited, Fact, Notice, Rewound
+from runs.engine.facts import MADE_ANEW, Exited, Fact, Notice, Rewound
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
@@ -21,9 +21,6 @@ GIVEN = ("decision", "limit", "pause", "note", "recovered")
 
 FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 """Reasons with which somebody may stop a run whatever the machine was about to do."""
-
-MADE_ANEW = "not_happened"
-"""The notice on a call that is made anew, since the far side says that it did not happen."""
 
 
 def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
@@ -48,7 +45,7 @@ def unanswered(machine: Machine, snapshot: Snapshot, row: RecordedRow, facts: tu
     if _asks_whether_it_happened(row):
         return _as_worded(kernel.uncertain(pending), row)
     if _made_anew(row, facts):
-        return Ask(pending.effect, facts)
+        return Ask(pending.effect, facts, attempt=row.attempt)
     outside = stop_or_rewind(row, facts, None)
     if outside is None and isinstance(pending.effect, ModelCall):
         return kernel.asked_anew(machine, snapshot)
