@@ -55,6 +55,8 @@ class Child:
     grace: float = 10.0
     tells: str = ""
     """What stands in a line before words that are for the terminal, even while everything stops."""
+    stops_last: bool = False
+    """The others need it until they have ended."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Patience:
 
 
 class Supervisor:
-    """Starts children in order, restarts those that die, stops all in the reverse order."""
+    """Starts children in order, restarts those that die, stops all at once but for those that the others need."""
 
     def __init__(
         self,
@@ -214,10 +216,10 @@ class Supervisor:
                     self.say(f"{child.name}: {shortened(line, child.log)}")
 
     async def _stop_all(self) -> None:
-        """Ask all to stop; the first child, which the others need, only when they have."""
-        first, *others = self.children
-        await asyncio.gather(*(self._stop_one(child) for child in others))
-        await self._stop_one(first)
+        """Ask all to stop; those that the others need, only when these have."""
+        for last in (False, True):
+            now = [child for child in self.children if child.stops_last is last]
+            await asyncio.gather(*map(self._stop_one, now))
 
     async def _stop_one(self, child: Child) -> None:
         """TERM, then after the child's grace, or at once where nobody wants to wait, KILL, for its whole group."""

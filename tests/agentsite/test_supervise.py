@@ -84,6 +84,25 @@ async def test_stop_ends_all_children_and_what_they_started(tmp_path: Path) -> N
     assert not (tmp_path / "up.json").exists()
 
 
+async def test_none_waits_to_be_told_while_another_takes_its_time(tmp_path: Path) -> None:
+    """Whichever is first: only who is needed by the others is told when they have ended."""
+    busy = "import signal; signal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))"
+    busy += "; print('up', flush=True)\nwhile True: signal.pause()"
+    prompt = f"print('up', flush=True); {WAITS}"
+    broker = replace(child("broker", prompt, tmp_path), stops_last=True)
+    scheduler = child("scheduler", busy, tmp_path, grace=60)
+    running, _ = supervisor(tmp_path, child("worker", prompt, tmp_path), broker, scheduler)
+    task = asyncio.create_task(running.run())
+    logs = [tmp_path / f"{one.name}.log" for one in running.children]
+    await until(lambda: all(log.exists() and "up" in log.read_text() for log in logs))
+    running.stop()
+    await until(lambda: "told" in logs[2].read_text() and "worker" not in running.processes)
+    assert set(running.processes) == {"broker", "scheduler"}
+    running.stop()
+    await task
+    assert running.processes == {}
+
+
 async def test_a_child_that_ignores_the_request_is_killed_after_its_grace(tmp_path: Path) -> None:
     ignores = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     deaf = f"{ignores}; print('deaf', flush=True); signal.pause()"

@@ -182,6 +182,7 @@ def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
                 broker.command(data_dir, path),
                 logs / "broker.log",
                 ready=lambda: broker.replies(path),
+                stops_last=True,
             )
         )
     manage = str(settings.BASE_DIR / "manage.py")
