@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from typing import IO, Any
 from django.conf import settings
 from pydantic import ValidationError
 
+from agentsite.supervise import sync_folder
 from runs.engine.values import Value
 from runs.failpoints import failpoint
 from runs.models import UNFINISHED, Run
@@ -84,6 +86,16 @@ class FileInUse(Exception):
         super().__init__(f"Another backup to {path} is being made at this moment.")
 
 
+class AmongRuns(Exception):
+    """A backup would hold itself, and the next restore would remove it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} is among the runs' own files, which the backup holds. Name a place elsewhere."
+        )
+
+
 def key_id() -> str:
     """Which secret key the site has; says nothing about the key."""
     slow = hashlib.pbkdf2_hmac("sha256", settings.SECRET_KEY.encode(), b"agentsite: which key", 200_000)
@@ -95,11 +107,21 @@ def runs_dir() -> Path:
     return Path(settings.DATA_DIR) / "runs"
 
 
+def _is_among_runs(place: Path) -> bool:
+    """Whether that is the runs' directory or something in it, by whatever name."""
+    if not place.exists() or not runs_dir().exists():
+        return False
+    real = place.resolve()
+    return any(above.samefile(runs_dir()) for above in (real, *real.parents))
+
+
 # --- out ----------------------------------------------------------------------------------------------------------
 
 
 def write(path: Path, *, replaces: bool) -> Manifest:
     """Back the site up into `path`, while it works on. The file is there whole, or not at all."""
+    if _is_among_runs(path.parent):
+        raise AmongRuns(path)
     if path.exists() and not replaces:
         raise FileThere(path)
     draft = path.with_name(f".{path.name}.partial")
@@ -112,7 +134,7 @@ def write(path: Path, *, replaces: bool) -> Manifest:
             draft.replace(path)
         else:
             _link(draft, path)
-    _sync(path.parent)
+    sync_folder(path.parent)
     return manifest
 
 
@@ -139,15 +161,6 @@ def _link(draft: Path, path: Path) -> None:
         raise FileThere(path) from None
     except OSError:  # a file system without links
         draft.rename(path)
-
-
-def _sync(folder: Path) -> None:
-    """The name is on the disk too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _fill(file: IO[bytes]) -> Manifest:
@@ -246,24 +259,43 @@ class Backup:
 @contextmanager
 def checked(path: Path) -> Iterator[Backup]:
     """The backup in a file, read and checked in full; `BadBackup` where anything is wrong with it."""
+    with _opened(path) as file, _archive(path, file) as archive:
+        manifest = _manifest(path, archive)
+        _check(path, archive, manifest)
+        yield Backup(path, archive, manifest)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A plain file, and none that the restore itself would remove."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            manifest = _manifest(path, archive)
-            _check(path, archive, manifest)
-            yield Backup(path, archive, manifest)
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
+            raise BadBackup(path, "it is a folder.")
+        if not stat.S_ISREG(kind):
+            raise BadBackup(path, "it is no plain file.")
+        if _is_among_runs(path.parent) or _is_among_runs(path):
+            raise BadBackup(
+                path, "it is among the runs' own files, which are replaced. Move it elsewhere first."
+            )
+        return path.open("rb")
     except FileNotFoundError:
         raise BadBackup(path, "there is no such file.") from None
-    except IsADirectoryError:
-        raise BadBackup(path, "it is a folder.") from None
-    except zipfile.BadZipFile:
+    except OSError as why:
+        raise BadBackup(path, f"it can't be read: {why.strerror}.") from None
+
+
+def _archive(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except Exception:  # on a damaged one not only BadZipFile
         raise BadBackup(path, "it is no backup, or only a part of one.") from None
 
 
 def _manifest(path: Path, archive: zipfile.ZipFile) -> Manifest:
     try:
-        text = archive.read(MANIFEST)
+        text = b"".join(_pieces(path, archive, MANIFEST)) if MANIFEST in archive.namelist() else b""
         found: Any = json.loads(text)
-    except (KeyError, ValueError):
+    except ValueError:
         raise BadBackup(path, "it has no manifest, so it is no backup of agentsite.") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise BadBackup(path, "its format is another one than this version reads.")
@@ -296,14 +328,20 @@ def _stays_inside(name: str) -> bool:
 
 def _check_part(path: Path, archive: zipfile.ZipFile, name: str, part: Part) -> None:
     digest, size = hashlib.sha256(), 0
+    for raw in _pieces(path, archive, name):
+        digest.update(raw)
+        size += len(raw)
+        if size > part.size:
+            break
+    if (digest.hexdigest(), size) != (part.sha256, part.size):
+        raise BadBackup(path, f"{name} in it is not what its manifest says.")
+
+
+def _pieces(path: Path, archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    """What a part holds. Damage looks like anything: zlib's own error, an encrypted part, an unknown compression."""
     try:
         with archive.open(name) as member:
             while raw := member.read(CHUNK):
-                digest.update(raw)
-                size += len(raw)
-                if size > part.size:
-                    break
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError):
+                yield raw
+    except Exception:
         raise BadBackup(path, f"{name} in it is damaged.") from None
-    if (digest.hexdigest(), size) != (part.sha256, part.size):
-        raise BadBackup(path, f"{name} in it is not what its manifest says.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import signal
 import threading
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -236,6 +238,19 @@ def test_a_directory_is_no_place_for_a_backup(tmp_path: Path, more: tuple[str, .
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
+def test_no_backup_lies_among_the_files_that_it_holds(tmp_path: Path) -> None:
+    run = populate()["ended"]
+    runs, link = archive.runs_dir(), tmp_path / "link"
+    link.symlink_to(runs)
+    before = sorted(runs.rglob("*"))
+    for folder in (runs, folder_of(run.pk), runs / ".." / "runs", link, link / str(run.pk)):
+        for more in ((), ("--force",)):
+            said = refused("backup", str(folder / "site.zip"), *more)
+            assert "is among the runs' own files" in said
+    assert sorted(runs.rglob("*")) == before
+    told("backup", str(runs.parent / "site.zip"))
+
+
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 
@@ -303,6 +318,61 @@ def test_what_is_no_backup_is_said(tmp_path: Path) -> None:
     assert "only a part of one" in refused("restore", str(half), "--force")
     assert "no such file" in refused("restore", str(tmp_path / "none.zip"))
     assert "it is a folder" in refused("restore", str(tmp_path))
+
+
+def test_what_is_no_plain_file_is_said(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "it is no plain file" in refused("restore", str(tmp_path / "pipe"))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    said = refused("restore", str(tmp_path / "loop"))
+    assert "it can't be read: " in said and "Nothing was changed" in said
+
+
+def test_a_backup_that_the_restore_would_remove_is_refused(tmp_path: Path) -> None:
+    populate()
+    told("backup", str(tmp_path / "site.zip"))
+    before = everything()
+    moved, link = archive.runs_dir() / "site.zip", tmp_path / "link.zip"
+    (tmp_path / "site.zip").rename(moved)
+    link.symlink_to(moved)
+    for file in (moved, link):
+        said = refused("restore", str(file), "--force")
+        assert "is among the runs' own files" in said and "Nothing was changed" in said
+    assert moved.exists() and everything() == before
+
+
+def test_no_damaged_byte_is_taken_for_another_fault(tmp_path: Path) -> None:
+    """One flipped anywhere: the backup is refused, or says the same without it."""
+    good, bad = tmp_path / "good.zip", tmp_path / "bad.zip"
+    told("backup", str(good))
+    with archive.checked(good) as backup:
+        manifest = backup.manifest
+    whole, outcomes = good.read_bytes(), Counter[str]()
+    for place in some_of_each_kind(good):
+        for mask in (0x01, 0x04, 0xFF):
+            bad.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
+            try:
+                with archive.checked(bad) as backup:
+                    assert backup.manifest == manifest
+                outcomes["the same"] += 1
+            except archive.BadBackup as why:
+                assert "Nothing was changed" in str(why)
+                outcomes["refused"] += 1
+    assert outcomes["refused"] > outcomes["the same"] > 0
+
+
+def some_of_each_kind(file: Path) -> list[int]:
+    """The places of an archive's first part, of the first entry in its list of parts, and of its end."""
+    with zipfile.ZipFile(file) as opened:
+        after, listed = opened.infolist()[1].header_offset, opened.start_dir
+    size = file.stat().st_size
+    return [*range(after), *range(listed, listed + 100), *range(size - 22, size)]
+
+
+def test_a_fault_of_the_restore_itself_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    told("backup", str(tmp_path / "site.zip"))
+    with pytest.raises(FileNotFoundError), archive.checked(tmp_path / "site.zip"):
+        (tmp_path / "nowhere").read_text()
 
 
 def test_no_part_leaves_the_runs_directory(tmp_path: Path) -> None:

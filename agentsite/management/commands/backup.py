@@ -30,7 +30,7 @@ class Command(BaseCommand):
             raise CommandError(f"{file} is a directory. Name a file, e.g. {file / 'site.zip'}.", returncode=2)
         try:
             manifest = archive.write(file.absolute(), replaces=force)
-        except (archive.FileThere, archive.FileInUse) as why:
+        except (archive.AmongRuns, archive.FileThere, archive.FileInUse) as why:
             raise CommandError(str(why), returncode=2) from None
         except OSError as why:
             raise CommandError(f"{file} can't be written: {why.strerror}.", returncode=2) from None
