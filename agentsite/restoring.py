@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from agentsite.supervise import write_atomically
 from runs.failpoints import failpoint
 from runs.models import ModelProfile, Run
 from runs.store import backups
+
+ID_LASTS_S = 60.0
+"""A copy of the database that was made no longer before a crash than this can't be told from what the crash left."""
 
 UNKNOWN = (
     "What this run did after that is not in its log: calls that change something may have happened, and how many"
@@ -145,15 +149,13 @@ def notice_an_old_database() -> str:
     A database server may have several data directories, so a directory that knows no id takes the server's.
     """
     inside, beside = backups.epoch_id(), _ids_beside()
-    if not beside and (not inside or connection.vendor == "postgresql"):
-        renew_id()
-        return ""
-    if inside in beside:
-        renew_id()
+    unknown_here = not beside and (not inside or connection.vendor == "postgresql")
+    if unknown_here or inside in beside:
+        _write_another_id(inside)
         return ""
     why = f"The database was put in place of another one, and may be an old copy. {UNKNOWN}"
     paused = backups.pause_unfinished(why)
-    renew_id()
+    _write_another_id(inside)
     return (
         "This database is not the one that was here last: it may be an old copy. "
         f"Unfinished runs that were paused for it: {paused}. Each says why on its page."
@@ -161,11 +163,31 @@ def notice_an_old_database() -> str:
 
 
 def renew_id() -> None:
-    """Another id, so that a copy of the file that is made before can be told from it. Interrupted, both are known.
+    """Another id, so that a copy of the file that was made before can be told from it.
+
+    A database that took the place of the site's while it ran gets none: the next start is to notice it.
+    """
+    inside = backups.epoch_id()
+    if connection.vendor == "postgresql" or inside in _ids_beside():
+        _write_another_id(inside)
+
+
+def renew_old_id() -> None:
+    """The same, where the id is as old as it may get: a crash leaves no other chance. For whoever looks all the time.
+
+    The clock may have been set meanwhile, either way.
+    """
+    if connection.vendor == "sqlite" and _ids_beside():
+        written_at = _ids_file().stat().st_mtime
+        if abs(time.time() - written_at) >= ID_LASTS_S:
+            renew_id()
+
+
+def _write_another_id(inside: str) -> None:
+    """First beside, then in the database: interrupted between the two, both are known.
 
     A server's id stays: other data directories know it too.
     """
-    inside = backups.epoch_id()
     if connection.vendor == "postgresql" and inside:
         _write_ids([inside])
         return

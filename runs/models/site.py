@@ -108,7 +108,7 @@ class RestoreEpoch(models.Model):
     """One row: by which of its lives the database is told from an older copy of itself."""
 
     value = models.CharField(max_length=32)
-    """Stands in a file beside the database too, and is another one after each start."""
+    """Stands in a file beside the database too, and is another one after each minute; on a server it stays."""
     restored = models.CharField(max_length=32, blank=True, default="")
     """Another one after each restore; sign-in links of before are void by it."""
 

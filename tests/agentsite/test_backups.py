@@ -8,7 +8,9 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import threading
+import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +26,9 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from agentsite import archive, restoring
+from agentsite.environment import private_dir
 from agentsite.sign_in_link import make_link, user_of
+from agentsite.supervise import passport
 from runs import actions, driver
 from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
 from runs.store import backups, folder_of
@@ -445,6 +449,16 @@ def test_a_restore_that_is_killed_late_is_brought_to_its_end(tmp_path: Path, pla
     assert restoring.notice_an_old_database() == ""
 
 
+def test_what_a_killed_start_left_running_is_stopped_before_a_restore(tmp_path: Path) -> None:
+    told("backup", str(tmp_path / "site.zip"))
+    orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    record = private_dir(Path(settings.DATA_DIR) / "run") / "up.json"
+    record.write_text(json.dumps({"children": {"scheduler": passport(orphan.pid)}}))
+    said = told("restore", str(tmp_path / "site.zip"), "--force")
+    assert orphan.wait(10) == -signal.SIGTERM
+    assert "left behind: scheduler. Stopping that first." in said
+
+
 # --- an old copy put back by hand ---------------------------------------------------------------------------------
 
 
@@ -466,10 +480,49 @@ def test_each_start_can_tell_the_database_from_an_older_copy() -> None:
     assert restoring.notice_an_old_database() == ""
 
 
+def aged(seconds: float) -> None:
+    """As if the id was written so long ago, or in the future by a clock that has been set since."""
+    written_at = time.time() - seconds
+    os.utime(restoring._ids_file(), (written_at, written_at))
+
+
+@pytest.mark.parametrize("seconds", [restoring.ID_LASTS_S, -2 * restoring.ID_LASTS_S])
+def test_an_old_copy_that_is_put_back_after_a_crash_is_noticed_too(seconds: float) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("a server's database has the id of its last restore")
+    runs = populate()
+    restoring.notice_an_old_database()
+    copied = backups.epoch_id()
+    restoring.renew_old_id()
+    assert backups.epoch_id() == copied
+    aged(seconds)
+    restoring.renew_old_id()  # and nobody stops the site: the power is cut
+    assert restoring._ids_beside() == [backups.epoch_id()]
+    backups.set_epoch_id(copied)
+    assert "may be an old copy" in restoring.notice_an_old_database()
+    assert Run.objects.get(pk=runs["queued"].pk).status == "paused"
+
+
+def test_a_copy_that_is_put_in_while_the_site_runs_is_left_for_the_next_start_to_notice() -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("a server's database has the id of its last restore")
+    restoring.notice_an_old_database()
+    copied = backups.epoch_id()
+    restoring.renew_id()
+    backups.set_epoch_id(copied)
+    aged(restoring.ID_LASTS_S)
+    restoring.renew_old_id()
+    restoring.renew_id()
+    assert backups.epoch_id() == copied
+    assert "may be an old copy" in restoring.notice_an_old_database()
+
+
 def test_a_renewal_that_is_interrupted_alarms_nobody() -> None:
     restoring.notice_an_old_database()
     inside = backups.epoch_id()
     restoring._write_ids([inside, "the next"])
+    assert restoring.notice_an_old_database() == ""
+    restoring._write_ids(["the one before", backups.epoch_id()])
     assert restoring.notice_an_old_database() == ""
 
 

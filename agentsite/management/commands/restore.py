@@ -12,7 +12,7 @@ from django.db import OperationalError
 from agentsite import archive, restoring
 from agentsite.environment import private_dir
 from agentsite.migrating import DatabaseAway, prepare_database
-from agentsite.supervise import held
+from agentsite.supervise import held, stop_leftovers
 from runs.management.asking import halt_notice
 from runs.store import backups
 
@@ -42,6 +42,7 @@ class Command(BaseCommand):
             try:
                 with archive.checked(file.absolute()) as backup:
                     refuse_another_schema(backup)
+                    stop_leftovers(lock.with_name("up.json"), self.stdout.write)
                     prepare_database()
                     restoring.finish_interrupted()
                     if not force:

@@ -13,6 +13,7 @@ from django.db import connections
 from django.db.models.functions import Now
 
 from agentsite.leaving import leave
+from agentsite.restoring import renew_old_id
 from runs import driver, store
 from runs.models import Run
 from runs.tasks import sweep
@@ -45,6 +46,7 @@ class Command(BaseCommand):
             try:
                 sweep()
                 hands.take(late_runs())
+                renew_old_id()
             except Exception:
                 log.exception("the sweep failed; the next one tries again")
             finally:
