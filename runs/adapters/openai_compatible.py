@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from runs.adapters.chat_stream import Heard, chunks
+from runs.adapters.prices import Tariff
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied, Usage
 from runs.engine.ports import Message, ModelRequest, Watch
 from runs.engine.values import Value, clean_text
@@ -202,10 +203,8 @@ class OpenAICompatible:
 
     def _cost(self, tokens_in: int, tokens_out: int) -> float:
         settings = self._settings
-        if settings.input_price is None and settings.output_price is None:
-            return _listed_cost(settings.model_id, settings.base_url, tokens_in, tokens_out)
-        dollars = tokens_in * (settings.input_price or 0) + tokens_out * (settings.output_price or 0)
-        return round(dollars / 1_000_000, 10)
+        tariff = Tariff(settings.model_id, settings.base_url, settings.input_price, settings.output_price)
+        return tariff.charge(tokens_in, tokens_out)
 
     # what went wrong
 
@@ -311,18 +310,6 @@ def _count(given: Any, characters: int) -> int:
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1_000_000_000:
         return given
     return max(1, characters // CHARACTERS_PER_TOKEN)
-
-
-def _listed_cost(model_id: str, base_url: str, tokens_in: int, tokens_out: int) -> float:
-    """The cost by the public price list; 0 for a model that is not on it."""
-    try:
-        import genai_prices
-
-        counted = genai_prices.Usage(input_tokens=tokens_in, output_tokens=tokens_out)
-        listed = genai_prices.calc_price(counted, model_ref=model_id, provider_api_url=base_url)
-    except (ImportError, LookupError, ValueError):
-        return 0.0
-    return round(float(listed.total_price), 10)
 
 
 def _in_words(schema: dict[str, Any]) -> str:

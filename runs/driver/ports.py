@@ -10,6 +10,7 @@ from django.conf import settings
 
 from runs import store
 from runs.adapters.openai_compatible import ModelSettings, OpenAICompatible
+from runs.adapters.prices import Tariff
 from runs.adapters.scripted import Script, ScriptedModel, parse_script
 from runs.adapters.secrets import unseal
 from runs.adapters.toolbox import Toolbox
@@ -59,12 +60,9 @@ def ports_of(run: Run) -> Ports:
 
 
 def price_of(profile: ModelProfile) -> Price:
-    """What one call of the model may use at most."""
-    return Price(
-        reply_tokens=profile.max_output_tokens,
-        input_usd=(profile.input_price or 0.0) / 1_000_000,
-        output_usd=(profile.output_price or 0.0) / 1_000_000,
-    )
+    """What one call of the model may use at most, by the prices that it is charged by."""
+    tariff = Tariff(profile.model_id, profile.base_url, profile.input_price, profile.output_price)
+    return tariff.worst(profile.max_output_tokens)
 
 
 def prompt_tokens(profile: ModelProfile) -> int:

@@ -184,8 +184,8 @@ def room_for_reply(name: LimitName, left: float, input_tokens: int, price: Price
         case "tokens":
             return left - input_tokens
         case "cost_usd" if price.output_usd:
-            return (left - input_tokens * price.input_usd) / price.output_usd
-        case "cost_usd" if left < input_tokens * price.input_usd:
+            return (left - price.cost(input_tokens, 0)) / price.output_usd
+        case "cost_usd" if left < price.cost(input_tokens, 0):
             return -1
     return price.reply_tokens
 

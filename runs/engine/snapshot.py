@@ -116,10 +116,12 @@ class Price:
     input_usd: float = 0.0
     output_usd: float = 0.0
     """USD for one token; 0 where unknown."""
+    call_usd: float = 0.0
+    """What each call costs beside its tokens."""
 
     def cost(self, input_tokens: int, reply_tokens: int) -> float:
         """USD for a call with so many tokens."""
-        return input_tokens * self.input_usd + reply_tokens * self.output_usd
+        return input_tokens * self.input_usd + reply_tokens * self.output_usd + self.call_usd
 
 
 @dataclass(frozen=True, slots=True)

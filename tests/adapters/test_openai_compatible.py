@@ -10,8 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from runs.adapters.openai_compatible import ModelSettings, OpenAICompatible
+from runs.driver.ports import price_of
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied
 from runs.engine.ports import Message, ModelRequest
+from runs.models import ModelProfile
 from tests.fake_model_server import (
     CONTEXT_LENGTH,
     TOO_MANY_REQUESTS,
@@ -186,6 +188,43 @@ def test_a_known_model_is_priced_by_the_list_and_an_unknown_one_costs_nothing() 
     assert OpenAICompatible(known).price(1_000_000) > 0.5
     unknown = ModelSettings(name="m", base_url="http://127.0.0.1:1/v1", model_id="my-own-llama")
     assert OpenAICompatible(unknown).price(1_000_000) == 0.0
+
+
+OPENAI = "https://api.openai.com/v1"
+GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
+LISTED = [
+    pytest.param(OPENAI, "gpt-4o", 1_000, id="one price"),
+    pytest.param(GOOGLE, "gemini-2.5-pro", 1_000, id="the first tier"),
+    pytest.param(GOOGLE, "gemini-2.5-pro", 300_000, id="the second tier"),
+    pytest.param("https://api.perplexity.ai", "sonar", 1_000, id="a price of each call"),
+]
+
+
+@pytest.mark.parametrize(("base_url", "model_id", "read"), LISTED)
+def test_the_worst_case_that_is_set_aside_is_no_less_than_the_charge(
+    base_url: str, model_id: str, read: int
+) -> None:
+    """Of a model that the public list prices, too: else a limit on cost would let any number of calls begin at once."""
+    own = ModelSettings(name="m", base_url=base_url, model_id=model_id, max_output_tokens=1_000)
+    charge = OpenAICompatible(own).price(read)
+    price = price_of(ModelProfile(base_url=base_url, model_id=model_id, max_output_tokens=1_000))
+    assert price.reply_tokens == 1_000
+    assert price.cost(read, 1_000) >= charge - 1e-9
+    assert charge > 0.001
+
+
+def test_a_call_of_a_priced_model_costs_the_same_wherever_it_is_reckoned() -> None:
+    about: dict[str, Any] = {"base_url": OPENAI, "model_id": "gpt-4o", "max_output_tokens": 500}
+    for prices in ({}, {"input_price": 2.0, "output_price": 8.0}, {"output_price": 8.0}):
+        model = OpenAICompatible(ModelSettings.model_validate({"name": "m"} | about | prices))
+        price = price_of(ModelProfile(**about, **prices))
+        assert price.cost(2_000, 500) == pytest.approx(model.price(2_000))
+        assert model.price(2_000) > 0
+
+
+def test_a_model_on_no_list_has_no_price_to_set_aside() -> None:
+    price = price_of(ModelProfile(base_url="http://127.0.0.1:1/v1", model_id="my-own-llama"))
+    assert price.cost(1_000_000, 1_000) == 0
 
 
 OVERFLOWS = [
