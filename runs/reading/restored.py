@@ -159,8 +159,8 @@ def _decided(asked: dict[str, Any], answer: dict[str, Any]) -> InFlight:
     """A person has answered, and what they said is still to be done."""
     code, text, touches = _held(asked)
     word = words.VERDICT_DONE.get(answer["verdict"], Word("Answered", "check", "good"))
-    if answer["verdict"] == "edit" and answer.get("args") is not None:
-        code = call_text(asked["holds"]["tool"], answer["args"])
+    if answer["verdict"] == "edit" and (call := _call_in(asked)) and answer.get("args") is not None:
+        code = call_text(call["tool"], answer["args"])
     then = (
         "it makes this call."
         if answer["verdict"] in ("approve", "edit") and code
@@ -177,12 +177,22 @@ def _asking(asked: dict[str, Any]) -> InFlight:
 
 def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
     """The call that a question holds back, else what is asked."""
-    held = asked.get("holds") or {}
     if asked["about"] == "limit":
         return "", as_asked(asked["title"]), None
-    if held.get("kind") != "tool_call":
+    call = _call_in(asked)
+    if call is None:
         return "", short(asked["title"]), None
-    return call_text(held["tool"], held["args"]), "", _touches(held)
+    return call_text(call["tool"], call["args"]), "", _touches(call)
+
+
+def _call_in(asked: dict[str, Any]) -> dict[str, Any] | None:
+    """The call that a question holds back, as its card shows it: the start of a child is one too."""
+    match asked.get("holds"):
+        case {"kind": "tool_call"} as held:
+            return held
+        case {"kind": "child_run", "name": name, "goal": goal}:
+            return {"tool": f"agent.{name}", "args": {"goal": goal}, "effects": "none"}
+    return None
 
 
 def _touches(call: dict[str, Any]) -> Word | None:

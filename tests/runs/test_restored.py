@@ -248,6 +248,32 @@ def test_each_says_where_it_stands_and_what_it_does_next() -> None:
     assert set(order[:3]) == {approved.pk, refused.pk, begun.pk}  # they would act at once
 
 
+def test_a_child_that_a_person_let_start_or_gave_another_goal_says_so() -> None:
+    helper = {"machine": "ruled", "settings": {}}
+    rules = [{"when": {"tool": "agent.*"}, "do": "ask"}]
+    played = script(think("agent.x", goal="look"), FINAL, subgraphs={"x": {"replies": {"decision": [FINAL]}}})
+    asking, approved, edited = (
+        work(launch(played=played, rules=rules, subgraphs={"x": helper})) for _ in range(3)
+    )
+    for run in (approved, edited):
+        actions.pause(run, by=None)
+    decide(approved, "approve")
+    decide(edited, "edit", args={"goal": "other"})
+    restore()
+    told = {
+        asking: ("Approval", 'agent.x(goal="look")', AGAIN),
+        approved: ("Approved", 'agent.x(goal="look")', "it makes this call."),
+        edited: ("Approved with changes", 'agent.x(goal="other")', "it makes this call."),
+    }
+    for run, (word, code, then) in told.items():
+        at = seen(run).at
+        assert (at.word.text, at.code, at.then) == (word, code, then)
+    assert root().get(PAGE).status_code == 200
+    call_command("resume", "--restored", stdout=io.StringIO())
+    assert work(edited).status == "succeeded"
+    assert edited.children.get().goal == "other"
+
+
 def test_who_was_paused_before_is_held_and_named() -> None:
     owner = alice()
     mine, resumed, plain = (launch(FINAL, owner=owner) for _ in range(3))
