@@ -7,13 +7,15 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
-from runs import reading
-from runs.models import Run, RunStatus
+from runs import reading, store
+from runs.engine.settings import LimitName
+from runs.engine.snapshot import SharedLimit
+from runs.models import FINISHED, Run, RunStatus
 
 PAGE_ROWS: Final = 200
 CHILDREN: Final = 20
@@ -55,6 +57,10 @@ class Moment(NamedTuple):
     stopping: bool
     children: tuple[tuple[int, int, str], ...] = ()
     """Of each unfinished child of a run that waits: its number, its head and its status."""
+    halted: bool = False
+    """Whether the site is, as long as the run has not ended."""
+    shared: tuple[tuple[LimitName, SharedLimit], ...] = ()
+    """The limits that a run that waits shares: others spend of them while nothing else about it changes."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +95,22 @@ def look(run_id: int, after: int | None) -> Look:
     if after is not None and 0 < run.head - after <= PAGE_ROWS:
         rows = rendered(run, after)
     head = max([run.head, *(row.seq for row in rows)])
-    return Look(Moment(head, run.status, run.stopping, children_of(run)), rows)
+    halted = run.site_halted and run.status not in FINISHED
+    moment = Moment(head, run.status, run.stopping, halted=halted)
+    if run.status in (RunStatus.WAITING, RunStatus.PAUSED):
+        moment = moment._replace(children=children_of(run), shared=shared_by(run))
+    return Look(moment, rows)
 
 
 def children_of(run: Run) -> tuple[tuple[int, int, str], ...]:
     """The unfinished children of a run that waits: their lines in its rows go on while nothing else does."""
-    if run.status not in (RunStatus.WAITING, RunStatus.PAUSED):
-        return ()
     unfinished = Run.objects.filter(parent_id=run.pk, ended_at__isnull=True).order_by("pk")
     return tuple(unfinished.values_list("pk", "head", "status")[:CHILDREN])
+
+
+def shared_by(run: Run) -> tuple[tuple[LimitName, SharedLimit], ...]:
+    """The limits that a run shares, as they stand; most runs were given none."""
+    return tuple(store.shared_limits(run).items()) if store.may_share(run) else ()
 
 
 def rows_after(run_id: int, after: int) -> tuple[Row, ...]:
@@ -105,10 +118,11 @@ def rows_after(run_id: int, after: int) -> tuple[Row, ...]:
     return rendered(found(run_id), after)
 
 
-def found(run_id: int) -> Run:
-    """As much of the run as its rows need; raises Gone."""
-    columns = ("head", "status", "worker", "lease_until", "created_at")
-    run = Run.objects.filter(pk=run_id).only(*columns).order_by().first()
+def found(run_id: int) -> Any:
+    """As much of the run as its rows need, and whether the site is halted; raises Gone."""
+    columns = ("head", "status", "worker", "lease_until", "created_at", "root")
+    known = Run.objects.annotate(site_halted=store.is_halted())
+    run = known.filter(pk=run_id).only(*columns).order_by().first()
     if run is None:
         raise Gone(run_id)
     return run

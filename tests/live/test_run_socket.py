@@ -8,13 +8,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 
-from runs import live
+from runs import actions, live
 from runs.consumers import run as run_socket
 from runs.consumers import socket
 from runs.consumers.admission import admission
 from runs.feeds import feed as run_feed
 from runs.feeds import feed_of, read, reads
-from runs.models import Run, RunStatus, Step
+from runs.models import Budget, Run, RunStatus, Step
 from tests.live.valkey import Valkey
 from tests.live.watching import Watcher, go_back, grow, in_database, new_run, person, signed_in
 
@@ -88,6 +88,43 @@ async def test_a_status_without_a_row_comes_with_the_panels(
     await in_database(Run.objects.filter(pk=run.pk).update, status=RunStatus.PAUSED)
     assert (await page.until("panels"))["status"] == "paused"
     assert "Paused" in page.panels["needs"]
+    await page.leave()
+
+
+@pytest.mark.parametrize("status", [RunStatus.WAITING, RunStatus.QUEUED])
+async def test_a_halt_and_its_end_reach_the_panels_of_those_who_watch_and_of_those_who_come(
+    status: RunStatus, quick_looks: None, no_message_layer: None, run: Run, alice: User
+) -> None:
+    await in_database(Run.objects.filter(pk=run.pk).update, status=status)
+    page = await watching(run, alice, after=3)
+    await page.until("panels")
+    assert "Halted" not in page.panels["needs"]
+    await in_database(actions.halt_site, by=None, reason="smoke")
+    await page.until("panels")
+    assert "Halted" in page.panels["needs"]
+    other = await watching(run, alice, after=3)
+    await other.until("panels")
+    assert "Halted" in other.panels["needs"]
+    await in_database(actions.unhalt_site, by=None)
+    for each in (page, other):
+        await each.until("panels")
+        assert "Halted" not in each.panels["needs"]
+        await each.leave()
+
+
+async def test_what_others_spend_of_a_shared_limit_is_told_where_a_run_waits(
+    quick_looks: None, no_message_layer: None, run: Run, alice: User
+) -> None:
+    await in_database(Run.objects.filter(pk=run.pk).update, status=RunStatus.WAITING)
+    await in_database(Budget.objects.create, run=run, scope="limits", name="cost_usd", used=0.0, limit=1.0)
+    fork = await in_database(new_run, alice)
+    await in_database(Run.objects.filter(pk=fork.pk).update, root=run)
+    page = await watching(run, alice, after=3)
+    await page.until("panels")
+    assert "$0.25" not in page.panels["gauges"]
+    await in_database(Run.objects.filter(pk=fork.pk).update, cost_usd=0.25)
+    await page.until("panels")
+    assert "$0.25" in page.panels["gauges"]
     await page.leave()
 
 
