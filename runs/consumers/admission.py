@@ -12,6 +12,7 @@ from django.utils.module_loading import import_string
 from runs import actions
 from runs.feeds import Audience, Person
 from runs.models import Run
+from runs.store.backups import restored_id
 
 
 class Admission(NamedTuple):
@@ -19,6 +20,8 @@ class Admission(NamedTuple):
 
     person: Person
     audience: Audience
+    life: str
+    """The site's: another one after each restore."""
 
 
 def admission(session_key: str | None, run_id: int) -> Admission | None:
@@ -29,7 +32,7 @@ def admission(session_key: str | None, run_id: int) -> Admission | None:
         return None
     staff = bool(getattr(person, "is_staff", False))
     may = Audience(actions.may_decide(person, run), actions.may_steer(person, run), staff)
-    return Admission(person, may)
+    return Admission(person, may, restored_id())
 
 
 def person_of(session_key: str | None) -> Person:

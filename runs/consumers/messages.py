@@ -14,6 +14,8 @@ class Hello(BaseModel):
 
     type: Literal["hello"]
     after: Seq
+    life: str | None = None
+    """The life of the site that the page was painted in: a restore begins another one. None from whoever can't say."""
 
 
 class Ack(BaseModel):

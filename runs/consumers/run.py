@@ -9,7 +9,7 @@ from typing import Final
 
 from runs.consumers.admission import Admission, admission
 from runs.consumers.messages import Ack, Hello, Ping, Said
-from runs.consumers.socket import LARGEST_SENT, TOO_SLOW, Socket, now
+from runs.consumers.socket import ANOTHER_LIFE, LARGEST_SENT, TOO_SLOW, Socket, now
 from runs.feeds import DATABASE_AWAY, Gone, Moment, feed_of, read
 from runs.feeds.feed import PANELS_SECONDS
 
@@ -62,6 +62,8 @@ class RunConsumer(Socket):
     async def said(self, message: Said) -> None:
         """Hello, an acknowledgement, or a ping."""
         match message:
+            case Hello(life=life) if self.admission and life not in (None, self.admission.life):
+                await self.close(ANOTHER_LIFE)
             case Hello(after=after):
                 await self.begin(after)
             case Ack(seq=seq):

@@ -33,6 +33,8 @@ FAILED: Final = 1011
 TOO_SLOW: Final = 1013
 NOT_ALLOWED: Final = 4403
 GONE: Final = 4404
+ANOTHER_LIFE: Final = 4409
+"""The site was restored after the page was painted: its rows may never have been, and those that are may be others."""
 
 log = logging.getLogger(__name__)
 

@@ -231,6 +231,11 @@ def mark_restored(value: str) -> None:
     RestoreEpoch.objects.update_or_create(pk=1, defaults={"value": value, "restored": value})
 
 
+def begin_another_life() -> None:
+    """The same where the database's file was put in place of another by hand: only its own id stays."""
+    RestoreEpoch.objects.update_or_create(pk=1, defaults={"restored": new_epoch_id()})
+
+
 def restored_id() -> str:
     """Another one after each restore; empty before the first."""
     return RestoreEpoch.objects.values_list("restored", flat=True).first() or ""

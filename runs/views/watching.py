@@ -18,6 +18,7 @@ from runs.reading.listing import run_page as page_of_runs
 from runs.reading.panels import status_name
 from runs.reading.restored import restored_of
 from runs.reading.rows import WINDOW
+from runs.store.backups import restored_id
 from runs.views.seeing import number_in, visible_run
 
 
@@ -84,6 +85,7 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "copies": Run.objects.for_user(request.user).filter(copied_from=run).order_by("pk")[:20],
         "children": Run.objects.filter(parent=run).order_by("pk")[:50],
         "window": WINDOW,
+        "life": restored_id(),
     }
     return render(request, "runs/run.html", context)
 
@@ -128,6 +130,9 @@ def other_rows(request: HttpRequest, run_id: int) -> HttpResponse:
         return HttpResponse(_rows_html(reading.row_views(run, before=before)))
     if after is None:
         return HttpResponse("Name a row: ?before=SEQ or ?after=SEQ", status=400, content_type="text/plain")
+    if request.GET.get("life", life := restored_id()) != life:
+        said = "The site was restored after this page was loaded. Load the page again."
+        return HttpResponse(said, status=412, content_type="text/plain")
     rows = reading.row_views(run, after=after) if after else reading.row_views(run, before=WINDOW + 1)
     rendered = [{"seq": row.seq, "html": reading.render_row(row)} for row in rows]
     head = max([run.head, *(row.seq for row in rows)])

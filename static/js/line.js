@@ -7,6 +7,7 @@ const LONGEST_MS = 10000;
 const PROBE_MS = 3000;
 export const SIGNED_OUT = 4403;
 export const GONE = 4404;
+export const ANOTHER_LIFE = 4409;
 
 export class Line {
   // `watch` is told: opened(), heard(message), closed(code), tick() (every ping's time; it sends the ping itself).
@@ -59,7 +60,7 @@ export class Line {
   lost(code) {
     this.socket = null;
     this.watch.closed(code);
-    if (code === GONE) return;
+    if (code === GONE || code === ANOTHER_LIFE) return;
     const longest = Math.min(LONGEST_MS, SHORTEST_MS * 2 ** this.tries);
     this.tries += 1;
     clearTimeout(this.timer);

@@ -5,8 +5,8 @@
 
 import { announce } from "./announce.js";
 import { listen as listenToForms, rowArrived } from "./forms.js";
-import { GONE, Line, SIGNED_OUT } from "./line.js";
-import { settlePanels, showPanels } from "./panels.js";
+import { ANOTHER_LIFE, GONE, Line, SIGNED_OUT } from "./line.js";
+import { holdsWriting, settlePanels, showPanels } from "./panels.js";
 import { whenLetGo } from "./press.js";
 import { readable } from "./reply.js";
 import { Timeline } from "./timeline.js";
@@ -37,7 +37,8 @@ function follow(run) {
   let heard = 0;
   let ackTimer = 0;
 
-  const timeline = new Timeline(Number(list.lastElementChild?.dataset.seq ?? main.dataset.head ?? 0), {
+  const last = Number(list.lastElementChild?.dataset.seq ?? main.dataset.head ?? 0);
+  const timeline = new Timeline(last, main.dataset.life, {
     send: (message) => line.send(message),
     paint: (news) =>
       whenLetGo(() => {
@@ -67,6 +68,7 @@ function follow(run) {
       downSince ??= performance.now();
       if (code === SIGNED_OUT) refused = "signed out";
       if (code === GONE) refused = "no longer there";
+      if (code === ANOTHER_LIFE) refused = begunAnew();
       tell();
     },
     tick: () => timeline.tick(),
@@ -128,12 +130,13 @@ function follow(run) {
 
   async function pollOnce() {
     const before = timeline.last;
-    const response = await fetch(`/runs/${run}/rows/?after=${before}`, {
+    const response = await fetch(`/runs/${run}/rows/?${new URLSearchParams({ after: before, life: timeline.life })}`, {
       headers: { "X-Requested-With": "fetch" },
       signal: AbortSignal.timeout(10000),
     });
     if (response.redirected) refused = "signed out";
     if (response.status === 404) refused = "no longer there";
+    if (response.status === 412) refused = begunAnew();
     if (refused !== "" || !response.ok) throw new Error(refused || String(response.status));
     const found = await response.json();
     timeline.heard({ ...found, type: "rows" });
@@ -154,6 +157,27 @@ function follow(run) {
     else indicate("live", "live");
     announceStatus(timeline.status);
   }
+}
+
+// The site was restored after this page was painted, which is then of another life: it is loaded again, without the row
+// that was chosen, which may not be there. Where somebody has written in it, they are told to. What to say meanwhile.
+function begunAnew() {
+  whenLetGo(() => {
+    if (!holdsWriting()) location.replace(location.pathname);
+    else if (main.querySelector("[data-begun-anew]") === null) main.prepend(adviceToLoadAgain());
+  });
+  return "from before a restore";
+}
+
+function adviceToLoadAgain() {
+  const line = document.createElement("p");
+  line.className = "note note--error";
+  line.dataset.begunAnew = "";
+  line.setAttribute("role", "alert");
+  line.textContent =
+    "The site was restored from a backup after this page was loaded: what it shows may not have happened. " +
+    "Copy what you have written, then load the page again.";
+  return line;
 }
 
 function indicate(state, word) {

@@ -116,6 +116,12 @@ function writtenIn(panel) {
     .filter((text) => text.trim() !== "");
 }
 
+// Whether something that a person has written is nowhere but in this page.
+export function holdsWriting() {
+  if (document.querySelector(".kept") !== null) return true;
+  return [document.body, ...document.querySelectorAll("[data-panel]")].some((box) => writtenIn(box).length > 0);
+}
+
 // What was being written when somebody else decided: below the news, to copy.
 function keepsake(texts) {
   const box = document.createElement("section");

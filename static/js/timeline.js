@@ -7,9 +7,11 @@
 const KEPT_ASIDE = 1000;
 
 export class Timeline {
-  // `last` is the newest row painted. `send` puts a message on the line, `paint` shows rows and panels.
-  constructor(last, { send, paint }) {
+  // `last` is the newest row painted, in that `life` of the site: after a restore nothing that was painted may be true.
+  // `send` puts a message on the line, `paint` shows rows and panels.
+  constructor(last, life, { send, paint }) {
     this.last = last;
+    this.life = life;
     this.head = last;
     this.status = "";
     this.aside = new Map();
@@ -34,7 +36,7 @@ export class Timeline {
   greet() {
     this.asked = true;
     this.stale = 0;
-    this.send({ type: "hello", after: this.last });
+    this.send({ type: "hello", after: this.last, life: this.life });
   }
 
   // Called every few seconds: is the line alive, and is anything missing that should have come by now?

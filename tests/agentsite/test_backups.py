@@ -471,8 +471,10 @@ def test_each_start_can_tell_the_database_from_an_older_copy() -> None:
     assert restoring.notice_an_old_database() == ""
     assert Run.objects.filter(status="paused").count() == 0
     backups.set_epoch_id(copied)
+    life = backups.restored_id()
     said = restoring.notice_an_old_database()
     assert "may be an old copy" in said and "3" in said
+    assert backups.restored_id() != life, "pages that were loaded before are told that they were"
     assert Run.objects.filter(status="paused").count() == 3
     assert "put in place of another one" in runs["queued"].steps.latest("seq").facts_json
     for run in runs.values():  # whoever claimed it since the copy is fenced

@@ -33,7 +33,7 @@ class World {
     this.toPage = [];
     this.toServer = [];
     this.painted = [];
-    this.timeline = new Timeline(0, {
+    this.timeline = new Timeline(0, "", {
       send: (message) => this.open && this.post(this.toServer, message),
       paint: ({ rows }) => rows && this.painted.push(...rows.map((row) => row.seq)),
     });

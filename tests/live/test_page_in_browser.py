@@ -656,6 +656,37 @@ def test_keys_lead_to_the_decision_and_none_of_them_decides(site: Site, admin_pa
     assert site.export(run)["interrupts"][0]["status"] == "pending"
 
 
+def test_a_page_of_before_a_restore_is_loaded_again_unless_somebody_writes_in_it(
+    site: Site, admin_page: "Page"
+) -> None:
+    lines: list[WebSocketRoute] = []
+
+    def between(line: "WebSocketRoute") -> None:
+        line.connect_to_server()
+        lines.append(line)
+
+    def restored() -> None:
+        """As far as pages are told of it: it was somewhere else, and their lines were cut."""
+        site.manage("shell", "-c", "from runs.store import backups\nbackups.begin_another_life()")
+        lines[-1].close()
+
+    admin_page.route_web_socket(re.compile("/ws/runs/"), between)
+    waiting(site, admin_page)
+    light, main = admin_page.locator("[data-live-state]"), admin_page.locator("main")
+    expect(light).to_have_attribute("data-live-state", "live")
+    life = main.get_attribute("data-life") or ""
+    restored()
+    expect(main).not_to_have_attribute("data-life", life)
+    expect(light).to_have_attribute("data-live-state", "live")
+    admin_page.get_by_text("Reject…").click()
+    reason = admin_page.get_by_role("textbox", name=re.compile("Reason"))
+    reason.fill("not before noon")
+    restored()
+    expect(main.get_by_text("The site was restored from a backup")).to_be_visible()
+    expect(light).to_have_attribute("data-live-state", "off")
+    expect(reason).to_have_value("not before noon")
+
+
 def test_web_server_and_broker_die_and_the_page_ends_complete(own_site: Site, page: "Page") -> None:
     page.goto(own_site.fresh_link())
     page.get_by_role("button", name="Sign in").click()

@@ -15,6 +15,7 @@ from runs.consumers.admission import admission
 from runs.feeds import feed as run_feed
 from runs.feeds import feed_of, read, reads
 from runs.models import Budget, Run, RunStatus, Step
+from runs.store import backups
 from tests.live.valkey import Valkey
 from tests.live.watching import Watcher, go_back, grow, in_database, new_run, person, signed_in
 
@@ -126,6 +127,26 @@ async def test_what_others_spend_of_a_shared_limit_is_told_where_a_run_waits(
     await page.until("panels")
     assert "$0.25" in page.panels["gauges"]
     await page.leave()
+
+
+@pytest.mark.parametrize("head", [2, 3, 5])
+async def test_a_page_of_before_a_restore_is_not_gone_on_with(head: int, run: Run, alice: User) -> None:
+    """However far the run has come in its new life: the page's rows may be others of the same numbers."""
+    page = await watching(run, alice, after=0)
+    await page.until_row(3)
+    await page.leave()
+    await in_database(Run.objects.filter(pk=run.pk).update, head=head)
+    await in_database(backups.mark_restored, "another")
+    late = Watcher(f"/ws/runs/{run.pk}/", await in_database(signed_in, alice))
+    assert await late.connect() == (True, 0)
+    await late.hello(3, life="")
+    assert await late.closed_with() == socket.ANOTHER_LIFE
+    fresh = Watcher(f"/ws/runs/{run.pk}/", await in_database(signed_in, alice))
+    assert await fresh.connect() == (True, 0)
+    await fresh.hello(head, life="another")
+    assert (await fresh.hear())["type"] == "hello"
+    await late.leave()
+    await fresh.leave()
 
 
 async def test_a_ping_finds_what_no_ring_told(

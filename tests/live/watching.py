@@ -106,10 +106,10 @@ class Watcher:
         let_in, code = await self.line.connect(timeout=PATIENCE)
         return let_in, code if isinstance(code, int) else 0
 
-    async def hello(self, after: int = 0) -> None:
+    async def hello(self, after: int = 0, **more: str) -> None:
         """Say what it has."""
         self.seqs = list(range(1, after + 1))
-        await self.line.send_json_to({"type": "hello", "after": after})
+        await self.line.send_json_to({"type": "hello", "after": after, **more})
 
     async def hear(self) -> dict[str, Any]:
         """The next message, painted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -17,7 +18,7 @@ from runs import actions
 from runs.adapters.folder import RunFolder
 from runs.models import Decision, Interrupt, ModelProfile, Run, Step
 from runs.reading.panels import PANELS
-from runs.store import folder_of
+from runs.store import backups, folder_of
 from tests.factories import (
     FINAL,
     LETTER,
@@ -256,6 +257,21 @@ def test_newer_rows_come_as_the_socket_would_have_sent_them() -> None:
     assert found["status"] == "waiting"
     assert [row["seq"] for row in found["rows"]] == list(range(3, run.head + 1))
     assert set(found["panels"]) == set(PANELS) | {"machine"}
+
+
+def test_a_page_that_was_painted_before_a_restore_is_given_no_rows() -> None:
+    run = run_with_letter(alice())
+    client = signed_in(bob())
+    page = client.get(f"/runs/{run.pk}/").text
+    found = re.search(r'data-life="([^"]*)"', page)
+    assert found is not None
+    rows = f"/runs/{run.pk}/rows/?after=2&life={found[1]}"
+    assert client.get(rows).status_code == 200
+    backups.mark_restored("another")
+    refused = client.get(rows)
+    assert refused.status_code == 412
+    assert "Load the page again" in refused.text
+    assert 'data-life="another"' in client.get(f"/runs/{run.pk}/").text
 
 
 def test_a_step_is_a_page_of_its_own_and_a_piece_for_scripts() -> None:
