@@ -255,8 +255,6 @@ def test_a_child_that_a_person_let_start_or_gave_another_goal_says_so() -> None:
     asking, approved, edited = (
         work(launch(played=played, rules=rules, subgraphs={"x": helper})) for _ in range(3)
     )
-    for run in (approved, edited):
-        actions.pause(run, by=None)
     decide(approved, "approve")
     decide(edited, "edit", args={"goal": "other"})
     restore()
