@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from django.db import transaction
+from django.db.models import Max
 
 from runs.adapters.folder import RunFolder
 from runs.engine.effects import ANSWER, EFFECT, ChildRun, Failed, HumanCall, HumanSaid, ToolCall, question_of
@@ -83,14 +84,19 @@ def check_fork(run: Run, at: int) -> str:
 
 
 def limits_at(run: Run, at: int) -> dict[str, float]:
-    """The limits in force at row `at`: what was given, and what people had added by then."""
+    """The limits in force at row `at`: what was given, and what people had added by then.
+
+    A fork was given what its source's rows had added: only what came after its own first row is added to that.
+    """
     machine = CATALOGUE[run.machine]
     checked = machine.settings.model_validate_json(run.settings_json)
     limits: dict[str, float] = {}
     for name in LIMIT_NAMES:
         if (limit := checked.limits.of(name)) is not None:
             limits[name] = limit
-    raises = run.steps.filter(kind=Step.Kind.LIMIT, seq__lte=at).order_by("seq")
+    forked = run.steps.filter(kind=Step.Kind.NOTE, facts_json__contains='"run.forked"')
+    given = forked.aggregate(seq=Max("seq"))["seq"] or 0
+    raises = run.steps.filter(kind=Step.Kind.LIMIT, seq__gt=given, seq__lte=at).order_by("seq")
     for text in raises.values_list("facts_json", flat=True):
         for fact in machine.facts.validate_json(text):
             if isinstance(fact, LimitRaised) and fact.name in limits:

@@ -509,6 +509,35 @@ def test_a_rollback_can_keep_the_answers_too() -> None:
     assert run.status == "succeeded"
 
 
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_limits_of_a_fork_are_its_own_and_not_what_was_added_before_it() -> None:
+    replies = [think("search", q=q) for q in ("a", "b", "c")]
+    run = work(launch(*replies, FINAL, limits={"cost_usd": 0.002}))
+    decide(run, "top_up", args={"cost_usd": 0.01})
+    work(run)
+    assert store.limits_at(run, run.head) == {"cost_usd": 0.012}
+    at = transitions(run, "executed")[-1]
+    assert at > run.steps.get(kind="limit").seq
+    forked = work(fork(run, at, settings={"limits": {"cost_usd": 0.5}}))
+    for row in (0, at, at + 1, forked.head):
+        assert store.limits_at(forked, row) == {"cost_usd": 0.5}
+    assert actions.rerun(forked, at=at, by=None).settings["limits"] == {"cost_usd": 0.5}
+    assert actions.replay(forked, by=None)[0].budgets.get(name="cost_usd").limit == 0.5
+    assert actions.replay(run, by=None)[0].budgets.get(name="cost_usd").limit == 0.012
+
+
+def test_what_is_added_in_a_fork_is_added_to_its_limits() -> None:
+    run = finished()
+    forked = work(fork(run, transitions(run)[0], settings={"limits": {"tokens": 200}}))
+    before = pending(forked).seq
+    decide(forked, "top_up", args={"tokens": 1000})
+    work(forked)
+    assert store.limits_at(forked, before) == {"tokens": 200}
+    assert store.limits_at(forked, forked.head) == {"tokens": 1200}
+
+
 # --- rights ---------------------------------------------------------------------------------------------------------
 
 
