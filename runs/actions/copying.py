@@ -109,6 +109,8 @@ def _forked(wanted: _Fork) -> Run:
     if (wanted.decision or wanted.answers == "keep") and not may_decide(by, run):
         raise NotAllowed("Answers that are given in a fork need the right to decide, which you lack.")
     settings = _settings_of_fork(run, at, wanted.settings)
+    if wanted.decision and settings.get("answers") == run.settings.get("answers"):
+        settings = _without_next_answer(run, at, settings)
     script = wanted.script or _script_of_fork(run, wanted.settings)
     new = new_run(machine=run.machine, goal=run.goal, settings=settings, owner=by, script=script)
     new = replace(new, goal=run.goal)  # to the letter: the rows that are copied were made by it
@@ -116,7 +118,7 @@ def _forked(wanted: _Fork) -> Run:
     terms = store.terms_of(unsaved, driver.tool_specs(unsaved))
     kept = _first_answer(run, at, wanted.decision) if wanted.decision else ()
     if wanted.answers == "keep":
-        kept += store.answers_after(run, at, store.PEOPLE)
+        kept += _other_answers(run, at, wanted.decision)
     change = store.Change(
         by=name_of(by),
         message=clean_text(wanted.message),
@@ -142,6 +144,15 @@ def _settings_of_fork(run: Run, at: int, changes: dict[str, Any] | None) -> dict
         if value is None:
             del settings[name]
     return settings
+
+
+def _without_next_answer(run: Run, at: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings without the launch's answer to the question that is answered otherwise: it is for no later one."""
+    answers = settings.get("answers") or []
+    used = store.given_answers(run.pk).filter(interrupt__seq__lte=at).count()
+    left = [*answers[:used], *answers[used + 1 :]]
+    others = {name: value for name, value in settings.items() if name != "answers"}
+    return {**others, "answers": left} if left else others
 
 
 def _script_of_fork(run: Run, changes: dict[str, Any] | None) -> str | None:
@@ -181,6 +192,12 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnsw
             about=asked.about, question=question_of(asked), verdict=verdict, args=args, message=message
         ),
     )
+
+
+def _other_answers(run: Run, at: int, decision: dict[str, Any] | None) -> tuple[KeptAnswer, ...]:
+    """What people answered after row `at`; the question that `decision` answers is not answered as before too."""
+    question = store.first_question(run, at) if decision else None
+    return store.answers_after(run, question[0].seq if question else at, store.PEOPLE)
 
 
 def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def again(run: Run, at: int) -> Again:
     calls = {(one.run_id, one.seq) for one in done if one.kind in ("tool_call", "child_run")}
     outside = outside_effects_after(run, at)
     decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=live_asks(run, at))
+    decided = decided.exclude(interrupt__kind="may_have_happened")  # never given again: it was about one call
     return Again(
         model_calls=len(models),
         tokens=sum(one.input_tokens + one.output_tokens for one in models),

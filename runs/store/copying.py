@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Q, QuerySet
 
 from runs.adapters.folder import RunFolder
 from runs.engine.effects import ANSWER, EFFECT, ChildRun, Failed, HumanCall, HumanSaid, ToolCall, question_of
@@ -141,25 +141,31 @@ def _charged(totals: Totals, exchange: Exchange) -> Totals:
 
 def answers_after(run: Run, at: int, channels: Iterable[str]) -> tuple[KeptAnswer, ...]:
     """What was answered after row `at` on the live path, in order; decisions from other channels are left out."""
-    live = run.steps.filter(live=True, kind=Step.Kind.ASK, seq__gt=at).values("seq")
-    decided = Decision.objects.filter(
-        interrupt__run=run, interrupt__seq__in=live, channel__in=tuple(channels)
-    ).exclude(verdict__in=NOT_ANSWERS)
-    found = []
-    for decision in decided.select_related("interrupt").order_by("interrupt__seq"):
-        request = run.exchanges.get(seq=decision.interrupt.seq).request_json
-        found.append(kept_as(EFFECT.validate_json(request), decision))
-    return tuple(found)
+    questions = _questions_after(run, at)
+    decided = Decision.objects.filter(interrupt__in=questions, channel__in=tuple(channels))
+    found = list(
+        decided.exclude(verdict__in=NOT_ANSWERS).select_related("interrupt").order_by("interrupt__seq")
+    )
+    asked = run.exchanges.filter(seq__in=questions.values("seq")).values_list("seq", "request_json")
+    requests = dict(asked)
+    return tuple(
+        kept_as(EFFECT.validate_json(requests[decision.interrupt.seq]), decision) for decision in found
+    )
 
 
 def first_question(run: Run, at: int) -> tuple[Interrupt, HumanCall] | None:
     """The first question that the run came to after row `at` on the live path."""
-    live = run.steps.filter(live=True, kind=Step.Kind.ASK, seq__gt=at).values("seq")
-    interrupt = Interrupt.objects.filter(run=run, seq__in=live).order_by("seq").first()
+    interrupt = _questions_after(run, at).order_by("seq").first()
     if interrupt is None:
         return None
     asked = EFFECT.validate_json(run.exchanges.get(seq=interrupt.seq).request_json)
     return (interrupt, asked) if isinstance(asked, HumanCall) else None
+
+
+def _questions_after(run: Run, at: int) -> QuerySet[Interrupt]:
+    """What the run asked after row `at` on the live path; but for what became of a call: no other has that."""
+    live = run.steps.filter(live=True, kind=Step.Kind.ASK, seq__gt=at).values("seq")
+    return Interrupt.objects.filter(run=run, seq__in=live).exclude(kind="may_have_happened")
 
 
 def kept_as(asked: Any, decision: Decision) -> KeptAnswer:
@@ -182,7 +188,12 @@ PEOPLE = ("web", "admin", "api", "command", KEPT)
 
 
 def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...]) -> Said | None:
-    """What is to be answered to a question that opens: what was kept for it, else the next of the launch's answers."""
+    """What is to be answered to a question that opens: what was kept for it, else the next of the launch's answers.
+
+    Whether a lost call happened nobody can have known beforehand: somebody has to look.
+    """
+    if call.about == "may_have_happened":
+        return None
     kept = _kept_answer(run, call)
     if kept is not None:
         return kept
@@ -193,13 +204,16 @@ def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...])
 
 
 def _kept_answer(run: Run, call: HumanCall) -> Said | None:
-    """The next answer that was kept for this very question, where one is left."""
-    rows = run.steps.filter(live=True, kind__in=(Step.Kind.NOTE, Step.Kind.REWIND))
-    row = rows.filter(facts_json__contains='"run.answers.kept"').order_by("-seq").first()
-    if row is None:
+    """The next answer that was kept for this very question, where one is left.
+
+    Whoever forks a run or takes it back says anew whether answers are kept: only the last time counts.
+    """
+    began = Q(kind=Step.Kind.REWIND) | Q(seq=(run.copied_upto or 0) + 1)
+    row = run.steps.filter(began, live=True).order_by("-seq").first()
+    facts = CATALOGUE[run.machine].facts.validate_json(row.facts_json) if row is not None else ()
+    kept = next((fact for fact in facts if isinstance(fact, AnswersKept)), None)
+    if row is None or kept is None:
         return None
-    facts = CATALOGUE[run.machine].facts.validate_json(row.facts_json)
-    kept = next(fact for fact in facts if isinstance(fact, AnswersKept))
     question = question_of(call)
     fitting = [one for one in kept.answers if (one.about, one.question) == (call.about, question)]
     used = _times_answered(run, row.seq, call.about, question) if fitting else 0

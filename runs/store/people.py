@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -431,5 +432,10 @@ def given_answer(run_id: int, answers: tuple[GivenAnswer, ...]) -> GivenAnswer |
     """The next of the answers that were given at launch, where one is left."""
     if not answers:
         return None
-    used = Decision.objects.filter(interrupt__run_id=run_id, channel="settings").count()
+    used = given_answers(run_id).count()
     return answers[used] if used < len(answers) else None
+
+
+def given_answers(run_id: int) -> QuerySet[Decision]:
+    """The decisions for which answers of the launch were used; in rows that were gone back over too."""
+    return Decision.objects.filter(interrupt__run_id=run_id, channel="settings")

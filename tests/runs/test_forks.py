@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store
 from runs.forms.copying import state_values
@@ -509,6 +511,81 @@ def test_a_rollback_can_keep_the_answers_too() -> None:
     assert run.status == "succeeded"
 
 
+def kept_run() -> Run:
+    """A fork in which every question was answered as before."""
+    run = asked_run()
+    return work(fork(run, 0, answers="keep"))
+
+
+def test_a_fork_of_a_fork_asks_again_what_was_answered_there_as_before() -> None:
+    kept = kept_run()
+    assert kept.status == "succeeded"
+    again = work(fork(kept, transitions(kept, "executed")[0]))
+    assert (again.status, pending(again).tool) == ("waiting", "send")
+
+
+def test_a_rollback_asks_again_what_was_kept_in_one_before() -> None:
+    """Two answers were kept, and the second was not needed yet."""
+    to_bob, to_eve = think("send", to="bob"), think("send", to="eve")
+    run = work(launch(think("search", q="a"), to_bob, to_bob, to_eve, to_eve, FINAL))
+    for _ in range(2):
+        decide(run, "approve")
+        work(run)
+    actions.rewind(run, to=transitions(run, "executed")[0], by=None, answers="keep")
+    work(run)
+    kept = Decision.objects.get(interrupt__run=run, channel="kept").interrupt
+    assert (kept.args, pending(run).args) == ({"to": "bob"}, {"to": "eve"})
+    actions.rewind(run, to=max(seq for seq in transitions(run) if seq < kept.seq), by=None)
+    work(run)
+    assert (run.status, pending(run).args) == ("waiting", {"to": "bob"})
+
+
+def test_the_question_that_is_answered_otherwise_is_not_answered_as_before_when_it_comes_again() -> None:
+    run = asked_run()
+    again = script(think("search", q="a"), think("send", to="bob"), think("send", to="bob"), FINAL)
+    decision = {"verdict": "reject", "message": "no"}
+    at = transitions(run, "executed")[0]
+    forked = work(fork(run, at, script=again, decision=decision, answers="keep"))
+    assert Decision.objects.get(interrupt__run=forked).verdict == "reject"
+    assert (forked.status, pending(forked).args) == ("waiting", {"to": "bob"})
+
+
+def test_the_launch_s_answer_to_the_question_that_is_answered_otherwise_is_for_no_later_one() -> None:
+    answers = [{"verdict": "approve", "message": message} for message in ("bob", "eve")]
+    to_bob, to_eve = think("send", to="bob"), think("send", to="eve")
+    run = work(launch(to_bob, to_eve, FINAL, answers=answers))
+    decision = {"verdict": "reject", "message": "no"}
+    forked = work(fork(run, 0, script=script(to_bob, to_eve, to_bob, FINAL), decision=decision))
+    given = Decision.objects.filter(interrupt__run=forked).order_by("interrupt__seq")
+    assert [(one.verdict, one.message) for one in given] == [("reject", "no"), ("approve", "eve")]
+    assert (forked.status, pending(forked).args) == ("waiting", {"to": "bob"})
+
+
+def test_the_answers_after_the_question_that_is_answered_otherwise_are_kept() -> None:
+    run = work(launch(think("send", to="bob"), think("send", to="eve"), FINAL))
+    for _ in range(2):
+        decide(run, "approve")
+        work(run)
+    forked = work(fork(run, 0, decision={"verdict": "reject", "message": "no"}, answers="keep"))
+    verdicts = Decision.objects.filter(interrupt__run=forked).order_by("interrupt__seq")
+    assert [one.verdict for one in verdicts] == ["reject", "approve"]
+    assert forked.status == "succeeded"
+
+
+def test_keeping_many_answers_takes_as_many_queries_as_keeping_one() -> None:
+    counted = []
+    for many in (1, 3):
+        run = work(launch(*[think("send", to="bob", n=number) for number in range(many)], FINAL))
+        for _ in range(many):
+            decide(run, "approve")
+            work(run)
+        with CaptureQueriesContext(connection) as asked:
+            kept = store.answers_after(run, 0, store.PEOPLE)
+        assert [one.verdict for one in kept] == ["approve"] * many
+        counted.append(len(asked))
+    assert counted[0] == counted[1]
+
+
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
@@ -563,6 +640,13 @@ def test_keeping_answers_is_deciding_and_needs_its_right() -> None:
         fork(run, at, by=owner, decision={"verdict": "approve"})
     reviewer = person("rob", "add_run", "view_run", "decide_interrupt")
     assert work(fork(run, at, by=reviewer, answers="keep")).status == "succeeded"
+
+
+def test_nobody_s_right_to_decide_goes_along_with_a_fork() -> None:
+    kept = kept_run()
+    nobody = person("bob", "view_run", "add_run")
+    forked = work(fork(kept, transitions(kept, "executed")[0], by=nobody))
+    assert (forked.status, pending(forked).tool) == ("waiting", "send")
 
 
 def test_a_run_again_from_a_row_is_a_fork_that_changes_nothing() -> None:

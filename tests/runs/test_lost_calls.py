@@ -16,7 +16,8 @@ from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver import ledger as ledgers
 from runs.engine.effects import ToolReturned
-from runs.models import Run
+from runs.models import Decision, Run
+from runs.reading.again import again
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -31,6 +32,7 @@ from tests.runs.running import (
     pending,
     slice_of,
     think,
+    transitions,
     work,
 )
 
@@ -81,6 +83,55 @@ def test_where_nobody_can_tell_a_person_is_asked() -> None:
     assert pending(run).kind == "may_have_happened"
     decide(run, "respond", message="it was sent")
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+SEARCH_IS_ASKED = [{"when": {"tool": "send"}, "do": "allow"}, {"when": {"tool": "search"}, "do": "ask"}]
+
+
+def lost_before_a_question(**settings: Any) -> Run:
+    """A run whose worker died in `send`, and that would ask before `search`."""
+    replies = (think("send", to="bob"), think("search", q="a"), FINAL)
+    run = launch(*replies, rules=SEARCH_IS_ASKED, **settings)
+    die_in(run, after=kill, only="send")
+    return work(run)
+
+
+def test_an_answer_that_was_given_at_launch_is_for_another_question() -> None:
+    run = lost_before_a_question(answers=[{"verdict": "approve"}])
+    assert (run.status, pending(run).kind) == ("waiting", "may_have_happened")
+    assert run.exchanges.filter(name="send").count() == 1
+    decide(run, "respond", message="it was sent")
+    work(run)
+    answers = Decision.objects.filter(interrupt__run=run).order_by("interrupt__seq")
+    assert [(one.interrupt.kind, one.channel) for one in answers] == [
+        ("may_have_happened", "command"),
+        ("tool_call", "settings"),
+    ]
+    assert run.status == "succeeded"
+
+
+def test_an_answer_that_is_kept_does_not_say_of_another_call_whether_it_happened() -> None:
+    run = lost_before_a_question()
+    before = max(seq for seq in transitions(run) if seq < pending(run).seq)
+    decide(run, "approve")
+    work(run)
+    assert pending(run).tool == "search"
+    actions.rewind(run, to=before, by=None, answers="keep")
+    die_in(run, after=kill, only="send")
+    work(run)
+    assert (run.status, pending(run).kind) == ("waiting", "may_have_happened")
+
+
+def test_another_answer_in_a_fork_is_for_a_question_that_comes_again() -> None:
+    run = lost_before_a_question()
+    decide(run, "respond", message="it was sent")
+    work(run)
+    decide(run, "approve")
+    work(run)
+    assert [one.title for one in again(run, 0).answered] == [run.interrupts.get(kind="tool_call").title]
+    forked = work(actions.fork(run, at=0, by=None, decision={"verdict": "reject", "message": "no"}))
+    assert Decision.objects.get(interrupt__run=forked).interrupt.tool == "search"
+    assert forked.status == "succeeded"
 
 
 def cut_off() -> None:
