@@ -155,8 +155,8 @@ def notice_an_old_database() -> str:
         return ""
     why = f"The database was put in place of another one, and may be an old copy. {UNKNOWN}"
     paused = backups.pause_unfinished(why)
-    _write_another_id(inside)
     backups.begin_another_life()
+    _write_another_id(inside)
     return (
         "This database is not the one that was here last: it may be an old copy. "
         f"Unfinished runs that were paused for it: {paused}. Each says why on its page."
