@@ -454,8 +454,12 @@ def test_what_a_killed_start_left_running_is_stopped_before_a_restore(tmp_path: 
     orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
     record = private_dir(Path(settings.DATA_DIR) / "run") / "up.json"
     record.write_text(json.dumps({"children": {"scheduler": passport(orphan.pid)}}))
-    said = told("restore", str(tmp_path / "site.zip"), "--force")
-    assert orphan.wait(10) == -signal.SIGTERM
+    try:
+        said = told("restore", str(tmp_path / "site.zip"), "--force")
+        assert orphan.poll() == -signal.SIGTERM
+    finally:
+        orphan.kill()
+        orphan.wait()
     assert "left behind: scheduler. Stopping that first." in said
 
 

@@ -116,25 +116,20 @@ def test_after_a_power_cut_the_next_start_finds_everything_again(tmp_path: Path)
 
 
 def test_an_old_copy_of_the_database_that_is_put_back_after_a_power_cut_is_noticed(tmp_path: Path) -> None:
-    prepare(tmp_path / "data")
-    site = Site(tmp_path / "data", free_port())
-    site.start()
-    database, ids = site.data_dir / "agentsite.sqlite3", site.data_dir / "restore_epoch"
-    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(tmp_path / "copy")) as copy:
-        source.backup(copy)
-    copied = json.loads(ids.read_text())
-    os.utime(ids, (0, 0))  # as if a minute went by
-    wait_for(lambda: not set(copied) & set(json.loads(ids.read_text())))
-    site.kill_all()
-    site.stop()
-    for path in site.data_dir.glob(f"{database.name}*"):
-        path.unlink()
-    (tmp_path / "copy").rename(database)
-    site.start()
-    try:
+    with running_site(tmp_path / "data") as site:
+        database, ids = site.data_dir / "agentsite.sqlite3", site.data_dir / "restore_epoch"
+        with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(tmp_path / "old")) as copy:
+            source.backup(copy)
+        copied = json.loads(ids.read_text())
+        os.utime(ids, (0, 0))  # as if a minute went by
+        wait_for(lambda: not set(copied) & set(json.loads(ids.read_text())))
+        site.kill_all()
+        site.stop()
+        for path in site.data_dir.glob(f"{database.name}*"):
+            path.unlink()
+        (tmp_path / "old").rename(database)
+        site.start()
         assert "This database is not the one that was here last: it may be an old copy." in site.output
-    finally:
-        assert site.stop() == 0
 
 
 def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(tmp_path: Path) -> None:
