@@ -32,7 +32,7 @@ BY_CHANCE = {
     "ruled.step.committed": ("number",),
     "planned.attempt.began": ("number",),
     "run.decided": ("interrupt",),
-    "run.recovered": ("epoch", "message", "cost_usd", "tokens"),
+    "run.recovered": ("epoch", "message", "cost_usd", "tokens", "lost", "stopped"),
     "run.held_back": ("halt", "since", "until", "by", "reason"),
 }
 """Parts of facts that differ between any two runs, or count what stood before."""
