@@ -17,6 +17,9 @@ LimitName = Literal["cost_usd", "tokens", "active_seconds"]
 LIMIT_NAMES: tuple[LimitName, ...] = ("cost_usd", "tokens", "active_seconds")
 """In the order in which they are checked."""
 
+WHOLE_LIMITS: tuple[LimitName, ...] = ("tokens",)
+"""Those that are whole numbers."""
+
 PAID_LIMITS: tuple[LimitName, ...] = ("cost_usd", "tokens")
 """Those on what is paid; a run shares them with all that comes from it. Time is each run's own."""
 

@@ -28,7 +28,7 @@ from runs.engine.facts import (
 from runs.engine.kernel import cost_of
 from runs.engine.kernel import rewind as rewind_move
 from runs.engine.machine import END
-from runs.engine.settings import LIMIT_NAMES, GivenAnswer
+from runs.engine.settings import LIMIT_NAMES, WHOLE_LIMITS, GivenAnswer
 from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical, clean, clean_text
 from runs.machines import CATALOGUE, NoMachine
@@ -371,6 +371,8 @@ def _added(interrupt: Interrupt, said: Said) -> dict[str, Any]:
         number = isinstance(amount, int | float) and not isinstance(amount, bool)
         if not number or not 0 < amount < 1e12:
             raise BadDecision(f"{name}: add a number above 0.", f"args.{name}")
+        if name in WHOLE_LIMITS and amount != int(amount):
+            raise BadDecision(f"{name}: add a whole number.", f"args.{name}")
     return given
 
 

@@ -25,6 +25,7 @@ from tests.runs.running import (
     script,
     slice_of,
     think,
+    transitions,
     work,
 )
 
@@ -108,6 +109,16 @@ def test_a_top_up_of_another_limit_asks_again() -> None:
     assert run.budgets.get(scope="limits", name="tokens").limit == 2000
     decide(run, "top_up", args={"cost_usd": 1, "tokens": 1})
     assert work(run).status == "succeeded"
+
+
+def test_a_limit_of_whole_numbers_takes_no_fraction() -> None:
+    run = work(limited("tokens", 100))
+    with pytest.raises(actions.BadDecision, match="tokens: add a whole number"):
+        decide(run, "top_up", args={"tokens": 0.5})
+    decide(run, "top_up", args={"tokens": 5000.0})
+    work(run)
+    assert run.status == "succeeded"
+    assert work(actions.rerun(run, at=transitions(run)[-2], by=None)).status == "succeeded"
 
 
 @pytest.mark.parametrize(
