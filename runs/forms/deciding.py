@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs.engine.settings import LIMIT_NAMES
+from runs.engine.settings import LIMIT_NAMES, WHOLE_LIMITS
 from runs.models import Interrupt
 from runs.reading.arguments import ReadArguments, read_arguments
 
@@ -44,10 +44,7 @@ def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
     if verdict in ("approve", "edit") and interrupt.kind == "tool_call":
         read = read_arguments(interrupt.schema, interrupt.args, data)
         errors |= {field.field: field.error for field in read.fields if field.error}
-        verdict = (
-            "approve" if read.args == interrupt.args and _same_types(read.args, interrupt.args) else "edit"
-        )
-        args = read.args if verdict == "edit" else None
+        verdict, args = approved(interrupt, read.args)
     if verdict == "top_up":
         args = _amounts(data, errors)
     back = data if verdict == "rollback" else {}
@@ -63,6 +60,12 @@ def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
         errors=errors,
         read=read,
     )
+
+
+def approved(interrupt: Interrupt, args: Any) -> tuple[str, Any]:
+    """The verdict of who lets the call run with `args`, and the new ones: an edit where they are others, only then."""
+    same = args == interrupt.args and _same_types(args, interrupt.args)
+    return ("approve", None) if same else ("edit", args)
 
 
 def _same_types(one: Any, other: Any) -> bool:
@@ -84,8 +87,8 @@ def _amounts(data: Mapping[str, str], errors: dict[str, str]) -> dict[str, Any]:
             errors[f"amount.{name}"] = f"Add less: at most {MOST - 1:,}."
         elif not number > 0:
             errors[f"amount.{name}"] = "Add a number above 0."
-        elif name == "tokens" and number != int(number):
-            errors[f"amount.{name}"] = "Add a whole number of tokens."
+        elif name in WHOLE_LIMITS and number != int(number):
+            errors[f"amount.{name}"] = f"Add a whole number of {name}."
         else:
             amounts[name] = int(number) if number == int(number) else number
     if not amounts and not errors:

@@ -1,9 +1,10 @@
 """The read side: what pages, sockets, exports and commands show of a run. Nothing here writes."""
 
 from runs.reading.banner import halt_banner
-from runs.reading.cards import Card, card_of, is_risky, pending_count, pending_for
+from runs.reading.cards import Card, card_of, pending_count, pending_for
 from runs.reading.exporting import export
 from runs.reading.inspector import StepView, outside_effects_after, step_view
+from runs.reading.looking import is_risky, second_look
 from runs.reading.panels import panels
 from runs.reading.prompts import prompt_of
 from runs.reading.rows import RowView, render_row, row_views
@@ -25,6 +26,7 @@ __all__ = [
     "prompt_of",
     "render_row",
     "row_views",
+    "second_look",
     "standing",
     "step_view",
 ]

@@ -42,7 +42,7 @@ class ArgumentField:
     @property
     def changed(self) -> bool:
         """Whether a person has written something else."""
-        return _lines(self.value) != _lines(self.was)
+        return lines(self.value) != lines(self.was)
 
     @property
     def label(self) -> str:
@@ -159,7 +159,7 @@ def read_arguments(
         posted = data.get(field.field)
         if field.shape == "switch":
             posted = posted or "false"
-        if posted is None or _lines(posted) == _lines(field.was):
+        if posted is None or lines(posted) == lines(field.was):
             if field.name in args:
                 read[field.name] = args[field.name]
             fields.append(field)
@@ -186,7 +186,7 @@ def _wrong(schema: dict[str, Any], value: Any) -> str:
 
 def _value(field: ArgumentField, text: str) -> Any:
     """What a person wrote, in the argument's type; MISSING where the argument is left out."""
-    text = _lines(text)
+    text = lines(text)
     blank = not text.strip()
     if blank and field.shape not in ("line", "text"):
         if field.required and not field.nullable:
@@ -285,6 +285,6 @@ def _too_deep(value: Any) -> bool:
     return bool(level)
 
 
-def _lines(text: str) -> str:
+def lines(text: str) -> str:
     """Browsers send line ends of their own."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

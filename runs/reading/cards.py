@@ -17,6 +17,7 @@ from runs.reading.again import Again
 from runs.reading.arguments import ArgumentField, fields_of
 from runs.reading.limits import LimitAsked, Standing, as_asked, limit_asked, plain, standings
 from runs.reading.lines import line_of
+from runs.reading.looking import is_risky
 from runs.reading.phrases import Line, call_text
 from runs.reading.restored import doubts_of
 from runs.rights import decides
@@ -149,8 +150,8 @@ class Card:
 
     @property
     def second_look(self) -> bool:
-        """Whether approving asks for a tick."""
-        return bool(self.doubt) or self.high_risk
+        """Whether approving asks for a tick; it did where it says so, whatever was written as an escape."""
+        return bool(self.doubt) or self.high_risk or "sure" in self.errors
 
     @property
     def uncertain(self) -> bool:
@@ -161,11 +162,6 @@ class Card:
     def hides(self) -> bool:
         """Whether the call that is held has characters that nobody sees."""
         return unseen.holds_unseen(self.interrupt.args)
-
-
-def is_risky(interrupt: Interrupt) -> bool:
-    """Whether the call that is held does much."""
-    return interrupt.risk == "high" or interrupt.effects == "execute"
 
 
 def headline(interrupt: Interrupt) -> str:

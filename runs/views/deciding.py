@@ -16,18 +16,12 @@ from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.again import Again, staying
 from runs.reading.arguments import read_arguments
-from runs.reading.cards import asked_now, headline, is_risky
+from runs.reading.cards import asked_now, headline
 from runs.reading.restored import doubts_of
-from runs.reading.unseen import holds_unseen
 from runs.rights import decides
 from runs.views.seeing import refused
 
 UNSEEN = "Your answer does not say which question it is for. Read the card as it is now, and answer again."
-
-
-_SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
-_LOOK_WHETHER = "Look whether this was done already, and tick the box to approve it."
-_LOOK_FIRST = "Look first whether it has happened, and tick the box to run it again."
 _LOOK_BACK = "Look at what going back means, tick the box, and roll back once more."
 
 
@@ -98,7 +92,8 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
         return _card_again(request, wanted, {"to_step": "Choose the row to go back to."}, 422)
     if wanted.revision is None or (interrupt.fingerprint and not wanted.fingerprint):
         return _card_again(request, wanted, {"verdict": UNSEEN}, 422)
-    if "sure" not in request.POST and (why := _second_look(interrupt, wanted)):
+    why = reading.second_look(interrupt, wanted.verdict, wanted.args)
+    if why and "sure" not in request.POST:
         return _card_again(request, wanted, {"sure": why}, 422)
     if wanted.errors:
         return _card_again(request, wanted, wanted.errors, 422)
@@ -126,22 +121,6 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
         return _card_again(request, wanted, {_field_of(bad, wanted.verdict): str(bad)}, 422)
     messages.success(request, f"Recorded: {words.VERDICT_DONE[wanted.verdict].text.lower()}.")
     return redirect("run", interrupt.run_id)
-
-
-def _second_look(interrupt: Interrupt, wanted: forms.Wanted) -> str:
-    """What is to be looked at before approving: what a restore made doubtful, and a call that does much or hides some.
-
-    Empty where nothing is.
-    """
-    if wanted.verdict not in ("approve", "edit"):
-        return ""
-    uncertain = interrupt.kind == "may_have_happened"
-    if doubts_of([interrupt]):
-        return _LOOK_FIRST if uncertain else _LOOK_WHETHER
-    hides = holds_unseen(interrupt.args if wanted.args is None else wanted.args)
-    if not (uncertain or interrupt.kind == "tool_call") or not (is_risky(interrupt) or hides):
-        return ""
-    return _LOOK_FIRST if uncertain else _SECOND_LOOK
 
 
 def _unconfirmed(request: HttpRequest, interrupt: Interrupt, wanted: forms.Wanted) -> Again | None:

@@ -128,6 +128,17 @@ def test_what_a_person_writes_is_looked_at_too() -> None:
     assert json.loads(Decision.objects.get().args_json or "") == {"name": "a.txt", "content": "mine"}
 
 
+def test_what_is_written_as_an_escape_wants_the_tick_too_and_it_is_there() -> None:
+    run = run_that_hides(name="a.txt", content="plain", more=["x"])
+    client = signed_in(bob())
+    hidden = {"arg.content": "plain", "arg.more": '["x\\u202ey"]'}
+    answer = approve(client, run, name="a.txt", **hidden)
+    assert answer.status_code == 422
+    assert 'name="sure"' in answer.text
+    assert approve(client, run, name="a.txt", **hidden, sure="yes").status_code == 302
+    assert json.loads(Decision.objects.get().args_json or "")["more"] == ["x\u202ey"]
+
+
 def test_the_queue_and_the_rows_show_escapes_only() -> None:
     run = run_that_hides()
     client = signed_in(bob())
