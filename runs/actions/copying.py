@@ -12,7 +12,7 @@ from runs import driver, store, tasks
 from runs.actions.common import NotAllowed, name_of
 from runs.actions.launching import BadLaunch, Problem, new_run, place_of, sentence_of
 from runs.adapters.scripted import BadScript
-from runs.engine.effects import question_of
+from runs.engine.effects import HumanCall, question_of
 from runs.engine.facts import KeptAnswer
 from runs.engine.kernel import decide as decide_next
 from runs.engine.machine import Machine, State, Terms
@@ -20,7 +20,7 @@ from runs.engine.snapshot import Snapshot
 from runs.engine.states import carried, control_values, refused
 from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
-from runs.models import Run
+from runs.models import Interrupt, Run
 from runs.rights import Person, may_decide, may_launch
 from runs.store import BadDecision, NotPossible
 
@@ -44,7 +44,8 @@ def fork(
     """A new run that goes on from the live transition row `at` of `run` (0: from the beginning), which stays as it is.
 
     `settings` and `state` name what is to be another value (null takes a setting away), `decision` (verdict, args,
-    message) answers the first question after the row. `BadLaunch` says what can't be accepted, and where.
+    message) answers the first question after the row; with `question`, the row of the one that was seen, no other.
+    `BadLaunch` says what can't be accepted, and where.
     """
     return _forked(_Fork(run, at, by, "fork", settings, script, state, decision, answers, message, driven_by))
 
@@ -170,12 +171,12 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnsw
     """What is to be answered to the first question that the run came to after row `at`."""
     if not isinstance(decision, dict):
         raise BadLaunch((Problem("decision", "A decision must be a JSON object."),))
-    question = store.first_question(run, at)
-    if question is None:
-        raise BadLaunch((Problem("decision", f"Run {run.pk} asked nobody anything after row {at}."),))
-    if unknown := set(decision) - {"verdict", "args", "message"}:
+    question = _question(run, at, decision.get("question"))
+    if unknown := set(decision) - {"verdict", "args", "message", "question"}:
         names = ", ".join(sorted(unknown))
-        raise BadLaunch((Problem("decision", f"A decision has verdict, args and message, not {names}."),))
+        raise BadLaunch(
+            (Problem("decision", f"A decision has verdict, args, message and question, not {names}."),)
+        )
     verdict, message = str(decision.get("verdict") or ""), clean_text(str(decision.get("message") or ""))
     if verdict == "rollback":
         raise BadLaunch((Problem("decision.verdict", "Fork from an earlier row instead of rolling back."),))
@@ -198,6 +199,23 @@ def _other_answers(run: Run, at: int, decision: dict[str, Any] | None) -> tuple[
     """What people answered after row `at`; the question that `decision` answers is not answered as before too."""
     question = store.first_question(run, at) if decision else None
     return store.answers_after(run, question[0].seq if question else at, store.PEOPLE)
+
+
+def _question(run: Run, at: int, seen: Any) -> tuple[Interrupt, HumanCall]:
+    """The first question after row `at`, and no other than in row `seen`: the run may have gone back since.
+
+    Where nobody says what they saw (`seen` is None) it may be any.
+    """
+    question = store.first_question(run, at)
+    if question is None:
+        why = f"Run {run.pk} asked nothing after row {at} that would be asked again."
+        if seen is not None:
+            why = f"The question in row {seen} counts no more: run {run.pk} went back, and has asked nothing since."
+        raise BadLaunch((Problem("decision" if seen is None else "decision.question", why),))
+    if seen is not None and str(question[0].seq) != str(seen):
+        why = f"The question that comes next is the one in row {question[0].seq} now, not the one in row {seen}."
+        raise BadLaunch((Problem("decision.question", f"{why} Look at it before you answer."),))
+    return question
 
 
 def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from django import forms
 from django.http import QueryDict
@@ -13,16 +13,18 @@ from runs import store
 from runs.actions import Problem
 from runs.engine.settings import LIMIT_NAMES
 from runs.engine.states import control_values
+from runs.forms.answering import AnswerFields
 from runs.forms.fields import JsonField, Launch, LimitFields, OneOfField, read_json
 from runs.forms.machines import pretty
 from runs.machines import CATALOGUE
-from runs.models import Interrupt, ModelProfile, Run
+from runs.models import ModelProfile, Run
+from runs.reading.arguments import lines
 
 OWN_FIELDS = ("model", "limits")
 """Settings that have a field of their own in this form."""
 
-NO_VERDICT = ("rollback",)
-"""What can't be answered beforehand: an earlier row is forked instead."""
+How = Literal["fork", "rerun"]
+"""Whether something is to be otherwise, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,18 @@ class StateValue:
             return ""
         return str(self.value).lower() if self.kind == "boolean" else str(self.value)
 
+    def changed(self, text: str) -> bool:
+        """Whether what was typed says something else; browsers send line ends of their own."""
+        return lines(text) != lines(self.as_typed())
+
+    @property
+    def rows(self) -> int:
+        """How high a field of several lines is."""
+        return min(8, lines(self.as_typed()).count("\n") + 1)
+
     def read(self, text: str) -> Any:
         """What was typed as a value; ValueError with a sentence."""
-        text = text.replace("\r\n", "\n")
+        text = lines(text)
         if self.may_be_none and not text.strip():
             return None
         match self.kind:
@@ -104,7 +115,7 @@ def _typed(name: str, schema: dict[str, Any], known: dict[str, Any], value: Any)
     return StateValue(name, "json", value)
 
 
-class ForkForm(LimitFields):
+class ForkForm(AnswerFields, LimitFields):
     """What is to be otherwise in a fork of `run` at row `at`."""
 
     message = forms.CharField(
@@ -116,48 +127,33 @@ class ForkForm(LimitFields):
     )
     model = forms.CharField(required=False)
     settings = JsonField(dict, 'one JSON object, such as {"context": {"limit_tokens": 4096}}')
-    verdict = forms.CharField(required=False)
-    args = forms.CharField(required=False, strip=False)
-    said = forms.CharField(required=False, strip=False)
     answers = OneOfField(choices=[("ask again", "Ask again"), ("keep", "Keep the answers")], required=False)
 
-    def __init__(self, run: Run, at: int, data: QueryDict | None = None) -> None:
+    def __init__(self, run: Run, at: int, data: QueryDict | None = None, how: How = "fork") -> None:
         super().__init__(data)
-        self.run, self.at = run, at
+        self.run, self.at, self.how = run, at, how
         self.values = state_values(run, at)
         for value in self.values:
             self.fields[value.field] = forms.CharField(required=False, strip=False)
         self.limits = store.limits_at(run, at)
         self.others = {name: value for name, value in run.settings.items() if name not in OWN_FIELDS}
-        question = store.first_question(run, at)
-        self.question: Interrupt | None = question[0] if question else None
+        self.ask()
+        self.to_be_forked = False
         self.models = list(ModelProfile.objects.filter(enabled=True))
         self.initial = self._initial()
 
     def _initial(self) -> dict[str, Any]:
         found: dict[str, Any] = {name: _number(limit) for name, limit in self.limits.items()}
         found |= {"settings": pretty(self.others), "answers": "ask again"}
-        found |= {value.field: value.as_typed() for value in self.values}
-        if self.question is not None:
-            found["args"] = pretty(self.question.args) if self.question.tool else ""
-        return found
-
-    @property
-    def verdicts(self) -> list[str]:
-        """What the first question after the row can be answered."""
-        found = self.question.verdicts if self.question else []
-        return [verdict for verdict in found if verdict not in NO_VERDICT]
+        return found | {value.field: value.as_typed() for value in self.values} | self.answer_initial()
 
     def state_rows(self) -> list[tuple[StateValue, Any, bool]]:
         """The control values with their fields, and whether each is another one than at the row."""
         return [
-            (value, self[value.field], self.is_bound and self._typed(value) != value.as_typed())
+            (value, field, self.is_bound and value.changed(str(field.value() or "")))
             for value in self.values
+            for field in (self[value.field],)
         ]
-
-    def _typed(self, value: StateValue) -> str:
-        """What stands in the field; browsers send line ends of their own."""
-        return str(self[value.field].value() or "").replace("\r\n", "\n")
 
     @property
     def changed_state(self) -> bool:
@@ -171,14 +167,13 @@ class ForkForm(LimitFields):
         self.new_settings = self._new_settings(data)
         self.state: dict[str, Any] = {}
         for value in (value for value in self.values if value.field in self.data):
-            text = data[value.field].replace("\r\n", "\n")
-            if text == value.as_typed():
+            if not value.changed(data[value.field]):
                 continue
             try:
-                self.state[value.name] = value.read(text)
+                self.state[value.name] = value.read(data[value.field])
             except ValueError as fault:
                 self.fault(value.field, str(fault))
-        self.decision = self._decision(data)
+        self.decision = self.read_answer(data) if self.how == "fork" else None
         return self.cleaned_data
 
     def _new_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,17 +185,6 @@ class ForkForm(LimitFields):
         if doubled:
             self.fault("settings", f"{', '.join(doubled)}: this has a field of its own above.")
         return {name: value for name, value in found.items() if name not in doubled}
-
-    def _decision(self, data: Mapping[str, Any]) -> dict[str, Any] | None:
-        if not data["verdict"] or self.question is None:
-            return None
-        decision: dict[str, Any] = {"verdict": data["verdict"], "message": data["said"]}
-        if data["verdict"] in ("edit", "top_up"):
-            try:
-                decision["args"] = read_json(data["args"] or "null")
-            except ValueError as fault:
-                self.fault("args", str(fault))
-        return decision
 
     def changes(self) -> dict[str, Any]:
         """The settings that are others now, by name; None takes one away."""
@@ -228,11 +212,17 @@ class ForkForm(LimitFields):
 
     def take(self, problems: Iterable[Problem]) -> None:
         """Put what was refused beside the fields; what has none goes to the top."""
+        self.to_be_forked = self.how == "rerun"
         for problem in problems:
+            if problem.path == "decision.question":
+                self.ask_anew(problem.message)
+                continue
             place, rest = self._place_of(problem.path)
             self.add_error(place, f"{rest}: {problem.message}" if rest else problem.message)
 
     def _place_of(self, path: str) -> tuple[str | None, str]:
+        if self.how == "rerun":  # it has no fields for what is to be otherwise
+            return None, path.removeprefix("settings.")
         head, _, rest = path.partition(".")
         name, _, deeper = rest.partition(".")
         match head:
@@ -246,6 +236,6 @@ class ForkForm(LimitFields):
                 return "settings", rest
             case "script":
                 return "model", "The script"
-            case "decision":
+            case "decision" if self.question is not None:
                 return {"args": "args", "message": "said"}.get(name, "verdict"), deeper
         return None, ""

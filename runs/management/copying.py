@@ -46,6 +46,10 @@ class CopyingCommand(BaseCommand):
         """The new run that a command is for."""
         raise NotImplementedError(f"{type(self).__module__} makes no run")
 
+    def doubt(self, run: Run, options: dict[str, Any]) -> str:
+        """Why what the new run is to do may have been done already; empty where nothing speaks for it."""
+        return ""
+
     def tell(self, found: Again, options: dict[str, Any]) -> None:
         """What is said once the new run is there, and before it is driven."""
 
@@ -90,6 +94,7 @@ class CopyingCommand(BaseCommand):
         """The new run, and what is likely to be done again in it."""
         found = again(run, options["at"])
         told = told_of_beginning_again(found, options["at"])
+        told = "\n".join(filter(None, (self.doubt(run, options), told)))
         made = self.copied(run, options)
         check_sure(told, BEGIN_AGAIN, options)
         return made, found

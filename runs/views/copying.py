@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -11,8 +12,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from pydantic import ValidationError
 
-from runs import actions, driver, store
-from runs.forms.copying import ForkForm
+from runs import actions, driver, reading, store
+from runs.forms.copying import ForkForm, How
 from runs.machines import CATALOGUE
 from runs.models import Run
 from runs.reading.again import again
@@ -20,6 +21,7 @@ from runs.reading.as_test import NothingToTest, pytest_file
 from runs.reading.live_way import Untold
 from runs.reading.rows import row_view
 from runs.reading.scripting import launch_of, script_of
+from runs.rights import Person
 from runs.views.seeing import refused, visible_run
 
 
@@ -45,15 +47,16 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
         store.check_fork(run, at)
     except store.NotPossible as impossible:
         return refused(request, impossible.sentence, status=409)
-    how = "rerun" if request.POST.get("how", request.GET.get("how")) == "rerun" else "fork"
+    wanted = request.POST.get("how", request.GET.get("how"))
+    how: How = "rerun" if wanted == "rerun" else "fork"
     try:
-        form = ForkForm(run, at, request.POST if request.method == "POST" else None)
+        form = ForkForm(run, at, request.POST if request.method == "POST" else None, how)
     except ValidationError:
         return refused(
             request, "This run was launched with settings that can’t be read any more.", status=409
         )
     if request.method == "POST":
-        made = _made(request, run, at, form, how)
+        made = _made(request, run, at, form)
         if isinstance(made, HttpResponse):
             return made
         if made is not None:
@@ -66,6 +69,7 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
         "how": how,
         "row": row_view(run, at) if at else None,
         "form": form,
+        "card": _card(form, request.user) if how == "fork" else None,
         "again": again(run, at),
         "may_decide": actions.may_decide(request.user, run),
         "copied_cost": store.totals_at(run, at).cost_usd,
@@ -73,7 +77,15 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
     return render(request, "runs/fork.html", context, status=422 if form.errors else 200)
 
 
-def _made(request: HttpRequest, run: Run, at: int, form: ForkForm, how: str) -> Run | HttpResponse | None:
+def _card(form: ForkForm, person: Person) -> reading.Card | None:
+    """The question that came next, as its card has it, with what is written for it here."""
+    if form.question is None or not actions.may_decide(person, form.run):
+        return None
+    errors = {name: " ".join(map(str, faults)) for name, faults in form.errors.items() if name == "sure"}
+    return replace(reading.card_of(form.question, person), fields=(form.arguments,), errors=errors)
+
+
+def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | HttpResponse | None:
     """The new run; a page that says why not; or None with what is wrong noted in the form."""
     if not form.is_valid():
         _judge_further(request, form)
@@ -81,7 +93,7 @@ def _made(request: HttpRequest, run: Run, at: int, form: ForkForm, how: str) -> 
     answers: actions.Answers = "keep" if form.cleaned_data["answers"] == "keep" else "ask again"
     message = form.cleaned_data["message"]
     try:
-        if how == "rerun":
+        if form.how == "rerun":
             return actions.rerun(run, at=at, by=request.user, answers=answers, message=message)
         return actions.fork(
             run,

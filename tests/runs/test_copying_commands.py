@@ -63,6 +63,10 @@ def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module()
         (("--at=0", "--model=nosuch"), "settings.model: There is no model 'nosuch'."),
         (("--at=0", '--decision={"verdict": "approve"}'), "decision: Run"),
         (("--at=0", '--decision=["verdict"]'), "decision: A decision must be a JSON object."),
+        (
+            ("--at=0", '--decision={"verdict": "approve", "question": 9}'),
+            "The question in row 9 counts no more",
+        ),
     ],
 )
 def test_fork_refuses_in_a_sentence(words: tuple[str, ...], said: str) -> None:

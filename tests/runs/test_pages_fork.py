@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -12,9 +14,9 @@ from django.urls import reverse
 
 from runs import actions
 from runs.forms.copying import ForkForm
-from runs.models import Decision, Run
+from runs.models import Decision, ModelProfile, Run
 from tests.factories import alice, bob, cast_member, charlie, signed_in
-from tests.runs.running import FINAL, decide, launch, think, transitions, work
+from tests.runs.running import FINAL, TOOLS, decide, launch, pending, script, think, transitions, work
 from tests.runs.test_families import CHILDREN, SETTINGS
 from tests.runs.test_mending import RIGHT, compacted_run
 from tests.runs.test_mending import newest as newest_summary
@@ -49,6 +51,46 @@ def form_of(run: Run, at: int, **typed: str) -> dict[str, str]:
 
 def posted(client: Client, run: Run, at: int, **typed: str) -> Any:
     return client.post(reverse("fork", args=[run.pk]), form_of(run, at, **typed))
+
+
+class _Fields(HTMLParser):
+    """The fields of a page, with what a browser makes of their values."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: dict[str, str] = {}
+        self._text, self._select = "", ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        name, value = given.get("name") or "", given.get("value") or ""
+        ticked = given.get("type") not in ("checkbox", "radio") or "checked" in given
+        if tag == "input" and name and ticked:
+            self.found[name] = re.sub(r"[\r\n]", "", value)
+        elif tag == "textarea":
+            self._text = name
+            self.found[name] = ""
+        elif tag == "select":
+            self._select = name
+        elif tag == "option" and ("selected" in given or self._select not in self.found):
+            self.found[self._select] = value
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "textarea":
+            lines = re.split(r"\r\n|\r|\n", self.found[self._text])
+            self.found[self._text] = "\r\n".join(lines[1:] if lines[0] == "" else lines)
+            self._text = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._text:
+            self.found[self._text] += data
+
+
+def as_sent(text: str) -> dict[str, str]:
+    """What a browser sends of a page that nobody touched."""
+    fields = _Fields()
+    fields.feed(text)
+    return fields.found
 
 
 def newest() -> Run:
@@ -155,7 +197,12 @@ def test_state_limits_and_settings_are_changed_by_the_form() -> None:
         ({"cost_usd": "abc"}, "Write an amount in dollars from 0 up, like 0.5."),
         ({"active_seconds": "soon"}, "Write a number of seconds from 0 up, like 90."),
         ({"model": "nosuch"}, "There is no model &#x27;nosuch&#x27;"),
-        ({"verdict": "edit", "args": '{"n": 1}'}, "to: send needs the argument to."),
+        ({"verdict": "edit", "args": '{"n": 1}', "sure": "yes"}, "to: send needs the argument to."),
+        ({"verdict": "approve", "args": "", "sure": "yes"}, "The new arguments must be a JSON object."),
+        ({"verdict": "approve", "args": "{"}, "This is no JSON:"),
+        ({"verdict": "reject", "args": '{"to": "carol"}'}, "Arguments go with edit and top_up"),
+        ({"said": "Not bob."}, "Choose an answer: what is written for it goes with one."),
+        ({"args": '{"to": "carol"}'}, "Choose an answer: what is written for it goes with one."),
         ({"verdict": "respond"}, "Write the answer."),
     ],
 )
@@ -215,11 +262,137 @@ def test_another_answer_is_given_to_the_question_that_came_next() -> None:
     owner = dora()
     run = sent(owner)
     at = transitions(run, "executed")[0]
-    posted(signed_in(owner), run, at, verdict="edit", args='{"to": "carol"}', said="Not bob.")
+    typed = {"args": '{"to": "carol"}', "said": "Not bob.", "sure": "yes"}
+    posted(signed_in(owner), run, at, verdict="edit", **typed)
     made = work(newest())
     decision = Decision.objects.get(interrupt__run=made)
     assert (decision.verdict, decision.by_name, decision.channel) == ("edit", "dora", "kept")
     assert made.status == "succeeded"
+
+
+def test_an_approval_with_other_arguments_is_an_edit_as_on_the_card() -> None:
+    owner = dora()
+    run = sent(owner)
+    at = transitions(run, "executed")[0]
+    posted(signed_in(owner), run, at, verdict="approve", args='{"to": "carol"}', sure="yes")
+    decision = Decision.objects.get(interrupt__run=work(newest()))
+    assert (decision.verdict, decision.args_json) == ("edit", '{"to":"carol"}')
+
+
+@pytest.mark.parametrize("verdict", ["approve", "edit"])
+def test_the_same_arguments_written_otherwise_are_an_approval(verdict: str) -> None:
+    owner = dora()
+    run = sent(owner)
+    at = transitions(run, "executed")[0]
+    posted(signed_in(owner), run, at, verdict=verdict, args='{ "to":\r\n"bob" }', sure="yes")
+    decision = Decision.objects.get(interrupt__run=work(newest()))
+    assert (decision.verdict, decision.args_json) == ("approve", None)
+
+
+# --- the question that was seen -----------------------------------------------------------------------------------
+
+
+def gone_back(owner: User, *replies: Any) -> tuple[Run, int, dict[str, str]]:
+    """A run that has gone back while somebody approved its first question; the row, and the form as it was sent."""
+    run = work(launch(think("search", q="a"), think("send", to="bob"), *replies, owner=owner, cache=False))
+    at = transitions(run, "executed")[0]
+    form = form_of(run, at, verdict="approve", said="Bob may know.", sure="yes")
+    actions.rewind(run, to=at, by=None)
+    return work(run), at, form
+
+
+def test_an_answer_is_kept_for_no_other_question_than_the_one_that_was_seen() -> None:
+    owner = dora()
+    run, _, form = gone_back(owner, think("send", to="eve"), FINAL)
+    client = signed_in(owner)
+    answer = client.post(reverse("fork", args=[run.pk]), form)
+    assert (answer.status_code, Run.objects.count()) == (422, 1)
+    text, now = answer.text, pending(run)
+    assert (
+        f"The question that comes next is the one in row {now.seq} now, not the one in row {form['asked']}."
+        in text
+    )
+    assert "Your answer was not taken" in text
+    assert "Bob may know." in text
+    assert "&quot;to&quot;: &quot;bob&quot;" in text
+    again = as_sent(text)
+    assert (again["asked"], again["verdict"], again["said"]) == (str(now.seq), "", "")
+    assert json.loads(again["args"]) == {"to": "eve"}
+    assert "sure" not in again
+    answer = client.post(reverse("fork", args=[run.pk]), again | {"verdict": "approve", "sure": "yes"})
+    assert answer.status_code == 302
+    made = newest()
+    (kept,) = json.loads(made.steps.get(seq=made.head).facts_json)[1]["answers"]
+    assert (kept["question"], kept["verdict"]) == (now.fingerprint, "approve")
+
+
+def test_an_answer_to_a_question_that_is_not_asked_any_more_is_not_dropped() -> None:
+    owner = dora()
+    run, _, form = gone_back(owner, FINAL)
+    answer = signed_in(owner).post(reverse("fork", args=[run.pk]), form)
+    assert (answer.status_code, Run.objects.count()) == (422, 1)
+    assert f"The question in row {form['asked']} counts no more:" in answer.text
+    assert "Bob may know." in answer.text
+
+
+def test_an_answer_that_names_no_question_is_not_taken() -> None:
+    owner = dora()
+    run = sent(owner)
+    at = transitions(run, "executed")[0]
+    answer = posted(signed_in(owner), run, at, verdict="approve", asked="", sure="yes")
+    assert (answer.status_code, Run.objects.count()) == (422, 1)
+    assert "Your answer does not say which question it is for." in answer.text
+
+
+# --- a second look ------------------------------------------------------------------------------------------------
+
+
+def asking(owner: User, tool: str = "send", **args: str) -> tuple[Run, int]:
+    """A run that asks whether it may call the tool; and a row before."""
+    tools = {
+        **TOOLS,
+        "note": {"params": {"text": "string"}, "effects": "write", "results": [{"output": "ok"}]},
+    }
+    replies = (think("search", q="a"), think(tool, **args), FINAL)
+    rules = [{"when": {"tool": tool}, "do": "ask"}]
+    run = work(launch(played=script(*replies, tools=tools), rules=rules, owner=owner))
+    return run, transitions(run, "executed")[0]
+
+
+@pytest.mark.parametrize("to", ["bob", "bo\u202eb"])
+def test_approving_what_does_much_or_hides_some_wants_a_second_look(to: str) -> None:
+    owner = dora()
+    run, at = asking(owner, to=to)
+    client = signed_in(owner)
+    assert as_sent(page(client, run, at)).keys().isdisjoint({"sure"})
+    answer = posted(client, run, at, verdict="approve")
+    assert (answer.status_code, Run.objects.count()) == (422, 1)
+    assert "Look at this call once more, and tick the box to approve it." in answer.text
+    assert posted(client, run, at, verdict="reject").status_code == 302
+    assert posted(client, run, at, verdict="approve", sure="yes").status_code == 302
+    assert Decision.objects.get(interrupt__run=work(newest())).interrupt.args == {"to": to}
+
+
+def test_the_form_shows_what_can_not_be_seen_and_offers_the_tick() -> None:
+    owner = dora()
+    run, at = asking(owner, tool="note", text="bo\u202eb")
+    text = page(signed_in(owner), run, at)
+    assert "Holds characters that can’t be seen: U+202E at" in text
+    assert "bo\\u202eb" in text
+    assert 'name="sure"' in text
+
+
+def test_a_call_of_less_risk_wants_no_tick_unless_something_is_hidden_in_it() -> None:
+    owner = dora()
+    run, at = asking(owner, tool="note", text="plain")
+    client = signed_in(owner)
+    assert 'name="sure"' not in page(client, run, at)
+    assert posted(client, run, at, verdict="approve").status_code == 302
+    hidden = {"verdict": "approve", "args": '{"text": "bo\\u202eb"}'}
+    answer = posted(client, run, at, **hidden)
+    assert answer.status_code == 422
+    assert 'name="sure"' in answer.text
+    assert posted(client, run, at, **hidden, sure="yes").status_code == 302
 
 
 def test_who_may_not_decide_is_not_offered_to() -> None:
@@ -250,6 +423,18 @@ def test_run_again_shows_no_changes_and_makes_none() -> None:
     assert (made.origin, made.status) == ("rerun", "succeeded")
     text = client.get(reverse("run", args=[made.pk])).content.decode()
     assert "run again from <a href=" in text
+
+
+def test_run_again_says_why_it_can_not_and_where_that_is_put_right() -> None:
+    owner = dora()
+    actions.register_model(name="m", base_url="http://127.0.0.1:1/v1", model_id="m")
+    run = actions.start_run(machine="ruled", goal="x", settings={"model": "m"}, owner=owner)
+    ModelProfile.objects.filter(name="m").update(enabled=False)
+    answer = signed_in(owner).post(reverse("fork", args=[run.pk]), {"at": "0", "how": "rerun"})
+    assert (answer.status_code, Run.objects.count()) == (422, 1)
+    assert "model: There is no model &#x27;m&#x27;" in answer.text
+    assert "beside the fields" not in answer.text
+    assert f'<a href="{reverse("fork", args=[run.pk])}?at=0">Fork it instead</a>' in answer.text
 
 
 @pytest.mark.parametrize("at", ["999", "1"])
@@ -289,6 +474,25 @@ def test_the_state_of_every_machine_can_be_shown_and_sent_back_unchanged(machine
         made = newest()
         told = json.loads(made.steps.get(seq=made.head).facts_json)[0]
         assert (told["changed"], told["state"]) == ({}, {})
+
+
+def test_a_text_of_several_lines_comes_back_from_a_browser_unchanged() -> None:
+    owner = dora()
+    outline = "\nFirst look,\r\nthen\rsay.\n"
+    plan = {"outline": outline, "steps": [{"tool": "final_answer", "args": {}, "thought": "Say it"}]}
+    replies = {"planner": [plan], "decision": CHILDREN["planned"]}
+    run = actions.start_run(
+        machine="planned", goal="Look", settings={}, owner=owner, script={"replies": replies}
+    )
+    work(run)
+    at = transitions(run, "planned")[0]
+    client = signed_in(owner)
+    fields = as_sent(page(client, run, at))
+    assert fields["state-plan_outline"].split() == outline.split()
+    assert client.post(reverse("fork", args=[run.pk]), fields).status_code == 302
+    made = newest()
+    told = json.loads(made.steps.get(seq=made.head).facts_json)[0]
+    assert (told["changed"], told["state"]) == ({}, {})
 
 
 # --- replay, rollback, downloads ------------------------------------------------------------------------------------

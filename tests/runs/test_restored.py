@@ -507,6 +507,7 @@ def pages_with(run: Run, client: Client) -> list[str]:
         reverse("interrupt", args=[question.pk]),
         "/needs-you/",
         reverse("admin:runs_interrupt_change", args=[question.pk]),
+        f"{reverse('fork', args=[run.pk])}?at=0",
     ]
     return [client.get(address).text for address in addresses]
 
@@ -515,7 +516,7 @@ def test_what_was_asked_before_the_backup_says_everywhere_that_it_may_be_done() 
     run, client = asking(), root()
     assert all("was restored from" not in page for page in pages_with(run, client))
     restore_of("2026-11-28 07:25:00")
-    assert [page.count(DOUBT) for page in pages_with(run, client)] == [1, 1, 1, 1]
+    assert [page.count(DOUBT) for page in pages_with(run, client)] == [1, 1, 1, 1, 1]
 
 
 def test_it_says_so_after_the_run_was_resumed_too_and_what_is_asked_later_does_not() -> None:
@@ -573,6 +574,26 @@ def test_approving_it_wants_a_tick_whatever_the_call_does(
     assert answer.status_code == status
     assert ("tick the box to approve it" in answer.text) == (status == 422)
     assert getattr(getattr(_again(question), "decision", None), "verdict", None) == verdict
+
+
+@pytest.mark.parametrize(("more", "status"), [({}, 422), ({"sure": "yes"}, 302)])
+def test_approving_it_beforehand_for_a_fork_wants_the_tick_too(more: dict[str, str], status: int) -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    fields = {"at": "0", "how": "fork", "asked": str(pending(run).seq), "verdict": "approve"}
+    answer = root().post(reverse("fork", args=[run.pk]), fields | more)
+    assert answer.status_code == status
+    assert ("tick the box to approve it" in answer.text) == (status == 422)
+
+
+def test_a_fork_by_command_that_approves_it_wants_to_be_sure() -> None:
+    run = asking()
+    restore_of("2026-11-28 07:25:00")
+    words = ("fork", str(run.pk), "--at=0", '--decision={"verdict": "approve"}')
+    with pytest.raises(CommandError, match=re.escape(f"{DOUBT}\nSay --sure with it to begin the new run.")):
+        told(*words)
+    assert Run.objects.count() == 1
+    assert told(*words, "--sure") == [str(Run.objects.get(copied_from=run).pk)]
 
 
 def test_without_a_restore_the_same_call_wants_no_tick() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from runs import actions
+from runs import actions, store
 from runs.management.asking import json_of
 from runs.management.copying import CopyingCommand
 from runs.models import Run
+from runs.reading.restored import doubts_of
 
 
 class Command(CopyingCommand):
@@ -37,8 +38,18 @@ class Command(CopyingCommand):
         parser.add_argument(
             "--decision",
             metavar="JSON",
-            help="the answer to the first question after the row: {verdict, args, message}",
+            help="the answer to the first question after the row: {verdict, args, message}; with question, the row "
+            "of the one that you saw, to no other",
         )
+
+    def doubt(self, run: Run, options: dict[str, Any]) -> str:
+        """What the fork would approve may have been done already, before a restore."""
+        decision = json_of(options["decision"], "--decision")
+        question = store.first_question(run, options["at"])
+        if question is None or not isinstance(decision, dict):
+            return ""
+        approves = decision.get("verdict") in ("approve", "edit")
+        return doubts_of([question[0]]).get(question[0].pk, "") if approves else ""
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
         """The fork."""

@@ -1,0 +1,108 @@
+"""The answer that a fork gives beforehand, as fields: it is for the question that was shown, and nothing of it is
+dropped without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from runs import store
+from runs.forms.deciding import approved
+from runs.forms.fields import ReadingForm, read_json
+from runs.forms.machines import pretty
+from runs.models import Interrupt, Run
+from runs.reading import second_look, words
+from runs.reading.arguments import ArgumentField, lines
+
+NOT_BEFOREHAND = ("rollback",)
+"""What can't be answered beforehand: an earlier row is forked instead."""
+
+UNSEEN = "Your answer does not say which question it is for. Read the one below, and answer again."
+NO_VERDICT = "Choose an answer: what is written for it goes with one."
+
+
+class AnswerFields(ReadingForm):
+    """What is answered to the first question after row `at` of `run`."""
+
+    run: Run
+    at: int
+    asked = forms.CharField(required=False)
+    """The row of the question that was shown."""
+    verdict = forms.CharField(required=False)
+    args = forms.CharField(required=False, strip=False)
+    said = forms.CharField(required=False, strip=False)
+    sure = forms.BooleanField(required=False)
+
+    question: Interrupt | None
+    """The one that was shown, where something was sent; else the one that comes next now."""
+    kept: tuple[tuple[str, str], ...] = ()
+    """What was answered to a question that does not come next any more: name and text."""
+
+    def ask(self) -> None:
+        """Find the question."""
+        self.question = self._shown() or self._next()
+
+    def _shown(self) -> Interrupt | None:
+        seq = self.data.get("asked", "")
+        if not (seq.isascii() and seq.isdigit() and len(seq) < 10):
+            return None
+        return Interrupt.objects.filter(run=self.run, seq=int(seq)).first()
+
+    def _next(self) -> Interrupt | None:
+        found = store.first_question(self.run, self.at)
+        return found[0] if found else None
+
+    def answer_initial(self) -> dict[str, Any]:
+        """The fields as they are where nobody has answered."""
+        if self.question is None:
+            return {"args": ""}
+        return {"asked": self.question.seq, "args": pretty(self.question.args) if self.question.tool else ""}
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What the question can be answered."""
+        found = self.question.verdicts if self.question else []
+        return [verdict for verdict in found if verdict not in NOT_BEFOREHAND]
+
+    @property
+    def arguments(self) -> ArgumentField:
+        """The arguments as they stand in their field, with what is said of characters that nobody sees."""
+        return ArgumentField("args", "json", str(self["args"].value() or ""), required=False)
+
+    def read_answer(self, data: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answer, as the action takes it; None where there is none, or it can't be read."""
+        verdict, message = data["verdict"], lines(data["said"]).strip()
+        typed = "args" in self.data and "args" not in self.unreadable
+        changed = typed and lines(data["args"]) != self.answer_initial()["args"]
+        if not (verdict or message or changed):
+            return None
+        if not verdict or self.question is None or self._shown() is None:
+            self.add_error("verdict" if self.question else None, UNSEEN if verdict else NO_VERDICT)
+            return None
+        args = None
+        try:
+            if changed or verdict == "top_up":
+                args = read_json(data["args"] or "null")
+        except ValueError as fault:
+            self.fault("args", str(fault))
+            return None
+        if verdict in ("approve", "edit") and "edit" in self.verdicts:
+            verdict, args = approved(self.question, args if changed else self.question.args)
+        if (why := second_look(self.question, verdict, args)) and not data["sure"]:
+            self.fault("sure", why)
+        return {"verdict": verdict, "args": args, "message": message, "question": self.question.seq}
+
+    def ask_anew(self, why: str) -> None:
+        """Another question comes next now: it is shown, with nothing filled in. What was answered is kept beside it."""
+        written = {
+            "Answer": words.spoken(self.data.get("verdict", "")),
+            "Arguments": self.data.get("args", ""),
+            "Message": self.data.get("said", ""),
+        }
+        self.kept = tuple((name, text) for name, text in written.items() if text.strip())
+        self.question = self._next()
+        nothing = {"verdict": "", "said": "", "sure": "", **self.answer_initial()}
+        self.data = dict(self.data.items()) | nothing
+        self.add_error(None, why)
