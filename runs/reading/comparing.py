@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from runs import store
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
 from runs.reading.aligning import Pair, align
@@ -132,12 +133,16 @@ def _edited(left: Run, right: Run) -> Iterator[Difference]:
         noted = Step.objects.filter(run=copy, seq=copy.copied_upto + 1, kind=Step.Kind.NOTE).first()
         facts = json.loads(noted.facts_json) if noted else []
         edits: Data = next((fact.get("state", {}) for fact in facts if fact["kind"] == "run.forked"), {})
-        stored = Step.objects.filter(run=source, seq__lte=copy.copied_upto, state_json__isnull=False)
-        newest = stored.order_by("-seq").values_list("state_json", flat=True).first() if edits else None
-        before = json.loads(newest or "{}")
+        before = _state_at(source, copy.copied_upto) if edits else {}
         for name, value in edits.items():
             sides = (before.get(name, MISSING), value)
             yield Difference(f"state.{name}", *(sides if copy is right else sides[::-1]))
+
+
+def _state_at(run: Run, seq: int) -> Data:
+    state = store.state_at(run, CATALOGUE[run.machine], store.terms_of(run, {}), seq)
+    found: Data = state.model_dump(mode="json")
+    return found
 
 
 def _script(run: Run) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from runs.engine.values import canonical
 from runs.reading import words
@@ -23,6 +24,18 @@ class Difference:
     right: Any
 
 
+class Where(NamedTuple):
+    """Where a value stands in a step: no other value of the step stands there, whatever it is called."""
+
+    path: tuple[str, ...]
+    name: str
+    longer: str
+    """What it is called where another value of the steps has its name."""
+
+
+Leaf = tuple[Where, Any]
+
+
 class _Missing:
     """Stands where a run has no such value."""
 
@@ -39,10 +52,21 @@ def differences_of(left: Data, right: Data) -> list[Difference]:
     Arguments and results of two tools have nothing to do with each other: there they are one value.
     """
     whole = _tool_in(left) != _tool_in(right)
-    ours, theirs = (dict(_leaves(content, whole)) for content in (left, right))
-    names = [*ours, *(name for name in theirs if name not in ours)]
-    found = [Difference(name, ours.get(name, MISSING), theirs.get(name, MISSING)) for name in names]
-    return [one for one in found if not _is_same(one.left, one.right)]
+    found = _differing(dict(_leaves(left, whole)), dict(_leaves(right, whole)))
+    # What readers have no name for (the order of facts, the code of a notice) is still a difference.
+    return found or _differing(dict(_inside(left, (), "")), dict(_inside(right, (), "")))
+
+
+def _differing(ours: dict[Where, Any], theirs: dict[Where, Any]) -> list[Difference]:
+    places = [*ours, *(where for where in theirs if where not in ours)]
+    times = Counter(where.name for where in places)
+    found = []
+    for where in places:
+        left, right = ours.get(where, MISSING), theirs.get(where, MISSING)
+        if not _is_same(left, right):
+            name = where.name if times[where.name] == 1 else where.longer
+            found.append(Difference(name, left, right))
+    return found
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -58,21 +82,21 @@ def _tool_in(content: Data) -> str:
     return str(call.get("tool") or wanted_call(content.get("facts", []))[0])
 
 
-def _leaves(content: Data, whole: bool) -> Iterator[tuple[str, Any]]:  # noqa: FBT001
+def _leaves(content: Data, whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
     for name, value in content.items():
         match name:
             case "call":
-                yield "tool", value["tool"]
-                yield from [("arguments", value["args"])] if whole else _inside(value["args"], "")
+                yield Where((name, "tool"), "tool", "tool"), value["tool"]
+                yield from _arguments(value["args"], (name, "args"), "", whole)
             case "facts":
                 yield from _facts(value, whole)
             case "to":
-                yield "next state", value
+                yield Where((name,), "next state", "next state"), value
             case _:
-                yield from _inside(value, name)
+                yield from _inside(value, (name,), name)
 
 
-def _facts(facts: list[Data], whole: bool) -> Iterator[tuple[str, Any]]:  # noqa: FBT001
+def _facts(facts: list[Data], whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
     """Each fact's values under a name that a reader knows; the second of a kind is numbered."""
     seen: dict[str, int] = {}
     for fact in facts:
@@ -80,45 +104,60 @@ def _facts(facts: list[Data], whole: bool) -> Iterator[tuple[str, Any]]:  # noqa
         seen[kind] = seen.get(kind, 0) + 1
         number = f" {seen[kind]}" if seen[kind] > 1 else ""
         label = f"{LABELS.get(kind, words.spoken(kind.rpartition('.')[2]))}{number}".strip()
+        path, longer = ("facts", kind, str(seen[kind])), f"{kind}{number}"
         rest = {name: value for name, value in fact.items() if name != "kind"}
         match kind:
             case "react.decision":
-                yield from _decision(rest, label, whole)
+                yield from _decision(rest, path, label, whole)
             case "react.tool.result" if not number:
-                yield from _result(rest, whole)
+                yield from _result(rest, path, whole)
             case "react.notice":
-                yield label, fact["message"]
+                yield Where((*path, "message"), label, longer), fact["message"]
             case _ if not rest:
-                yield label, True
+                yield Where(path, label, longer), True
             case _:
-                rest = {(name if name not in ("text", "message") else ""): rest[name] for name in rest}
-                yield from _inside(rest, label)
+                for name, value in rest.items():
+                    said = label if name in ("text", "message") else _joined(label, name)
+                    yield from _inside(value, (*path, name), said, _joined(longer, name))
 
 
-def _decision(fact: Data, label: str, whole: bool) -> Iterator[tuple[str, Any]]:  # noqa: FBT001
+def _decision(fact: Data, path: tuple[str, ...], label: str, whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
     for name, value in fact.items():
-        if whole and name in ("args", "tool_call"):
-            yield "arguments", value
-        elif name == "args":
-            yield from _inside(value, label)
+        if name == "args" or (whole and name == "tool_call"):
+            yield from _arguments(value, (*path, name), label, whole)
         else:
-            yield from _inside(value, f"{label}.{name}" if label else name)
+            yield from _inside(value, (*path, name), _joined(label, name))
 
 
-def _result(fact: Data, whole: bool) -> Iterator[tuple[str, Any]]:  # noqa: FBT001
+def _arguments(args: Any, path: tuple[str, ...], label: str, whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
+    """By their bare names, or all of them as one value. A call without arguments has none that could differ."""
+    longer = _joined(label, "arguments")
+    if whole:
+        yield Where(path, "arguments", longer), args
+    elif args != {}:
+        yield from _inside(args, path, label, longer)
+
+
+def _result(fact: Data, path: tuple[str, ...], whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
     if fact.get("error") is not None:
-        yield "error", fact["error"]
+        yield Where((*path, "error"), "error", "error"), fact["error"]
     elif whole:
-        yield "result", fact.get("value")
+        yield Where((*path, "value"), "result", "result"), fact.get("value")
     else:
-        yield from _inside(fact.get("value"), "result")
-    yield from _inside({name: fact[name] for name in fact if name not in ("tool", "value", "error")}, "")
+        yield from _inside(fact.get("value"), (*path, "value"), "result")
+    for name, value in fact.items():
+        if name not in ("tool", "value", "error"):
+            yield from _inside(value, (*path, name), name)
 
 
-def _inside(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Objects by their names; a list is one value."""
+def _inside(value: Any, path: tuple[str, ...], name: str, longer: str = "") -> Iterator[Leaf]:
+    """Objects by their names; a list is one value. Without a longer name it has the one."""
     if isinstance(value, dict) and value:
-        for name, item in value.items():
-            yield from _inside(item, f"{path}.{name}" if path and name else path or name)
+        for key, item in value.items():
+            yield from _inside(item, (*path, key), _joined(name, key), _joined(longer or name, key))
     else:
-        yield path, value
+        yield Where(path, name or longer, longer or name), value
+
+
+def _joined(name: str, key: str) -> str:
+    return ".".join(filter(None, (name, key)))

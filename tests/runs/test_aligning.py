@@ -6,7 +6,10 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from runs.engine.values import canonical
 from runs.reading.aligning import WINDOW, Mark, align, differing_words
 from runs.reading.comparing_words import CHARACTERS, text_pieces, value_view
 from runs.reading.differences import MISSING, differences_of
@@ -117,6 +120,95 @@ def test_arguments_are_compared_field_by_field_and_by_type() -> None:
     }
     assert [one.name for one in differences_of(of(n=1), of(n="1"))] == ["n"]
     assert differences_of(left, left) == []
+
+
+def saved(args: dict[str, Any], value: Any = "ok") -> dict[str, Any]:
+    fact = {"kind": "react.tool.result", "tool": "save", "value": value, "error": None}
+    return {"edge": "ok", "to": "t", "call": {"tool": "save", "args": args}, "facts": [fact]}
+
+
+def decided(thought: str, /, **args: Any) -> dict[str, Any]:
+    fact = {"kind": "react.decision", "thought": thought, "tool": "note", "args": args}
+    return {"edge": "ok", "to": "x", "facts": [fact]}
+
+
+def told(left: dict[str, Any], right: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    return [(one.name, one.left, one.right) for one in differences_of(left, right)]
+
+
+def test_values_of_one_name_stand_beside_each_other() -> None:
+    for name in ("result", "error", "tool", "edge", "next state"):
+        assert told(saved({name: "A"}), saved({name: "B"}))[0][1:] == ("A", "B")
+    assert told(saved({"result": "A"}), saved({"result": "B"})) == [("arguments.result", "A", "B")]
+    assert told(saved({"result": "A"}, 1), saved({"result": "A"}, 2)) == [("result", 1, 2)]
+    assert told(decided("left", thought="s"), decided("right", thought="s")) == [("thought", "left", "right")]
+    assert told(decided("s", thought="left"), decided("s", thought="right")) == [
+        ("arguments.thought", "left", "right")
+    ]
+    both = told(of(**{"a.b": 1, "a": {"b": 2}}), of(**{"a.b": 3, "a": {"b": 4}}))
+    assert [sides for _, *sides in both] == [[1, 3], [2, 4]]
+
+
+def test_a_name_that_only_one_side_has_is_told_apart_too() -> None:
+    assert told(saved({}), saved({"result": "B"})) == [("arguments.result", MISSING, "B")]
+    assert told(saved({}), saved({"q": "B"})) == [("q", MISSING, "B")]
+
+
+def test_what_has_no_name_for_readers_is_told_whole() -> None:
+    def noticed(code: str) -> dict[str, Any]:
+        return {"edge": None, "to": None, "facts": [{"kind": "react.notice", "code": code, "message": "No."}]}
+
+    (found,) = differences_of(noticed("one"), noticed("two"))
+    assert (found.name, found.left[0]["code"], found.right[0]["code"]) == ("facts", "one", "two")
+
+
+NAMES = st.sampled_from(
+    ["result", "tool", "edge", "error", "thought", "args", "text", "message", "q", "a.b", "a", "b", ""]
+)
+VALUES = st.recursive(
+    st.sampled_from([None, True, 0, 1, 1.0, "", "1"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+ARGS = st.dictionaries(NAMES, VALUES, max_size=3)
+FACTS = st.one_of(
+    st.fixed_dictionaries(
+        {"kind": st.just("react.decision"), "thought": VALUES, "tool": st.sampled_from("ab"), "args": ARGS}
+    ),
+    st.fixed_dictionaries(
+        {"kind": st.just("react.tool.result"), "value": VALUES, "error": st.none() | st.text(max_size=1)}
+    ),
+    st.fixed_dictionaries(
+        {"kind": st.just("react.notice"), "code": st.sampled_from("ab"), "message": st.sampled_from("ab")}
+    ),
+    st.builds(
+        lambda kind, rest: {**rest, "kind": kind},
+        st.sampled_from(["x.began", "y.began", "x.thought"]),
+        ARGS,
+    ),
+)
+STEPS = st.fixed_dictionaries(
+    {
+        "edge": st.sampled_from([None, "ok"]),
+        "to": st.sampled_from([None, "t"]),
+        "facts": st.lists(FACTS, max_size=3),
+    },
+    optional={"call": st.fixed_dictionaries({"tool": st.sampled_from("ab"), "args": ARGS})},
+)
+
+
+@given(STEPS, STEPS)
+@settings(max_examples=300, deadline=None)
+@example(saved({"result": "A"}), saved({"result": "B"}))
+@example(decided("left", thought="s"), decided("right", thought="s"))
+@example(of(**{"a.b": 1, "a": {"b": 2}}), of(**{"a.b": 3, "a": {"b": 2}}))
+@example(of(x={"": 1}), of(x=1))
+def test_two_steps_that_are_not_the_same_have_a_difference(
+    left: dict[str, Any], right: dict[str, Any]
+) -> None:
+    found = differences_of(left, right)
+    assert bool(found) == (canonical(left) != canonical(right))
+    assert all(one.name for one in found)
 
 
 @pytest.mark.parametrize(

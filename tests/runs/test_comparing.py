@@ -167,7 +167,29 @@ def test_an_edited_state_is_told_with_what_was_launched_differently() -> None:
     at = transitions(source, "continue")[0]
     fork = actions.fork(source, at=at, by=None, state={"rejections": 2})
     found = compare(source, fork)
-    assert {one.name: one.right for one in found.terms} == {"state.rejections": 2}
+    assert {one.name: (one.left, one.right) for one in found.terms} == {"state.rejections": (0, 2)}
+
+
+def test_an_edited_state_is_told_with_the_one_that_a_run_begins_with() -> None:
+    source = done(*SEARCHES, FINAL)
+    fork = actions.fork(source, at=0, by=None, state={"rejections": 2})
+    for left, right, values in ((source, fork, (0, 2)), (fork, source, (2, 0))):
+        (found,) = compare(left, right).terms
+        assert (found.name, found.left, found.right) == ("state.rejections", *values)
+
+
+def test_an_argument_with_the_name_of_a_result_is_told_on_the_page_and_in_the_json() -> None:
+    save = {"params": {"result": "string"}, "effects": "write", "results": [{"output": "ok"}]}
+    left, right = (
+        done(played=script(think("save", result=text), FINAL, tools={"save": save})) for text in ("A", "B")
+    )
+    found = compare(left, right)
+    thought, result = shown(found)
+    assert [value.name for value in thought.values] == ["result"]
+    assert [value.name for value in result.values] == ["arguments.result"]
+    assert "arguments.result differs" in result.sign.text
+    told = [place["differences"] for place in as_json(found)["places"] if place["kind"] == "differs"]
+    assert told[1] == [{"name": "arguments.result", "left": "A", "right": "B"}]
 
 
 # --- pages --------------------------------------------------------------------------------------------------------
