@@ -15,7 +15,16 @@ from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.again import Again
 from runs.reading.arguments import ArgumentField, fields_of
-from runs.reading.limits import LimitAsked, Standing, as_asked, limit_asked, plain, standings
+from runs.reading.limits import (
+    LimitAsked,
+    Standing,
+    as_asked,
+    limit_asked,
+    plain,
+    standings,
+    standings_of,
+    wishes_of,
+)
 from runs.reading.lines import line_of
 from runs.reading.looking import is_risky
 from runs.reading.phrases import Line, call_text
@@ -23,6 +32,9 @@ from runs.reading.restored import doubts_of
 from runs.rights import decides
 
 Person = User | AnonymousUser
+
+UNITS = {"cost_usd": "USD", "tokens": "tokens", "active_seconds": "seconds"}
+"""In what amounts are added to a limit."""
 
 CONTEXT_ROWS = 12
 TARGETS = 40
@@ -110,7 +122,9 @@ class Card:
     @property
     def kept(self) -> list[tuple[str, str]]:
         """What a person wrote for a question that is closed: name and text."""
-        names = {"reason": "Reason", "answer": "Answer", "note": "Message"}
+        names = {"reason": "Reason", "answer": "Answer", "note": "Message", "to_step": "Roll back to row"}
+        if self.typed.get("verdict") == "top_up":  # the form offers amounts to whoever answers otherwise too
+            names |= {f"amount.{name}": f"Amount in {unit}" for name, unit in UNITS.items()}
         written = [(label, self.typed.get(name, "")) for name, label in names.items()]
         written += [(one.name, self.typed.get(one.field, "")) for one in self.fields if one.changed]
         return [(name, text) for name, text in written if text.strip()]
@@ -181,24 +195,28 @@ class Asked(NamedTuple):
 
 
 def asked_now(interrupts: list[Interrupt]) -> dict[Any, Asked]:
-    """What each that is open asks, by its key; limits as they stand now, their lines read at once."""
-    runs = {found.run_id for found in interrupts if found.kind == "limit"}
+    """What each that is open asks, by its key; limits as they stand now, read at once for all."""
+    about = [found for found in interrupts if found.kind == "limit"]
+    asked = {found.pk: Asked(headline(found), found.why) for found in interrupts if found.kind != "limit"}
+    return asked | _limits_asked_now(about) if about else asked
+
+
+def _limits_asked_now(interrupts: list[Interrupt]) -> dict[Any, Asked]:
+    runs = {found.run_id: found.run for found in interrupts}
     budgets: dict[int, list[Budget]] = {}
-    for line in Budget.objects.filter(run__in=runs, scope="limits") if runs else ():
+    for line in Budget.objects.filter(run__in=runs, scope="limits"):
         budgets.setdefault(line.run_id, []).append(line)
-    return {found.pk: _asked_now(found, budgets.get(found.run_id, [])) for found in interrupts}
+    limits, wishes = standings_of(runs.values(), budgets), wishes_of(interrupts)
+    asked = {}
+    for found in interrupts:
+        about = limit_asked(found, found.run, limits[found.run_id], wishes[found.pk])
+        asked[found.pk] = Asked(about.headline, about.why) if about else Asked(headline(found), "")
+    return asked
 
 
 def headline_now(interrupt: Interrupt) -> str:
     """The line of a question that is open."""
     return asked_now([interrupt])[interrupt.pk].headline
-
-
-def _asked_now(interrupt: Interrupt, budgets: list[Budget]) -> Asked:
-    if interrupt.kind != "limit":
-        return Asked(headline(interrupt), interrupt.why)
-    about = limit_asked(interrupt, interrupt.run, standings(interrupt.run, budgets))
-    return Asked(about.headline, about.why) if about else Asked(headline(interrupt), "")
 
 
 def pending_for(person: Any) -> QuerySet[Interrupt]:
@@ -220,7 +238,8 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
     run = run or interrupt.run
     thought, context = _context(run, interrupt.seq)
     pending = interrupt.status == Interrupt.Status.PENDING
-    about = limit_asked(interrupt, run, limits) if (limits := _limits_of(run, interrupt)) else None
+    limits = _limits_of(run, interrupt)
+    about = limit_asked(interrupt, run, limits, wishes_of([interrupt])[interrupt.pk]) if limits else None
     return Card(
         interrupt=interrupt,
         run=run,
@@ -285,14 +304,13 @@ def _limits_of(run: Run, interrupt: Interrupt) -> list[Standing]:
 
 
 def _limit_lines(limits: list[Standing], about: LimitAsked | None) -> tuple[LimitLine, ...]:
-    units = {"cost_usd": "USD", "tokens": "tokens", "active_seconds": "seconds"}
     return tuple(
         LimitLine(
             name=name,
             label=words.LIMIT[name],
             lines=tuple(line for line in limits if line.name == name),
             suggested=plain(about.add) if about and about.standing.name == name else "",
-            unit=units[name],
+            unit=UNITS[name],
         )
         for name in dict.fromkeys(line.name for line in limits)
     )

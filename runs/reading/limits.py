@@ -7,16 +7,20 @@ who has used it, and how much more lets the next call through.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import OuterRef, Subquery
 
 from runs.driver.ports import price_of
 from runs.engine import gates, wording
 from runs.engine.effects import EFFECT, HumanCall, ModelCall
-from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS
+from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS, LimitName
+from runs.engine.snapshot import SharedLimit
 from runs.models import Budget, Exchange, Interrupt, ModelProfile, Run
 from runs.reading import words
-from runs.store import Worst, shared_limits
+from runs.store import Worst, shared_limits_of
 from runs.store.appending import totals_of
 
 
@@ -73,14 +77,24 @@ def used_of(run: Run) -> dict[str, float]:
 
 def standings(run: Run, budgets: Iterable[Budget]) -> list[Standing]:
     """Every limit that holds for the run: its own lines first, then those that it shares."""
+    return standings_of([run], {run.pk: [*budgets]})[run.pk]
+
+
+def standings_of(runs: Collection[Run], budgets: Mapping[int, list[Budget]]) -> dict[int, list[Standing]]:
+    """The same of many runs, by their keys; what they share is read at once."""
+    own = {run.pk: _own(run, budgets.get(run.pk, [])) for run in runs}
+    shared = shared_limits_of([run.pk for run in runs if own[run.pk] or run.root_id is not None])
+    return {run.pk: own[run.pk] + _shared(run, shared.get(run.pk, {})) for run in runs}
+
+
+def _own(run: Run, budgets: Iterable[Budget]) -> list[Standing]:
     used = used_of(run)
-    own = [line for line in budgets if line.scope == "limits" and line.name in used]
-    found = [Standing(run.pk, line.name, used[line.name], line.limit) for line in own]
-    return found + (_shared(run, used) if own or run.root_id is not None else [])
+    lines = [line for line in budgets if line.scope == "limits" and line.name in used]
+    return [Standing(run.pk, line.name, used[line.name], line.limit) for line in lines]
 
 
-def _shared(run: Run, used: dict[str, float]) -> list[Standing]:
-    copied = {"cost_usd": run.copied_usd, "tokens": run.copied_tokens}
+def _shared(run: Run, limits: Mapping[LimitName, SharedLimit]) -> list[Standing]:
+    used, copied = used_of(run), {"cost_usd": run.copied_usd, "tokens": run.copied_tokens}
     return [
         Standing(
             run.pk,
@@ -90,22 +104,28 @@ def _shared(run: Run, used: dict[str, float]) -> list[Standing]:
             shared.root,
             round(shared.elsewhere + copied[name], 10),
         )
-        for name, shared in shared_limits(run).items()
+        for name, shared in limits.items()
     ]
 
 
-def wish_of(interrupt: Interrupt) -> Wish:
-    """What the call that the question holds back may use of the limit that it is about."""
-    stored = Exchange.objects.filter(run=interrupt.run_id, seq=interrupt.seq).values_list(
-        "request_json", flat=True
-    )
-    asked = EFFECT.validate_json(found) if (found := stored.first()) else None
+def wishes_of(interrupts: Collection[Interrupt]) -> dict[Any, Wish]:
+    """What the call that each question holds back may use of the limit that it is about, by the question's key."""
+    stored = Exchange.objects.filter(run=OuterRef("run"), seq=OuterRef("seq")).values("request_json")
+    asked = Interrupt.objects.filter(pk__in=[found.pk for found in interrupts])
+    requests = dict(asked.values_list("pk", Subquery(stored)))
+    models = {found.run.model for found in interrupts}
+    profiles = {one.name: one for one in ModelProfile.objects.filter(name__in=models, enabled=True)}
+    return {
+        found.pk: _wish(found.limit, requests.get(found.pk), profiles.get(found.run.model))
+        for found in interrupts
+    }
+
+
+def _wish(limit: str, request: str | None, profile: ModelProfile | None) -> Wish:
+    asked = EFFECT.validate_json(request) if request else None
     call = asked.holds if isinstance(asked, HumanCall) else None
-    name = next((paid for paid in PAID_LIMITS if paid == interrupt.limit), None)
-    if name is None or not isinstance(call, ModelCall) or not call.input_tokens:
-        return Wish()
-    profile = ModelProfile.objects.filter(name=interrupt.run.model, enabled=True).first()
-    if profile is None:
+    name = next((paid for paid in PAID_LIMITS if paid == limit), None)
+    if name is None or profile is None or not isinstance(call, ModelCall) or not call.input_tokens:
         return Wish()
     price = price_of(profile)
     sizes = (gates.least_reply(price), price.reply_tokens)
@@ -142,7 +162,7 @@ class LimitAsked:
         return f"{one.whose}{others}. {left} for the next call."
 
 
-def limit_asked(interrupt: Interrupt, run: Run, found: Iterable[Standing]) -> LimitAsked | None:
+def limit_asked(interrupt: Interrupt, run: Run, found: Iterable[Standing], wish: Wish) -> LimitAsked | None:
     """What a question about a limit is about; None where the run has no such limit any more.
 
     Of the run's own limit and the shared one it is the first that holds the call back, as the gate looks at them.
@@ -150,7 +170,6 @@ def limit_asked(interrupt: Interrupt, run: Run, found: Iterable[Standing]) -> Li
     lines = [line for line in found if line.name == interrupt.limit]
     if not lines:
         return None
-    wish = wish_of(interrupt)
     held = (line for line in lines if line.left <= 0 or line.left < wish.least)
     about = next(held, None) or min(lines, key=lambda line: line.left)
     return LimitAsked(about, wish, _to_add(about.name, lines, wish, run))

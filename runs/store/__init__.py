@@ -19,6 +19,7 @@ from runs.store.birth import NewRun, create_run, folder_of, unsaved
 from runs.store.clock import now
 from runs.store.copying import (
     KEPT,
+    NOT_ANSWERS,
     PEOPLE,
     SETTINGS,
     Change,
@@ -95,7 +96,7 @@ from runs.store.people import (
     stop_children,
     unanswered,
 )
-from runs.store.purse import Worst, may_share, reserve, shared_limits
+from runs.store.purse import Worst, may_share, reserve, shared_limits, shared_limits_of
 from runs.store.restored import (
     MAY_HAVE_HAPPENED,
     paused_by_restore,
@@ -111,6 +112,7 @@ __all__ = [
     "MAX_RESPONSE",
     "MAY_HAVE_HAPPENED",
     "MOST_LOST",
+    "NOT_ANSWERS",
     "PEOPLE",
     "RENEW_S",
     "SETTINGS",
@@ -197,6 +199,7 @@ __all__ = [
     "rewind",
     "rewind_batch",
     "shared_limits",
+    "shared_limits_of",
     "start",
     "state_at",
     "stop_children",

@@ -7,11 +7,13 @@ together; the row that concludes the call settles it. Source: reliability.md, D1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
+from django.db.models import BigIntegerField, Exists, F, Func, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import Coalesce
 
 from runs.engine.settings import PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit
@@ -42,12 +44,6 @@ def root_of(run: Run) -> int:
     return run.root_id or run.pk
 
 
-def _family(run: Run) -> QuerySet[Run]:
-    """The run, the one whose limits hold for it, and all that came from that."""
-    root = root_of(run)
-    return Run.objects.filter(Q(pk=root) | Q(root_id=root))
-
-
 def may_share(run: Run) -> bool:
     """Whether there is a limit that the run shares, or will once it is forked or has a child: given at the launch."""
     return Budget.objects.filter(run=root_of(run), scope="limits", name__in=PAID_LIMITS).exists()
@@ -55,26 +51,42 @@ def may_share(run: Run) -> bool:
 
 def shared_limits(run: Run) -> Mapping[LimitName, SharedLimit]:
     """The limits that the run shares, with what others have used and set aside; none where it is alone."""
-    root, members = root_of(run), _family(run)
-    if run.root_id is None and not members.exclude(pk=run.pk).exists():
+    return shared_limits_of([run.pk])[run.pk]
+
+
+def shared_limits_of(runs: Collection[int]) -> dict[int, Mapping[LimitName, SharedLimit]]:
+    """The same of many runs, by their keys: with as many queries as for one."""
+    shared: dict[int, Mapping[LimitName, SharedLimit]] = {run: {} for run in runs}
+    spent = _elsewhere(runs)
+    limits = _limits({root for root, _ in spent.values()})
+    for run, (root, elsewhere) in spent.items():
+        shared[run] = {
+            name: SharedLimit(limit, elsewhere[name], root) for name, limit in limits[root].items()
+        }
+    return shared
+
+
+def _limits(roots: Collection[int]) -> dict[int, dict[LimitName, float]]:
+    """The limits of each root, and what people added to them in any of the runs that share them."""
+    if not roots:
         return {}
-    limits = _limits(root, members)
-    if not limits:
-        return {}
-    spent = _spent(members.exclude(pk=run.pk))
-    mine = Run.objects.values_list("copied_usd", "copied_tokens").get(pk=run.pk)
-    own = {"cost_usd": mine[0], "tokens": mine[1]}
+    given = Budget.objects.filter(run__in=roots, scope="limits").values_list("run_id", "name", "limit")
+    added = Budget.objects.filter(Q(run__in=roots) | Q(run__root__in=roots), scope=SHARED)
+    added = added.annotate(root=_root("run__root_id", "run_id")).values_list("root", "name")
+    limits = {(root, name): limit for root, name, limit in given}
+    more = {(root, name): limit for root, name, limit in added.annotate(Sum("limit"))}
     return {
-        name: SharedLimit(limit, round(spent[name] - own[name], 10), root) for name, limit in limits.items()
+        root: {
+            name: limits[root, name] + more.get((root, name), 0.0)
+            for name in PAID_LIMITS
+            if (root, name) in limits
+        }
+        for root in roots
     }
 
 
-def _limits(root: int, members: QuerySet[Run]) -> dict[LimitName, float]:
-    """The root's limits, and what people added to them in any of the runs."""
-    given = dict(Budget.objects.filter(run=root, scope="limits").values_list("name", "limit"))
-    added = Budget.objects.filter(run__in=members, scope=SHARED).values_list("name").annotate(Sum("limit"))
-    more = dict(added)
-    return {name: given[name] + more.get(name, 0.0) for name in PAID_LIMITS if name in given}
+def _root(root: str, run: str) -> Coalesce:
+    return Coalesce(root, run, output_field=BigIntegerField())
 
 
 _TOLD = Q(ended_at__isnull=False) & Exists(
@@ -84,12 +96,26 @@ _TOLD = Q(ended_at__isnull=False) & Exists(
 runtime add to the parent meanwhile is no move."""
 
 
-def _spent(members: QuerySet[Run]) -> dict[LimitName, float]:
-    """What the runs have used themselves, and what is set aside. A child's cost is its parent's once that knows it."""
+def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, float]]]:
+    """The root of each run that has others beside it, and what these have used themselves and set aside.
+
+    A child's cost is its parent's once that knows it. What a run's copied rows had used is another's, and its own too.
+    """
+    others = Run.objects.filter(Q(pk=OuterRef("of")) | Q(root=OuterRef("of"))).exclude(pk=OuterRef("pk"))
     tokens = F("input_tokens") + F("output_tokens") - F("copied_tokens") + F("reserved_tokens")
-    sums = members.aggregate(tokens=Sum(tokens))
-    costs = members.exclude(_TOLD).aggregate(usd=Sum(F("cost_usd") - F("copied_usd") + F("reserved_usd")))
-    return {"cost_usd": costs["usd"] or 0.0, "tokens": sums["tokens"] or 0}
+    usd = F("cost_usd") - F("copied_usd") + F("reserved_usd")
+    found = Run.objects.filter(pk__in=runs).annotate(of=_root("root_id", "pk"))
+    found = found.filter(Q(root__isnull=False) | Exists(others))
+    found = found.annotate(usd=_sum(others.exclude(_TOLD), usd), tokens=_sum(others, tokens))
+    columns = ("pk", "of", "usd", "tokens", "copied_usd", "copied_tokens")
+    return {
+        run: (root, {"cost_usd": round((usd or 0.0) - usd_, 10), "tokens": (tokens or 0) - tokens_})
+        for run, root, usd, tokens, usd_, tokens_ in found.values_list(*columns)
+    }
+
+
+def _sum(runs: QuerySet[Run], amount: CombinedExpression) -> Subquery:
+    return Subquery(runs.order_by().values(total=Func(amount, function="SUM")))
 
 
 @again
@@ -117,7 +143,7 @@ def raise_shared(run: Run, name: str, amount: float) -> float | None:
     """Add to the limit that the run shares; what it is now, or None where it shares none of that name."""
     if run.root_id is None:
         return None
-    limit = _limits(root_of(run), _family(run))
+    limit = _limits([root_of(run)])[root_of(run)]
     if name not in limit:
         return None
     line, _ = Budget.objects.get_or_create(run=run, scope=SHARED, name=name, defaults={"used": 0, "limit": 0})

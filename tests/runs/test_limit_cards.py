@@ -6,10 +6,14 @@ import re
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
-from runs import actions
+from runs import actions, store
+from runs.engine.snapshot import SharedLimit
 from runs.management.asking import how_to_answer
-from runs.models import Budget, ModelProfile, Run
+from runs.models import Budget, Interrupt, ModelProfile, Run
 from runs.reading.cards import Card, asked_now, card_of, headline_now
 from runs.reading.exporting import export
 from runs.reading.limits import as_asked, rounded_up
@@ -175,6 +179,42 @@ def test_the_queue_the_commands_and_the_row_say_the_same() -> None:
     row = next(view for view in row_views(run, limit=100) if view.seq == question.seq)
     assert (row.line.title, "reached" in row.line.text) == ("Limit", False)
     assert question.title.startswith("Limit reached: cost_usd "), "what is stored stays as it was"
+
+
+def test_many_questions_about_limits_are_read_with_as_many_queries_as_two() -> None:
+    """Of runs alone, and of forks that share a limit."""
+    client = signed_in(bob())
+    root = waiting_run(0.003)
+
+    def looks(count: int) -> int:
+        while (open_ones := Interrupt.objects.filter(kind="limit", status="pending")).count() < count:
+            work(launch(FINAL, limits={"tokens": 0}))
+            work(fork(root))
+        client.get("/needs-you/")
+        with CaptureQueriesContext(connection) as asked:
+            page = client.get("/needs-you/").text
+        listed = [reverse("interrupt", args=[found.pk]) in page for found in open_ones]
+        assert listed == [True] * count
+        assert f"The limit of run {root.pk} and of all that came from it" in page
+        return len(asked)
+
+    assert looks(2) == looks(12)
+
+
+def test_what_is_read_for_many_at_once_is_what_is_read_for_each() -> None:
+    parent, child = child_at_the_limit()
+    root = waiting_run(0.003)
+    forks = [work(fork(root)), work(fork(root))]
+    decide(forks[1], "top_up", args={"cost_usd": 0.01})
+    runs = [parent, child, root, *forks, launch(FINAL, limits={"cost_usd": 1})]
+    found = store.shared_limits_of([run.pk for run in runs])
+    assert found == {run.pk: store.shared_limits(run) for run in runs}
+    assert [dict(found[run.pk]) for run in (parent, child)] == [
+        {"cost_usd": SharedLimit(0.003, 0.001, parent.pk)},
+        {"cost_usd": SharedLimit(0.003, 0.002, parent.pk)},
+    ]
+    assert [found[run.pk]["cost_usd"].limit for run in (root, *forks)] == pytest.approx([0.013] * 3)
+    assert found[runs[-1].pk] == {}
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

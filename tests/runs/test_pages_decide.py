@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.dateformat import format as date_text
 
-from runs import actions
+from runs import actions, driver
 from runs.models import Decision, Interrupt, Run
 from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, launched, run_with_letter, signed_in
 from tests.runs.running import (
@@ -163,6 +163,38 @@ def test_a_second_decision_says_who_decided_and_keeps_the_text() -> None:
     assert decided(run).verdict == "approve"
 
 
+def test_amounts_and_a_row_that_came_too_late_are_kept() -> None:
+    client = signed_in(bob())
+    limited = launched(alice(), FINAL, limits={"cost_usd": 0})
+    decide(limited, "top_up", args={"cost_usd": 2})
+    late = send(client, limited, "top_up", **{"amount.cost_usd": "0.37", "amount.tokens": ""})
+    assert late.status_code == 409
+    assert kept(late.text) == [("Amount in USD", "0.37")]
+    otherwise = send(client, limited, "finish", **{"amount.cost_usd": "0.37"})
+    assert "kept below" not in otherwise.text, "the form proposed that amount to all who answered"
+    run = run_with_letter(None)
+    target = str(transitions(run)[0])
+    decide(run, "reject")
+    assert kept(send(client, run, "rollback", to_step=target).text) == [("Roll back to row", target)]
+
+
+def test_who_wrote_nothing_is_not_told_that_it_is_kept() -> None:
+    run = run_with_letter(alice())
+    decide(run, "reject")
+    late = send(signed_in(bob()), run, "approve").text
+    assert "Your own answer was not taken." in late
+    assert ("kept below" in late, kept(late)) == (False, [])
+
+
+def kept(page: str) -> list[tuple[str, str]]:
+    """What the card keeps of an answer that was not taken."""
+    _, _, box = page.partition('<div class="kept">')
+    assert bool(box) == ("What you wrote is kept below." in page)
+    return re.findall(
+        r'<p class="card__label">([^<]*)</p><pre[^>]*>([^<]*)</pre>', box.partition("</div>")[0]
+    )
+
+
 def boxes(page: str) -> list[tuple[str, list[str]]]:
     """Each list of arguments of a card: what stands right above it, and its values."""
     found = re.findall(r'([^<>]*)</(?:p|div)>\s*<dl class="facts">(.*?)</dl>', page, re.DOTALL)
@@ -170,12 +202,12 @@ def boxes(page: str) -> list[tuple[str, list[str]]]:
     return [(head, re.findall(r'<pre class="value">(.*?)</pre>', box, re.DOTALL)) for head, box in found]
 
 
-def test_who_was_late_sees_what_ran_and_what_was_shown_each_under_its_heading() -> None:
+def test_who_was_late_sees_what_was_approved_and_what_was_shown_each_under_its_heading() -> None:
     run = run_with_letter(alice())
     decide(run, "edit", args={**LETTER, "copies": 7})
     page = send(signed_in(bob()), run, "approve", **{"arg.copies": "3"}).text
-    (ran, now), (shown, before) = boxes(page)
-    assert (ran, shown) == ("It ran with these arguments", "You were shown these")
+    (approved, now), (shown, before) = boxes(page)
+    assert (approved, shown) == ("Approved with these arguments", "You were shown these")
     assert ("7" in now, "1" in before) == (True, True)
     assert [a for a, b in zip(now, before, strict=True) if a != b] == ["7"]
     assert LETTER["to"] in now and "{&quot;" not in page
@@ -183,11 +215,16 @@ def test_who_was_late_sees_what_ran_and_what_was_shown_each_under_its_heading() 
 
 @pytest.mark.parametrize(
     ("verdict", "said"),
-    [("approve", "It ran with these arguments"), ("reject", "It asked to run with these arguments")],
+    [("approve", "Approved with these arguments"), ("reject", "It asked to run with these arguments")],
 )
-def test_the_arguments_of_a_closed_question_say_what_became_of_them(verdict: str, said: str) -> None:
+def test_the_arguments_of_a_closed_question_say_what_was_decided_about_them(verdict: str, said: str) -> None:
+    """Whether the call ran is another matter: here nothing runs any more."""
     run = run_with_letter(alice())
+    actions.halt_site(by=None, reason="Look first.")
     decide(run, verdict)
+    driver.drive(run.pk)
+    run.refresh_from_db()
+    assert run.tool_calls == 0
     page = signed_in(bob()).get(reverse("interrupt", args=[run.interrupts.get().pk])).text
     assert [head for head, _ in boxes(page)] == [said]
 
