@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
+from django.db.models import Exists, OuterRef
+
+from django.db.models import Q
+
 from runs import store
 from runs.models import Decision, Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.inspector import OutsideEffect, outside_effects_after
-from runs.reading.live_way import live_asks
+from runs.reading.live_way import called_after, live_asks
 from runs.reading.phrases import Data, Line
 from runs.reading.speaking import SPEAKING
 
@@ -27,6 +31,7 @@ class AnsweredQuestion:
     title: str
     verdict: str
     by: str
+    channel: str
 
     @property
     def done(self) -> str:
@@ -57,7 +62,13 @@ class Again:
     outside: tuple[OutsideEffect, ...]
     """All that stays done: by rows too that the run, or a child of it, has gone back over since."""
     answered: tuple[AnsweredQuestion, ...]
+    """What a run that goes back can answer as before: not what nobody answered in time, nor what ended it."""
     lost: tuple[LostChange, ...]
+
+    @property
+    def answered_by_people(self) -> list[AnsweredQuestion]:
+        """What a new run can answer as before; the answers of its settings are given to it anyhow."""
+        return [one for one in self.answered if one.channel in store.PEOPLE]
 
     @property
     def sentence(self) -> str:
@@ -87,7 +98,10 @@ def again(run: Run, at: int) -> Again:
     calls = {(one.run_id, one.seq) for one in done if one.kind in ("tool_call", "child_run")}
     outside = outside_effects_after(run, at)
     decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=live_asks(run, at))
-    decided = decided.exclude(interrupt__kind="may_have_happened")  # never given again: it was about one call
+    about_one_call = Q(interrupt__kind="may_have_happened")
+    kept = decided.filter(channel__in=(*store.PEOPLE, store.SETTINGS)).exclude(
+        Q(verdict__in=store.NOT_ANSWERS) | about_one_call
+    )
     return Again(
         model_calls=len(models),
         tokens=sum(one.input_tokens + one.output_tokens for one in models),
@@ -96,20 +110,31 @@ def again(run: Run, at: int) -> Again:
         outside_calls=sum((one.run.pk, one.seq) in calls for one in outside),
         outside=tuple(outside),
         answered=tuple(
-            AnsweredQuestion(one.interrupt.seq, one.interrupt.title, one.verdict, one.by_name)
-            for one in decided.select_related("interrupt").order_by("interrupt__seq")
+            AnsweredQuestion(one.interrupt.seq, one.interrupt.title, one.verdict, one.by_name, one.channel)
+            for one in kept.select_related("interrupt").order_by("interrupt__seq")
         ),
         lost=tuple(_lost_after(run, at)),
     )
 
 
 def _live_asks_after(run: Run, at: int) -> list[Exchange]:
-    """What live rows after row `at` asked and was answered, and so on in the child runs that they began."""
+    """What live rows after row `at` asked and was answered, and so on in the child runs that they began.
+
+    A generation at a time, however many there are.
+    """
     live = live_asks(run, at)
     found = list(run.exchanges.filter(seq__in=live).exclude(status="asked"))
-    for child in run.children.filter(parent_seq__in=live).order_by("pk"):
-        found += _live_asks_after(child, 0)
+    seqs = set(live)
+    called = [child for seq, child in called_after(run, at).items() if seq in seqs]
+    while called:
+        found += Exchange.objects.filter(_is_live("run", "seq"), run__in=called).exclude(status="asked")
+        called = list(Run.objects.filter(_is_live("parent", "parent_seq"), parent__in=called))
     return found
+
+
+def _is_live(run: str, seq: str) -> Exists:
+    """Whether the row of these columns asked for something, and was not gone back over."""
+    return Exists(Step.objects.filter(run=OuterRef(run), seq=OuterRef(seq), live=True, kind=Step.Kind.ASK))
 
 
 # --- what people did to the context -------------------------------------------------------------------------------

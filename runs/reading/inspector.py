@@ -18,6 +18,7 @@ from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.compactions import CompactionView, compaction_view
 from runs.reading.filling import sources_of
+from runs.reading.live_way import called_after
 from runs.reading.mended import PinView, pin_of
 from runs.reading.phrases import call_text
 from runs.reading.prompt_views import PromptView, prompt_view
@@ -278,25 +279,24 @@ class OutsideEffect:
 
 def outside_effects_after(run: Run, seq: int) -> list[OutsideEffect]:
     """The calls after row `seq` that changed something outside the run, or may have; those of its child runs too."""
-    done = _effects_of(run, seq, of_child=False)
-    for child in _with_theirs(run.children.filter(parent_seq__gt=seq)):
-        done += _effects_of(child, 0, of_child=True)
-    return done
+    called = _with_theirs([*called_after(run, seq).values()])
+    own = _effects_of(run.exchanges.filter(seq__gt=seq), [run], of_child=False)
+    return own + _effects_of(Exchange.objects.filter(run__in=called), called, of_child=True)
 
 
-def _with_theirs(children: QuerySet[Run]) -> list[Run]:
-    """Child runs, and the child runs of these, and so on."""
+def _with_theirs(called: list[Run]) -> list[Run]:
+    """Child runs, and the child runs of these, and so on: a generation at a time."""
     found: list[Run] = []
-    while theirs := list(children.order_by("pk")):
-        found += theirs
-        children = Run.objects.filter(parent__in=theirs)
+    while called:
+        found += called
+        called = list(Run.objects.filter(parent__in=called))
     return found
 
 
-def _effects_of(run: Run, seq: int, *, of_child: bool) -> list[OutsideEffect]:
-    exchanges = Exchange.objects.filter(run=run, seq__gt=seq, kind="tool_call").exclude(status="asked")
+def _effects_of(exchanges: QuerySet[Exchange], runs: list[Run], *, of_child: bool) -> list[OutsideEffect]:
+    by_key = {run.pk: run for run in runs}
     done = []
-    for exchange in exchanges.order_by("seq"):
+    for exchange in exchanges.filter(kind="tool_call").exclude(status="asked").order_by("run_id", "seq"):
         request = json.loads(exchange.request_json)
         answer = json.loads(exchange.answer_json) if exchange.answer_json else None
         if request["effects"] in ("none", "read") or (answer and answer.get("ran") is False):
@@ -304,7 +304,8 @@ def _effects_of(run: Run, seq: int, *, of_child: bool) -> list[OutsideEffect]:
         code = call_text(request["tool"], request["args"])
         certain = answer is not None and answer["kind"] == "tool_returned"
         effects = words.EFFECTS[request["effects"]]
-        done.append(OutsideEffect(run, exchange.seq, code, effects, certain, of_child))
+        whose = by_key[exchange.run_id]
+        done.append(OutsideEffect(whose, exchange.seq, code, effects, certain, of_child))
     return done
 
 

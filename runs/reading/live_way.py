@@ -1,6 +1,7 @@
 """The way of a run that counts: what its live rows asked, and the children that they called.
 
-A child whose call was gone back over is no part of it, whatever it did and whoever decided in it.
+A child whose call was gone back over is no part of it, whatever it did and whoever decided in it. Rows that were copied
+called their children in the run that they were copied from: these are the copy's as much as its own.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ from collections.abc import Iterator
 
 from django.db.models import QuerySet
 
-from runs.engine.effects import ANSWER, ChildFinished
-from runs.models import Exchange, Run, Step
+from runs.models import Run, Step
 
 
 class Untold(Exception):
@@ -28,20 +28,28 @@ def live_asks(run: Run, after: int = 0) -> QuerySet[Step, int]:
     return run.steps.filter(seq__gt=after, live=True, kind=Step.Kind.ASK).values_list("seq", flat=True)
 
 
+def called_after(run: Run, after: int = 0) -> dict[int, Run]:
+    """The children of the rows after row `after`, by the row that called each; those of rows gone back over too."""
+    found: dict[int, Run] = {}
+    origin: Run | None = run
+    upto = run.head
+    while origin is not None and upto > after:
+        theirs = origin.children.filter(parent_seq__gt=after, parent_seq__lte=upto)
+        # A replay has children of its own for rows that it was made from.
+        found = {child.parent_seq: child for child in theirs if child.parent_seq is not None} | found
+        upto = min(upto, origin.copied_upto or 0)
+        origin = origin.copied_from
+    return dict(sorted(found.items()))
+
+
 def called_by(run: Run) -> list[Run]:
     """The children that the run called on its way, in order; `Untold` where one is not kept any more."""
-    own = {child.parent_seq: child for child in run.children.all()}
+    called = called_after(run)
     calls = run.exchanges.filter(kind="child_run", seq__in=live_asks(run)).order_by("seq")
-    return [own.get(call.seq) or _called_before_the_copy(run, call) for call in calls]
-
-
-def _called_before_the_copy(run: Run, call: Exchange) -> Run:
-    """The child of a row that was copied: it is one of the run's that the row was copied from."""
-    finished = ANSWER.validate_json(call.answer_json) if call.answer_json else None
-    child = Run.objects.filter(pk=finished.run).first() if isinstance(finished, ChildFinished) else None
-    if child is None:
-        raise Untold(f"the child that row {call.seq} of run {run.pk} called is not kept any more")
-    return child
+    seqs = list(calls.values_list("seq", flat=True))
+    if lost := [seq for seq in seqs if seq not in called]:
+        raise Untold(f"the child that row {lost[0]} of run {run.pk} called is not kept any more")
+    return [called[seq] for seq in seqs]
 
 
 def family(run: Run) -> Iterator[Run]:

@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store, tasks
 from runs.management.going_back import told_of_going_back
 from runs.models import Run
-from runs.reading.again import Again, again
+from runs.reading.again import Again, again, staying
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -115,6 +117,67 @@ def test_what_a_child_went_back_over_stays_done_and_is_not_counted_as_coming_aga
     assert (before.model_calls, before.tool_calls, before.outside_calls) == (1 + 3 + 2, 4, 2)
     assert (found.model_calls, found.tool_calls, found.outside_calls) == (1 + 1, 1, 0)
     assert found.sentence == "2 model calls (240 tokens, $0.002), 1 tool call."
+
+
+SENDING = think("send", to="bob")
+
+
+def test_what_a_child_did_before_the_copy_is_told_in_the_copy_as_in_its_run() -> None:
+    """In a copy of the copy too, and in a replay of it, whose children are replays."""
+    after = (think("search", q="a"), think("search", q="b"), FINAL)
+    run = work(family(SENDING, INNER_ANSWER, settings={"rules": ALLOW}, after=after))
+    copy = work(actions.fork(run, at=transitions(run)[-4], by=None))
+    further = work(actions.rerun(copy, at=transitions(copy)[-2], by=None))
+    replayed, _ = actions.replay(further, by=None)
+    before = again(run, 0)
+    assert [(one.run, one.code) for one in before.outside] == [(child_of(run), 'send(to="bob")')]
+    for one in (copy, further, replayed):
+        assert not one.children.exists()
+        assert again(one, 0) == before
+        assert told_of_going_back(again(one, 0), 0) == told_of_going_back(before, 0)
+        called = run.exchanges.get(kind="child_run").seq
+        assert again(one, called).outside == ()
+    itself, _ = actions.replay(run, by=None)
+    assert [one.run for one in again(itself, 0).outside] == [child_of(itself)]
+
+
+def test_a_copy_tells_what_was_done_on_rows_that_were_gone_back_over() -> None:
+    after = (think("send", to="ann"), think("search", q="a"), FINAL)
+    run = work(family(SENDING, INNER_ANSWER, settings={"rules": ALLOW}, after=after))
+    actions.rewind(run, to=transitions(run)[0], by=None)
+    decide(work(run), "approve")
+    assert (work(run).status, run.children.count()) == ("succeeded", 2)
+    copy = work(actions.fork(run, at=transitions(run)[-2], by=None))
+    for one in (run, copy):
+        found = again(one, 0)
+        assert [effect.code for effect in found.outside] == ['send(to="ann")', *['send(to="bob")'] * 2]
+        assert (found.outside_calls, found.tool_calls) == (2, 4)
+
+
+def test_rolling_a_copy_back_has_to_be_confirmed_for_what_a_child_did_before_it() -> None:
+    run = work(
+        family(SENDING, INNER_ANSWER, settings={"rules": ALLOW}, after=(think("send", to="ann"), FINAL))
+    )
+    copy = work(actions.fork(run, at=transitions(run, "executed")[0], by=None))
+    found = staying(pending(copy), transitions(copy)[0])
+    assert found is not None
+    assert [one.run for one in found.outside] == [child_of(run)]
+    actions.rewind(copy, to=transitions(copy)[0], by=None)
+    assert (again(copy, 0).outside, again(copy, 0).outside_calls) == (found.outside, 0)
+
+
+def test_many_children_are_told_with_as_many_queries_as_two() -> None:
+    def looks(count: int) -> int:
+        calls = [think("agent.inner", goal=f"Part {number}") for number in range(count)]
+        inner = {"inner": {"replies": {"decision": [SENDING, INNER_ANSWER]}}}
+        settings = {"inner": {"machine": "ruled", "settings": {"rules": ALLOW}}}
+        run = work(launch(played=script(*calls, FINAL, subgraphs=inner), subgraphs=settings, max_steps=50))
+        with CaptureQueriesContext(connection) as asked:
+            found = again(run, 0)
+        assert (len(found.outside), found.outside_calls, run.children.count()) == (count, count, count)
+        return len(asked)
+
+    assert looks(2) == looks(12)
 
 
 def test_of_a_child_only_the_cost_is_added() -> None:

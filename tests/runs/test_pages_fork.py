@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from runs import actions
+from runs import actions, tasks
 from runs.forms.copying import ForkForm
 from runs.models import Decision, ModelProfile, Run
 from tests.factories import alice, bob, cast_member, charlie, signed_in
@@ -116,6 +118,39 @@ def test_a_row_after_which_nothing_was_done_outside_says_so() -> None:
     text = page(signed_in(owner), run, transitions(run, "executed")[1])
     assert "Nothing outside the run was changed after that row." in text
     assert "What people answered" not in text
+
+
+@pytest.mark.parametrize("on_timeout", ["deny", "approve", "abort"])
+def test_what_the_deadline_answered_is_asked_again_and_nobodys_answer_to_keep(on_timeout: str) -> None:
+    owner = dora()
+    rule = {"when": {"tool": "send"}, "do": "ask", "deadline_s": 3600, "on_timeout": on_timeout}
+    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL, owner=owner, rules=[rule]))
+    run.interrupts.update(deadline=timezone.now() - timedelta(seconds=1))
+    tasks.sweep()
+    work(run)
+    assert Decision.objects.get().channel == "deadline"
+    text = page(signed_in(owner), run, transitions(run, "executed")[0])
+    assert "What people answered" not in text
+
+
+def test_an_abort_is_no_answer_that_can_be_kept() -> None:
+    owner = dora()
+    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL, owner=owner))
+    decide(run, "abort")
+    text = page(signed_in(owner), run, transitions(run, "executed")[0])
+    assert "What people answered" not in text
+    assert "aborted by" not in text
+
+
+def test_what_the_launch_answered_is_kept_by_a_rollback_and_given_to_a_fork_anyhow() -> None:
+    owner = dora()
+    sends = (think("search", q="a"), think("send", to="bob"), think("send", to="ann"), FINAL)
+    run = work(launch(*sends, owner=owner, answers=[{"verdict": "approve"}]))
+    client = signed_in(owner)
+    at = transitions(run, "executed")[0]
+    assert "What people answered" not in page(client, run, at)
+    back = client.get(reverse("rewind", args=[run.pk]), {"to": str(at)}).text
+    assert "approved by the launch settings" in back
 
 
 @pytest.mark.parametrize("how", ["fork", "rerun"])
