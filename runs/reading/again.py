@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from django.db.models import Exists, OuterRef
-
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from runs import store
 from runs.models import Decision, Exchange, Interrupt, Run, Step
