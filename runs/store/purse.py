@@ -71,10 +71,10 @@ def _limits(roots: Collection[int]) -> dict[int, dict[LimitName, float]]:
     if not roots:
         return {}
     given = Budget.objects.filter(run__in=roots, scope="limits").values_list("run_id", "name", "limit")
-    added = Budget.objects.filter(Q(run__in=roots) | Q(run__root__in=roots), scope=SHARED)
-    added = added.annotate(root=_root("run__root_id", "run_id")).values_list("root", "name")
+    raised = Budget.objects.filter(Q(run__in=roots) | Q(run__root__in=roots), scope=SHARED)
+    by_root = raised.values("name", root=_root("run__root_id", "run_id")).annotate(more=Sum("limit"))
     limits = {(root, name): limit for root, name, limit in given}
-    more = {(root, name): limit for root, name, limit in added.annotate(Sum("limit"))}
+    more = {(line["root"], line["name"]): line["more"] for line in by_root}
     return {
         root: {
             name: limits[root, name] + more.get((root, name), 0.0)
