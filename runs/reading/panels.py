@@ -28,11 +28,15 @@ from runs.reading.gauges import Gauge, filled
 from runs.reading.limits import Standing, standings, used_of
 from runs.reading.machine_panels import machine_panel
 from runs.reading.statuses import status_name, status_word
+from runs.reading.unheard import unheard_html, unheard_of
 from runs.rights import decides
 from runs.store import halt_now
 
 PANELS = ("header", "gauges", "needs", "strip", "answer", "files", "context", "sources")
-"""Those with a template of their own; beside them there are `machine`, and `child-SEQ` for each child run."""
+"""Those with a template of their own.
+
+Beside them there are `machine`, `child-SEQ` for each child run, and `unheard` where the run was stopped in a call.
+"""
 
 PROGRESS = ("steps", "decision_rounds", "iterations", "attempts")
 """What each machine counts its progress by."""
@@ -59,6 +63,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
     visits = visits_of(run)
     files = files_of(run)
     filling = filling_of(run)
+    unheard = unheard_of(run) if run.finished else None
     context = {
         "run": run,
         "status": status_word(run, pending is not None, decides(user)),
@@ -72,10 +77,13 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "filling": filling,
         "sources": sources_of(run),
         "files": files[:MOST_LISTED],
+        "unheard": unheard,
         "more_files": max(0, len(files) - MOST_LISTED),
     }
     found = {name: _template(name).render(context).strip() for name in PANELS}
-    found["machine"] = machine_panel(run, budgets, [file.name for file in files if file.on_disk])
+    found["machine"] = machine_panel(run, budgets, [file.name for file in files if file.on_disk], unheard)
+    if unheard is not None:
+        found["unheard"] = unheard_html(unheard)
     return found | {f"child-{child.parent_seq}": child_html(child) for child in children_of(run)}
 
 

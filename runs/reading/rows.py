@@ -1,7 +1,7 @@
 """Rows of the timeline: read in windows, rendered by the one template that page and socket share.
 
-A row's picture depends on nothing that comes later, `live` and a child's progress aside, so that a page that grew
-row by row and one that was painted at once are the same.
+A row's picture depends on nothing that comes later, so that a page that grew row by row and one that was painted at
+once are the same: `live` aside, a child's progress, and how the call ended that a stopped run did not hear of.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from runs.reading import words
 from runs.reading.children import child_html, children_of
 from runs.reading.lines import line_of
 from runs.reading.phrases import Line
+from runs.reading.unheard import unheard_html, unheard_of
 
 WINDOW = 200
 """Rows that a page shows at first, and adds at a time."""
@@ -51,6 +52,8 @@ class RowView:
     rewind_to: int | None = None
     child: str = ""
     """How far the child run is that the row started: a small panel in the row, as HTML."""
+    unheard: str = ""
+    """How the call ended that was under way when this row stopped the run: a small panel too."""
 
     @property
     def summary(self) -> str:
@@ -75,8 +78,16 @@ def row_views(run: Run, *, after: int = 0, before: int | None = None, limit: int
     exchanges = _exchanges(run, asked or found[0].seq, shown[-1].seq)
     concluded = _concluded(found, asked)
     children = _children(run, exchanges)
+    unheard = _unheard(run, shown)
     return [
-        _view(run, step, exchanges, exchanges.get(concluded.get(step.seq, 0)), children.get(step.seq, ""))
+        _view(
+            run,
+            step,
+            exchanges,
+            exchanges.get(concluded.get(step.seq, 0)),
+            child=children.get(step.seq, ""),
+            unheard=unheard if step.kind == Step.Kind.STOP else "",
+        )
         for step in shown
     ]
 
@@ -95,6 +106,14 @@ def _children(run: Run, exchanges: dict[int, Exchange]) -> dict[int, str]:
     if not any(exchange.kind == "child_run" for exchange in exchanges.values()):
         return {}
     return {child.parent_seq: child_html(child) for child in children_of(run) if child.parent_seq}
+
+
+def _unheard(run: Run, shown: list[Step]) -> str:
+    """What the row that stopped the run did not hear of; asked for only where it is one of these."""
+    if not any(step.kind == Step.Kind.STOP for step in shown):
+        return ""
+    unheard = unheard_of(run)
+    return unheard_html(unheard) if unheard else ""
 
 
 def _asked_before(run: Run, found: list[Step], first: int) -> int:
@@ -128,7 +147,13 @@ def row_view(run: Run, seq: int) -> RowView | None:
 
 
 def _view(
-    run: Run, step: Step, exchanges: dict[int, Exchange], concludes: Exchange | None, child: str
+    run: Run,
+    step: Step,
+    exchanges: dict[int, Exchange],
+    concludes: Exchange | None,
+    *,
+    child: str,
+    unheard: str,
 ) -> RowView:
     facts = json.loads(step.facts_json)
     own = exchanges.get(step.seq)
@@ -149,6 +174,7 @@ def _view(
         cost=words.money(spent["cost_usd"]) if spent and spent["cost_usd"] else "",
         rewind_to=next((fact["to_seq"] for fact in facts if fact["kind"] == "run.rewound"), None),
         child=child,
+        unheard=unheard,
     )
 
 

@@ -11,6 +11,7 @@ from runs.models import Budget
 from runs.reading.gauges import Gauge, filled, gauge_of, lines_of
 from runs.reading.machine_panels.story import Told
 from runs.reading.phrases import short
+from runs.reading.unheard import Unheard
 from runs.reading.words import spoken
 
 FACTS = ("react.decision", "react.notice", "react.plan.ack")
@@ -43,7 +44,9 @@ class FileView:
     kind: str
 
 
-def context(state: ChecklistState, rows: list[Told], budgets: list[Budget]) -> dict[str, Any]:
+def context(
+    state: ChecklistState, rows: list[Told], budgets: list[Budget], _unheard: Unheard | None
+) -> dict[str, Any]:
     """What the template is given."""
     noted = _noted(rows)
     lines = lines_of(budgets, "global")

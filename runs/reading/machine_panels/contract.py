@@ -11,6 +11,7 @@ from runs.reading import words
 from runs.reading.gauges import Gauge, gauge_of, lines_of
 from runs.reading.machine_panels.story import Told
 from runs.reading.phrases import short, value_text
+from runs.reading.unheard import Unheard
 from runs.reading.words import Word
 
 FACTS = ("contract.artifact.made", "react.tool.result")
@@ -51,7 +52,9 @@ class SlotView:
     gauges: tuple[Gauge, ...]
 
 
-def context(state: ContractState, rows: list[Told], budgets: list[Budget]) -> dict[str, Any]:
+def context(
+    state: ContractState, rows: list[Told], budgets: list[Budget], _unheard: Unheard | None
+) -> dict[str, Any]:
     """What the template is given."""
     made = _registry(state, rows)
     slots = [_slot(state, name, made, budgets) for name in state.slots]

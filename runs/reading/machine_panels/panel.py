@@ -20,6 +20,7 @@ from runs.models import Budget, Run, Step
 from runs.reading.exporting import opening_state, state_of
 from runs.reading.machine_panels import checklist, contract, planned
 from runs.reading.machine_panels.story import MOST_ROWS, Told
+from runs.reading.unheard import Unheard
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Part:
     """A machine's part: the facts that it tells of, and what its template is given."""
 
     facts: tuple[str, ...]
-    context: Callable[[Any, list[Told], list[Budget]], dict[str, Any]]
+    context: Callable[[Any, list[Told], list[Budget], Unheard | None], dict[str, Any]]
 
 
 PARTS: dict[str, Part] = {
@@ -38,13 +39,13 @@ PARTS: dict[str, Part] = {
 """By the machine's name; a machine without one has nothing of its own to show."""
 
 
-def machine_panel(run: Run, budgets: list[Budget], files: Iterable[str]) -> str:
-    """The machine's own part as HTML; empty where it has none."""
+def machine_panel(run: Run, budgets: list[Budget], files: Iterable[str], unheard: Unheard | None) -> str:
+    """The machine's own part as HTML; empty where it has none. `unheard`: what the run did not hear of any more."""
     part = PARTS.get(run.machine)
     if part is None:
         return ""
     state = head_state(run)
-    own = part.context(state, told(run, part.facts), budgets)
+    own = part.context(state, told(run, part.facts), budgets, unheard)
     text = CATALOGUE[run.machine].budget_text(state)
     found: str = _template(run.machine).render({"run": run, "text": text, "files": set(files), **own})
     return found.strip()

@@ -19,6 +19,7 @@ from runs.models import Budget
 from runs.reading.gauges import gauge_of, lines_of
 from runs.reading.machine_panels.story import Told
 from runs.reading.phrases import call_text, short
+from runs.reading.unheard import Outcome, Unheard
 from runs.reading.words import spoken
 
 FACTS = (
@@ -35,13 +36,28 @@ FACTS = (
 )
 """Those that move the plan: told again in order they give the state at each row."""
 
-SIGNS = {"done": "✓", "pending": "→", "later": "□", "left": "–"}
-SAID = {"done": "done", "pending": "next", "later": "to do", "left": "not done"}
+SIGNS = {"done": "✓", "pending": "→", "later": "□", "left": "–", "unsure": "?"}
+SAID = {
+    "done": "done",
+    "pending": "next",
+    "later": "to do",
+    "left": "not done",
+    "unsure": "nobody knows yet",
+}
+
+UNHEARD: dict[Outcome, str] = {
+    "done": "done",
+    "failed": "left",
+    "not_done": "left",
+    "under_way": "unsure",
+    "unknown": "unsure",
+}
+"""How a row fared whose call a stopped run did not hear of any more."""
 
 
 @dataclass
 class Happened:
-    """Something that kept a row from being done: a skip or a failure."""
+    """Something that kept a row from being done, or from being heard of: a skip, a failure, the end of the run."""
 
     title: str
     text: str
@@ -90,12 +106,16 @@ class Revision:
         return sum(row.status == "done" for row in self.rows)
 
 
-def context(state: PlannedState, rows: list[Told], budgets: list[Budget]) -> dict[str, Any]:
+def context(
+    state: PlannedState, rows: list[Told], budgets: list[Budget], unheard: Unheard | None
+) -> dict[str, Any]:
     """What the template is given."""
     plans = _plans(state, rows)
     current = plans[-1] if plans else None
     ended = state.exit_reason is not None
     if current is not None:
+        if unheard is not None:
+            _tell_unheard(current, state, unheard)
         _light(current, None if ended or state.replanning else state.pending_plan_step, ended=ended)
     lines = lines_of(budgets, "global")
     return {
@@ -109,6 +129,18 @@ def context(state: PlannedState, rows: list[Told], budgets: list[Budget]) -> dic
         "threshold": state.settings.replan_failure_threshold,
         "fallback": state.answer_source == "fallback",
     }
+
+
+def _tell_unheard(plan: Revision, state: PlannedState, unheard: Unheard) -> None:
+    """The run was stopped while it called what the pending row wants: the row says how that ended."""
+    pending, action = state.pending_plan_step, state.action
+    if pending is None or action is None or action.mismatch or action.tool != unheard.tool:
+        return
+    if pending >= len(plan.rows):
+        return
+    row = plan.rows[pending]
+    row.status = UNHEARD[unheard.outcome]
+    row.happened.append(Happened("the run ended meanwhile", unheard.sentence, unheard.seq))
 
 
 def _light(plan: Revision, pending: int | None, *, ended: bool) -> None:

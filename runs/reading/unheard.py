@@ -1,0 +1,88 @@
+"""The call that a stopped run did not hear of any more: no row can tell how it ended, but its exchange does.
+
+A call that is under way can't be undone by who stops the run. Its answer is kept the moment it arrives, though the log
+is closed by then (spec/runtime.md, "Stopping").
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from django.template import loader
+from django.utils.safestring import SafeString, mark_safe
+
+from runs.models import Exchange, Run, Step
+from runs.reading.phrases import call_text, short, value_text
+
+Outcome = Literal["done", "failed", "not_done", "under_way", "unknown"]
+
+SAID: dict[Outcome, str] = {
+    "done": "It was done",
+    "failed": "It failed",
+    "not_done": "It was not done",
+    "under_way": "It is still under way",
+    "unknown": "It may have happened: nobody has heard how it ended",
+}
+
+
+@dataclass(frozen=True)
+class Unheard:
+    """A call whose result no row tells, and what is known of it."""
+
+    seq: int
+    """The row that asked for it."""
+    tool: str
+    code: str
+    outcome: Outcome
+    result: str = ""
+    """Its result, or what went wrong, on one line."""
+
+    @property
+    def sentence(self) -> str:
+        """How it ended."""
+        return f"{SAID[self.outcome]}: {self.result}" if self.result else f"{SAID[self.outcome]}."
+
+
+def unheard_of(run: Run) -> Unheard | None:
+    """The tool call that was under way when the run was stopped; None where every call is told by a row."""
+    stops = run.steps.filter(kind=Step.Kind.STOP, live=True).order_by("-seq")
+    stopped = stops.values_list("facts_json", flat=True).first()
+    if stopped is None:
+        return None
+    told = run.steps.filter(kind=Step.Kind.TRANSITION, live=True).order_by("-seq")
+    asks = run.steps.filter(
+        kind=Step.Kind.ASK, live=True, seq__gt=told.values_list("seq", flat=True).first() or 0
+    )
+    calls = run.exchanges.filter(kind="tool_call", seq__in=asks.values("seq")).order_by("-seq")
+    exchange = calls.first()
+    if exchange is None or exchange.status == Exchange.Status.ASKED:
+        return None
+    request = json.loads(exchange.request_json)
+    outcome, result = _ended(run, exchange)
+    if outcome == "failed" and '"aborted"' not in stopped:
+        return None  # the stop is what followed from the failure, and says it
+    return Unheard(
+        exchange.seq, request["tool"], call_text(request["tool"], request["args"]), outcome, result
+    )
+
+
+def _ended(run: Run, exchange: Exchange) -> tuple[Outcome, str]:
+    if exchange.answer_json is None:
+        return "under_way" if run.stopping else "unknown", ""
+    answer: dict[str, Any] = json.loads(exchange.answer_json)
+    if answer["kind"] != "tool_returned":
+        return "failed" if answer["ran"] else "not_done", short(answer["message"])
+    return "done" if answer["ran"] else "not_done", value_text(answer["value"])
+
+
+def unheard_html(unheard: Unheard) -> SafeString:
+    """What stands in the row that stopped the run."""
+    return mark_safe(_template().render({"unheard": unheard}).strip())
+
+
+@cache
+def _template() -> Any:
+    return loader.get_template("runs/_unheard.html")
