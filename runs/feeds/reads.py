@@ -61,6 +61,8 @@ class Moment(NamedTuple):
     """Whether the site is, as long as the run has not ended."""
     shared: tuple[tuple[LimitName, SharedLimit], ...] = ()
     """The limits that a run that waits shares: others spend of them while nothing else about it changes."""
+    unheard: reading.Unheard | None = None
+    """The call that a stopped run did not hear of any more: how it ended may come to be known after the last row."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ def look(run_id: int, after: int | None) -> Look:
     moment = Moment(head, run.status, run.stopping, halted=halted)
     if run.status in (RunStatus.WAITING, RunStatus.PAUSED):
         moment = moment._replace(children=children_of(run), shared=shared_by(run))
+    elif run.finished:
+        moment = moment._replace(unheard=reading.unheard_of(run))
     return Look(moment, rows)
 
 

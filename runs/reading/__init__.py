@@ -9,12 +9,14 @@ from runs.reading.panels import panels
 from runs.reading.prompts import prompt_of
 from runs.reading.rows import RowView, render_row, row_views
 from runs.reading.statuses import Standing, standing
+from runs.reading.unheard import Unheard, unheard_of
 
 __all__ = [
     "Card",
     "RowView",
     "Standing",
     "StepView",
+    "Unheard",
     "card_of",
     "export",
     "halt_banner",
@@ -29,4 +31,5 @@ __all__ = [
     "second_look",
     "standing",
     "step_view",
+    "unheard_of",
 ]

@@ -12,12 +12,14 @@ from runs import actions, live
 from runs.consumers import run as run_socket
 from runs.consumers import socket
 from runs.consumers.admission import admission
+from runs.engine.effects import ToolReturned
 from runs.feeds import feed as run_feed
 from runs.feeds import feed_of, read, reads
 from runs.models import Budget, Run, RunStatus, Step
 from runs.store import backups
 from tests.live.valkey import Valkey
 from tests.live.watching import Watcher, go_back, grow, in_database, new_run, person, signed_in
+from tests.runs.running import ALLOW, FINAL, die_in, kill, launch, think
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -89,6 +91,23 @@ async def test_a_status_without_a_row_comes_with_the_panels(
     await in_database(Run.objects.filter(pk=run.pk).update, status=RunStatus.PAUSED)
     assert (await page.until("panels"))["status"] == "paused"
     assert "Paused" in page.panels["needs"]
+    await page.leave()
+
+
+async def test_how_a_call_ended_comes_after_the_last_row_of_a_run_that_was_stopped_in_it(
+    quick_looks: None, no_message_layer: None, monkeypatch: pytest.MonkeyPatch, alice: User
+) -> None:
+    monkeypatch.setattr(run_feed, "LOOK_SECONDS_AFTER_THE_END", 0.1)
+    run = await in_database(launch, think("send", to="bob"), FINAL, rules=ALLOW)
+    journey = await in_database(die_in, run, before=kill, only="send")
+    await in_database(actions.abort, run, by=None)
+    await in_database(Run.objects.filter(pk=run.pk).update, owner=alice)
+    page = await watching(run, alice)
+    await page.until("panels")
+    assert "nobody has heard how it ended" in page.panels["unheard"]
+    await in_database(journey.ledger.keep, journey.ledger.asked, ToolReturned(value="sent 1"))
+    await page.until("panels")
+    assert "It was done: sent 1" in page.panels["unheard"]
     await page.leave()
 
 

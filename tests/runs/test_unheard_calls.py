@@ -66,10 +66,10 @@ def planned(**settings: Any) -> Run:
     )
 
 
-def stop_in_send(run: Run, **deeds: Callable[[], None]) -> Run:
+def stop_in_send(run: Run, after: Callable[[], None] = lambda: None) -> Run:
     """Somebody stops the run while its worker is in `send`; the call goes on, and is done."""
     with pytest.raises(store.Fenced):
-        slice_of(run, before=lambda: actions.abort(run, by=None), only="send", **deeds)
+        slice_of(run, before=lambda: actions.abort(run, by=None), only="send", after=after)
     return Run.objects.get(pk=run.pk)
 
 
