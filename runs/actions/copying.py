@@ -181,7 +181,7 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnsw
     if verdict == "rollback":
         raise BadLaunch((Problem("decision.verdict", "Fork from an earlier row instead of rolling back."),))
     said = store.Said(
-        verdict=verdict, by_name="", channel=store.KEPT, args=decision.get("args"), message=message
+        verdict=verdict, by_name="", channel=store.IN_FORK, args=decision.get("args"), message=message
     )
     interrupt, asked = question
     try:
@@ -190,7 +190,12 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnsw
         raise BadLaunch((Problem(f"decision.{fault.field}", fault.sentence),)) from None
     return (
         KeptAnswer(
-            about=asked.about, question=question_of(asked), verdict=verdict, args=args, message=message
+            about=asked.about,
+            question=question_of(asked),
+            verdict=verdict,
+            args=args,
+            message=message,
+            channel="fork",
         ),
     )
 

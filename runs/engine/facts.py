@@ -275,7 +275,7 @@ class Forked(Fact):
 
 
 class KeptAnswer(Value):
-    """What somebody answered to a question before the run went back, or was forked."""
+    """What somebody answered to a question before the run went back or was forked, or beforehand in the fork."""
 
     about: str
     """The kind of the question."""
@@ -284,10 +284,12 @@ class KeptAnswer(Value):
     verdict: str
     args: dict[str, Any] | None = None
     message: str = ""
+    channel: Literal["kept", "fork"] = "kept"
+    """Whether it was given before and is given again, or was given for the first time when the run was forked."""
 
 
 class AnswersKept(Fact):
-    """Where a question comes again that was answered before, that answer is given again."""
+    """Where a question comes again that was answered before, that answer is given again; one of a fork likewise."""
 
     kind: Literal["run.answers.kept"] = "run.answers.kept"
     answers: tuple[KeptAnswer, ...]

@@ -109,6 +109,7 @@ CHANNEL: dict[str, str] = {
     "deadline": "because nobody answered in time",
     "settings": "by the run's settings",
     "kept": "as before",
+    "fork": "beforehand, in the fork",
 }
 
 

@@ -18,6 +18,7 @@ from runs.store.artifacts import (
 from runs.store.birth import NewRun, create_run, folder_of, unsaved
 from runs.store.clock import now
 from runs.store.copying import (
+    IN_FORK,
     KEPT,
     NOT_ANSWERS,
     PEOPLE,
@@ -107,6 +108,7 @@ from runs.store.restored import (
 from runs.store.verifying import Misfit, verify
 
 __all__ = [
+    "IN_FORK",
     "KEPT",
     "MAX_MESSAGE",
     "MAX_RESPONSE",

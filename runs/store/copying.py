@@ -50,6 +50,7 @@ NOT_ANSWERS = ("abort", "rollback")
 DEADLINE = "deadline"
 SETTINGS = "settings"
 KEPT = "kept"
+IN_FORK = "fork"
 """Channels of decisions."""
 
 
@@ -180,7 +181,7 @@ def kept_as(asked: Any, decision: Decision) -> KeptAnswer:
     )
 
 
-PEOPLE = ("web", "admin", "api", "command", KEPT)
+PEOPLE = ("web", "admin", "api", "command", KEPT, IN_FORK)
 """Channels through which people answer."""
 
 
@@ -221,12 +222,17 @@ def _kept_answer(run: Run, call: HumanCall) -> Said | None:
         return None
     answer = fitting[used]
     return Said(
-        verdict=answer.verdict, by_name=kept.by, channel=KEPT, args=answer.args, message=answer.message
+        verdict=answer.verdict,
+        by_name=kept.by,
+        channel=answer.channel,
+        args=answer.args,
+        message=answer.message,
     )
 
 
 def _times_answered(run: Run, after: int, about: str, question: str) -> int:
-    decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__gt=after, channel=KEPT)
+    kept = Decision.objects.filter(interrupt__run=run, channel__in=(KEPT, IN_FORK))
+    decided = kept.filter(interrupt__seq__gt=after)
     seqs = decided.filter(interrupt__kind=about).values("interrupt__seq")
     requests = run.exchanges.filter(seq__in=seqs).values_list("request_json", flat=True)
     return sum(_asks(EFFECT.validate_json(text), question) for text in requests)

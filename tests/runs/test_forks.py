@@ -11,9 +11,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store
+from runs.engine.facts import KeptAnswer
 from runs.forms.copying import state_values
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, Decision, Interrupt, Run
+from runs.reading.again import again
 from runs.store import folder_of
 from tests.runs.running import (
     ALLOW,
@@ -447,7 +449,7 @@ def test_another_decision_is_given_to_the_question_after_the_row() -> None:
     at = max(seq for seq in transitions(run) if seq < run.interrupts.get().seq)
     forked = work(fork(run, at, decision={"verdict": "reject", "message": "Not to bob."}))
     decision = Decision.objects.get(interrupt__run=forked)
-    assert (decision.verdict, decision.message) == ("reject", "Not to bob.")
+    assert (decision.verdict, decision.message, decision.channel) == ("reject", "Not to bob.", "fork")
     assert forked.tool_calls == 1
     assert forked.model_calls == 3
 
@@ -520,8 +522,8 @@ def kept_run() -> Run:
 def test_a_fork_of_a_fork_asks_again_what_was_answered_there_as_before() -> None:
     kept = kept_run()
     assert kept.status == "succeeded"
-    again = work(fork(kept, transitions(kept, "executed")[0]))
-    assert (again.status, pending(again).tool) == ("waiting", "send")
+    forked = work(fork(kept, transitions(kept, "executed")[0]))
+    assert (forked.status, pending(forked).tool) == ("waiting", "send")
 
 
 def test_a_rollback_asks_again_what_was_kept_in_one_before() -> None:
@@ -568,8 +570,22 @@ def test_the_answers_after_the_question_that_is_answered_otherwise_are_kept() ->
         work(run)
     forked = work(fork(run, 0, decision={"verdict": "reject", "message": "no"}, answers="keep"))
     verdicts = Decision.objects.filter(interrupt__run=forked).order_by("interrupt__seq")
-    assert [one.verdict for one in verdicts] == ["reject", "approve"]
+    assert [(one.verdict, one.channel) for one in verdicts] == [("reject", "fork"), ("approve", "kept")]
     assert forked.status == "succeeded"
+
+
+def test_an_answer_that_a_fork_gave_beforehand_is_a_persons_and_can_be_kept() -> None:
+    run = asked_run()
+    forked = work(fork(run, 0, decision={"verdict": "respond", "message": "It is sent."}))
+    assert [one.channel for one in again(forked, 0).answered_by_people] == ["fork"]
+    kept = work(fork(forked, 0, answers="keep"))
+    decision = Decision.objects.get(interrupt__run=kept)
+    assert (decision.channel, decision.verdict, decision.message) == ("kept", "respond", "It is sent.")
+
+
+def test_kept_answers_of_logs_that_do_not_say_when_they_were_given_were_given_before() -> None:
+    old = {"about": "tool_call", "question": "q", "verdict": "approve", "args": None, "message": ""}
+    assert KeptAnswer.model_validate(old).channel == "kept"
 
 
 def test_keeping_many_answers_takes_as_many_queries_as_keeping_one() -> None:

@@ -301,8 +301,11 @@ def test_another_answer_is_given_to_the_question_that_came_next() -> None:
     posted(signed_in(owner), run, at, verdict="edit", **typed)
     made = work(newest())
     decision = Decision.objects.get(interrupt__run=made)
-    assert (decision.verdict, decision.by_name, decision.channel) == ("edit", "dora", "kept")
+    assert (decision.verdict, decision.by_name, decision.channel) == ("edit", "dora", "fork")
     assert made.status == "succeeded"
+    text = signed_in(owner).get(reverse("run", args=[made.pk])).content.decode()
+    assert "by dora beforehand, in the fork" in text
+    assert "as before" not in text
 
 
 def test_an_approval_with_other_arguments_is_an_edit_as_on_the_card() -> None:
