@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -82,17 +82,27 @@ class Toolbox:
         return answer
 
     def happened(self, call: ToolCall, key: str) -> ToolReturned | Failed | NotHappened | None:
-        """What the far side says of a call whose worker was lost; None where it can't tell."""
-        tool = self._tools.get(call.tool)
-        if tool is None or tool.happened is None or self._is_played(call.tool):
+        """What the far side says of a call that was cut off, or whose worker was lost; None where it can't tell."""
+        inquiry = self._inquiry(call.tool)
+        if inquiry is None:
             return None
+        tool = self._tools[call.tool]
         try:
             arguments = tool.arguments.model_validate(call.args)
-            said = tool.happened(arguments, Place(self._folder, key, tool.deadline_s))
+            said = inquiry(arguments, Place(self._folder, key, tool.deadline_s))
             return self._returned(said) if isinstance(said, Result) else said
         except Exception as error:
             log.warning("tool %s can't say whether a call happened (%s)", call.tool, type(error).__name__)
             return None
+
+    def can_ask(self, call: ToolCall) -> bool:
+        """Whether there is somebody to ask what became of a call."""
+        return self._inquiry(call.tool) is not None
+
+    def _inquiry(self, name: str) -> Callable[[Any, Place], Result | NotHappened | None] | None:
+        """The tool's own way to find that out."""
+        tool = self._tools.get(name)
+        return None if tool is None or self._is_played(name) else tool.happened
 
     def _is_played(self, name: str) -> bool:
         """Whether no registered tool is behind the name."""

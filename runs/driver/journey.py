@@ -34,7 +34,7 @@ from runs.engine.effects import (
     ToolReturned,
 )
 from runs.engine.facts import MADE_ANEW, Exited, Notice, RangeSummarised
-from runs.engine.kernel import Decision, asked_anew, cost_of, decide, uncertain
+from runs.engine.kernel import Decision, Known, asked_anew, cost_of, decide, uncertain
 from runs.engine.machine import END
 from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
 from runs.engine.ports import ModelRequest
@@ -223,7 +223,7 @@ class Journey:
 
     def _find_out(self, call: ToolCall) -> Answer | None:
         """What became of it. One that did not happen is made anew: it was the worker that failed, and not the call."""
-        said = self._heard_of(call)
+        said = self._heard_of(call, "worker lost")
         if said is not NotHappened.FOR_SURE:
             return said
         ledger = self.ledger
@@ -234,14 +234,17 @@ class Journey:
         ledger.write(Decision(anew, ledger.snapshot.totals), None)
         return None
 
-    def _heard_of(self, call: ToolCall) -> ToolReturned | Failed | NotHappened | None:
+    def _heard_of(self, call: ToolCall, cause: Known) -> ToolReturned | Failed | NotHappened | None:
         """What the far side says became of a call. Where it can't tell, a person is asked."""
         ledger = self.ledger
         pending, asked = ledger.snapshot.pending, ledger.asked
         assert pending is not None and asked is not None
         said = self.ports.tools.happened(call, asked.key)
         if said is None:
-            ledger.write(Decision(uncertain(pending), ledger.snapshot.totals), None)
+            known: list[Known] = [cause]
+            if self.ports.tools.can_ask(call):
+                known.append("tool can't tell")
+            ledger.write(Decision(uncertain(pending, *known), ledger.snapshot.totals), None)
         elif said is not NotHappened.FOR_SURE:
             self._count_attempt(asked)
         return said
@@ -285,7 +288,7 @@ class Journey:
             return self.ports.tools.call(call, asked.nth, asked.key)
         except MayHaveHappened as fault:
             log.warning("run %s: %s", self.run.pk, fault)
-        said = self._heard_of(call)
+        said = self._heard_of(call, "cut off")
         if said is not NotHappened.FOR_SURE:
             return said
         why = f"{call.tool} was cut off, and says that the call did not happen."

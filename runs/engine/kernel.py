@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from runs.engine import context, gates
 from runs.engine.effects import (
@@ -48,6 +48,15 @@ MARGIN = 1.25
 
 DELAYS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
+
+Known = Literal["worker lost", "cut off", "tool can't tell"]
+"""What is known of a call whose answer nobody has heard."""
+
+_KNOWN: dict[Known, str] = {
+    "worker lost": "The worker was lost or stopped while {tool} ran, and nobody has heard how it ended.",
+    "cut off": "The call was cut off: no answer came, and nobody has heard how it ended.",
+    "tool can't tell": "{tool} was asked whether it happened, and could not tell.",
+}
 
 
 class Fatal(Exception):
@@ -363,14 +372,11 @@ def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message:
     return Rewind(to, (Rewound(from_seq=snapshot.head, to_seq=to, kept=kept, by=by, message=message),))
 
 
-def uncertain(pending: Pending) -> Ask:
-    """A call that may have happened: its worker was gone between the deed and the answer. A person says."""
+def uncertain(pending: Pending, *known: Known) -> Ask:
+    """A call that may have happened: nobody has heard its answer, and this is `known`. A person says."""
     assert isinstance(pending.effect, ToolCall)
     tool = pending.effect.tool
-    why = (
-        f"The worker was lost or stopped while {tool} ran, and nobody has heard how it ended. "
-        "Calling it twice may do harm."
-    )
+    why = " ".join([*(_KNOWN[one].format(tool=tool) for one in known), "Calling it twice may do harm."])
     title = f"Did {tool} happen?"
     held = HumanCall(
         about="may_have_happened", title=title, why=why, holds=pending.effect, passed=(gates.ALL,)

@@ -92,3 +92,4 @@ def test_a_tool_is_asked_whether_a_call_happened(tmp_path: Path) -> None:
     assert asked.happened(CALL, "perhaps") is None
     assert box(tmp_path).happened(CALL, "yes") is None
     assert box(tmp_path, happened=breaks).happened(CALL, "yes") is None
+    assert asked.can_ask(CALL) and not box(tmp_path).can_ask(CALL)

@@ -116,6 +116,8 @@ class Meddled:
     tools_called: list[str] = field(default_factory=list)
     far_side: Any = None
     """What it says of a call whose worker was lost; None where the tool itself is asked."""
+    far_side_is_silent: bool = False
+    """Whether it is asked, and can't tell."""
 
     def ask(self, request: ModelRequest, watch: Watch) -> Any:
         return self._performed(request.role, lambda: self.model.ask(request, watch))
@@ -134,6 +136,9 @@ class Meddled:
 
     def happened(self, call: ToolCall, key: str) -> Any:
         return self.far_side or self.tools.happened(call, key)
+
+    def can_ask(self, call: ToolCall) -> bool:
+        return self.far_side_is_silent or bool(self.tools.can_ask(call))
 
     def _performed(self, name: str, perform: Callable[[], Answer]) -> Answer:
         self.calls.append(name)

@@ -145,8 +145,28 @@ def test_a_call_that_was_cut_off_is_not_made_again_by_itself() -> None:
     assert world.calls == ["decision", "send"]
     question = pending(run)
     assert (question.kind, run.status) == ("may_have_happened", "waiting")
+    assert question.why == (
+        "The call was cut off: no answer came, and nobody has heard how it ended. Calling it twice may do harm."
+    )
     decide(run, "respond", message="it was sent")
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_that_the_tool_was_asked_and_could_not_tell_is_said_too() -> None:
+    """Of a call that was cut off, and of one whose worker was lost."""
+    cut, lost = launch(think("send", to="bob"), FINAL, rules=ALLOW), lost_run()
+    slice_of(cut, after=cut_off, only="send", far_side_is_silent=True)
+    slice_of(lost, far_side_is_silent=True)
+    told = "send was asked whether it happened, and could not tell. Calling it twice may do harm."
+    causes = {
+        cut: "The call was cut off: no answer came,",
+        lost: "The worker was lost or stopped while send ran,",
+    }
+    for run, cause in causes.items():
+        assert pending(run).why == f"{cause} and nobody has heard how it ended. {told}"
+        decide(run, "respond", message="it was sent")
+        assert work(run).status == "succeeded"
+        assert actions.replay(run, by=None)[1] is None
 
 
 def test_a_call_that_was_cut_off_is_asked_about_at_the_far_side() -> None:

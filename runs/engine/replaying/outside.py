@@ -43,7 +43,7 @@ def unanswered(machine: Machine, snapshot: Snapshot, row: RecordedRow, facts: tu
     pending = snapshot.pending
     assert pending is not None
     if _asks_whether_it_happened(row):
-        return _as_worded(kernel.uncertain(pending), row)
+        return _as_worded(kernel.uncertain(pending, "worker lost"), row)
     if _made_anew(row, facts):
         return Ask(pending.effect, facts, attempt=row.attempt)
     outside = stop_or_rewind(row, facts, None)
