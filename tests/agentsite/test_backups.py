@@ -232,7 +232,18 @@ def test_the_file_is_for_its_owner_alone_and_replaces_no_other(tmp_path: Path) -
     assert "is there already" in refused("backup", str(file))
     told("backup", str(file), "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "site.zip"]
-    assert "can't be written" in refused("backup", str(tmp_path / "nowhere" / "site.zip"))
+    nowhere = tmp_path / "nowhere"
+    said = refused("backup", str(nowhere / "site.zip"))
+    assert said == f"{nowhere / 'site.zip'} can't be written: there is no directory {nowhere}. Make it first."
+    said = refused("backup", f"{nowhere}/")
+    assert said.startswith(f"There is no directory {nowhere}/. Make it first, and name a file in it")
+    assert not nowhere.exists()
+
+
+def test_a_backup_is_not_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "A backup is a file, and is not printed." in refused("backup", "-")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 @pytest.mark.parametrize("more", [(), ("--force",)])

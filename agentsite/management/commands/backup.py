@@ -17,19 +17,18 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Where to."""
-        parser.add_argument("file", type=Path, metavar="FILE")
+        parser.add_argument("file", metavar="FILE")
         parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
 
-    def handle(self, *args: Any, file: Path, force: bool, **options: Any) -> None:
+    def handle(self, *args: Any, file: str, force: bool, **options: Any) -> None:
         """Write it, and say what it holds."""
         began = time.monotonic()
         if not backups.is_migrated():
             why = "The database is that of an older version. Start this one once (up), or use the older one's backup."
             raise CommandError(why, returncode=2)
-        if file.is_dir():
-            raise CommandError(f"{file} is a directory. Name a file, e.g. {file / 'site.zip'}.", returncode=2)
+        path = _place(file)
         try:
-            manifest = archive.write(file.absolute(), replaces=force)
+            manifest = archive.write(path.absolute(), replaces=force)
         except (archive.AmongRuns, archive.FileThere, archive.FileInUse) as why:
             raise CommandError(str(why), returncode=2) from None
         except OSError as why:
@@ -38,9 +37,26 @@ class Command(BaseCommand):
         files = sum(name.startswith("runs/") for name in manifest.parts)
         self.stdout.write(
             f"{file}: {manifest.runs} runs ({manifest.unfinished} unfinished), {rows} rows, {files} files, "
-            f"{file.stat().st_size / 1e6:.1f} MB, in {time.monotonic() - began:.1f} s."
+            f"{path.stat().st_size / 1e6:.1f} MB, in {time.monotonic() - began:.1f} s."
         )
         self.stdout.write(
             "Whoever has it can read everything, but no key of a model: those need the site's secret key "
             "(SECRET_KEY, or secret_key in the data directory). Keep that elsewhere."
         )
+
+
+def _place(text: str) -> Path:
+    """The file that is meant, in a directory that is there."""
+    if text == "-":
+        why = "A backup is a file, and is not printed. Name one, e.g. site.zip."
+        raise CommandError(why, returncode=2)
+    path = Path(text)
+    if path.is_dir():
+        raise CommandError(f"{text} is a directory. Name a file, e.g. {path / 'site.zip'}.", returncode=2)
+    if text.endswith("/"):
+        why = f"There is no directory {text}. Make it first, and name a file in it, e.g. {path / 'site.zip'}."
+        raise CommandError(why, returncode=2)
+    if not path.parent.is_dir():
+        why = f"{text} can't be written: there is no directory {path.parent}. Make it first."
+        raise CommandError(why, returncode=2)
+    return path
