@@ -331,3 +331,12 @@ def test_the_command_refuses_what_is_not_two_runs(other: str) -> None:
     with pytest.raises(CommandError) as refused:
         call_command("compare", str(run.pk), str(run.pk) if other == "same" else other)
     assert refused.value.returncode == 2
+
+
+def test_a_copy_alone_is_compared_with_its_source() -> None:
+    source = done(*SEARCHES, FINAL)
+    copy = work(actions.rerun(source, at=transitions(source, "continue")[0], by=None))
+    assert printed(str(copy.pk)) == printed(str(source.pk), str(copy.pk))
+    with pytest.raises(CommandError, match=f"Run {source.pk} was not copied from a run") as refused:
+        call_command("compare", str(source.pk))
+    assert refused.value.returncode == 2

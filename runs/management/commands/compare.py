@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from runs.management.asking import bad_input, run_of
+from runs.models import Run
 from runs.reading.comparing import compare
 from runs.reading.comparing_words import (
     FoldView,
@@ -33,12 +34,17 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Which two, in which form."""
         parser.add_argument("run", metavar="RUN")
-        parser.add_argument("other", metavar="OTHER")
+        parser.add_argument(
+            "other",
+            metavar="OTHER",
+            nargs="?",
+            help="without it a copy is compared with the run it was copied from",
+        )
         parser.add_argument("--json", action="store_true", help="everything, as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print it."""
-        left, right = run_of(options["run"]), run_of(options["other"])
+        left, right = _both(options["run"], options["other"])
         if left.pk == right.pk:
             raise bad_input("That is one run, twice. Name two.")
         found = compare(left, right)
@@ -79,3 +85,13 @@ class Command(BaseCommand):
             text = " ".join("".join(piece.text for piece in pieces).split())
             shown = text if len(text) <= 200 else f"{text[:199]}…"
             self.stdout.write(f"         {value.name} {sign} {'(nothing)' if missing else shown}")
+
+
+def _both(run: str, other: str | None) -> tuple[Run, Run]:
+    """The two runs; a copy named alone comes second, after its source."""
+    if other is not None:
+        return run_of(run), run_of(other)
+    copy = run_of(run)
+    if copy.copied_from is None:
+        raise bad_input(f"Run {run} was not copied from a run that is here. Name the other one too.")
+    return copy.copied_from, copy
