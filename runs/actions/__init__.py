@@ -4,7 +4,7 @@ Source: spec/runtime.md; who may do what: runs/DECISIONS.md.
 """
 
 from runs.actions.common import NotAllowed
-from runs.actions.copying import Answers, fork, replay, rerun
+from runs.actions.copying import Answers, check_first_answer, fork, replay, rerun
 from runs.actions.launching import BadLaunch, Problem, check_launch, start_run
 from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, unpin
 from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
@@ -24,6 +24,7 @@ __all__ = [
     "Problem",
     "Resumption",
     "abort",
+    "check_first_answer",
     "check_launch",
     "check_rule",
     "compact_now",

@@ -63,6 +63,11 @@ def rerun(
     return _forked(_Fork(run, at, by, "rerun", answers=answers, message=message, driven_by=driven_by))
 
 
+def check_first_answer(run: Run, at: int, decision: dict[str, Any]) -> None:
+    """`BadLaunch` where a fork at row `at` could not take the decision."""
+    _first_answer(run, at, decision)
+
+
 def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.Difference | None]:
     """A new run of the same rows, made again from the recorded answers; nothing is called, nothing is paid.
 

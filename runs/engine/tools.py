@@ -53,6 +53,15 @@ class Drop(Flaw):
 
     code: DropCode
 
+    @property
+    def refusal(self) -> str:
+        """What to say where nothing is left out: who wrote the call can write it again."""
+        cure = "take it out" if self.code == "unknown_param" else "mend it, or take it out"
+        return f"{self.message.removesuffix(_DROPPED)}; {cure}."
+
+
+_DROPPED = "; dropped."
+
 
 class CheckedCall(Value):
     """The arguments that may be passed on, with what was wrong and what was dropped."""
@@ -109,7 +118,7 @@ def check_arguments(spec: ToolSpec, args: dict[str, Any]) -> CheckedCall:
         if schema is None:
             drops.append(
                 Drop(
-                    code="unknown_param", param=name, message=f"{spec.name} has no argument {name}; dropped."
+                    code="unknown_param", param=name, message=f"{spec.name} has no argument {name}{_DROPPED}"
                 )
             )
         elif value is None and name in required:
@@ -121,7 +130,7 @@ def check_arguments(spec: ToolSpec, args: dict[str, Any]) -> CheckedCall:
                 )
             elif value is not None:
                 drops.append(
-                    Drop(code="param_dropped", param=name, message=f"{spec.name}: {name} {wrong}; dropped.")
+                    Drop(code="param_dropped", param=name, message=f"{spec.name}: {name} {wrong}{_DROPPED}")
                 )
         else:
             kept[name] = value

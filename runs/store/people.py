@@ -354,8 +354,10 @@ def _edited(interrupt: Interrupt, said: Said) -> dict[str, Any]:
         raise BadDecision("The new arguments must be a JSON object.", "args")
     spec = ToolSpec(name=interrupt.tool or "the call", parameters=interrupt.schema, effects="execute")
     checked = check_arguments(spec, clean(said.args))
-    for flaw in (*checked.faults, *checked.drops):
-        raise BadDecision(flaw.message, f"args.{flaw.param}")
+    for fault in checked.faults:
+        raise BadDecision(fault.message, f"args.{fault.param}")
+    for drop in checked.drops:
+        raise BadDecision(drop.refusal, f"args.{drop.param}")
     return checked.args
 
 

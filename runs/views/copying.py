@@ -115,9 +115,14 @@ def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | Http
 
 
 def _judge_further(request: HttpRequest, form: ForkForm) -> None:
-    """What is wrong with the settings is said together with what could not be read."""
+    """What is wrong with the settings and the answer is said together with what could not be read."""
     try:
         actions.check_launch(**form.launch(), owner=request.user)
+    except actions.BadLaunch as fault:
+        form.take(fault.problems)
+    try:
+        if form.decision:
+            actions.check_first_answer(form.run, form.at, form.decision)
     except actions.BadLaunch as fault:
         form.take(fault.problems)
 

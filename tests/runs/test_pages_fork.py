@@ -285,6 +285,15 @@ def test_all_that_is_wrong_is_said_in_one_round() -> None:
     assert Run.objects.count() == 1
 
 
+def test_what_an_answer_lacks_is_said_together_with_what_can_not_be_read() -> None:
+    owner = dora()
+    run = sent(owner)
+    typed = {"cost_usd": "abc", "verdict": "edit", "args": '{"to": "bob", "zzz": 1}', "sure": "yes"}
+    form = posted(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
+    assert set(form.errors) == {"cost_usd", "args"}
+    assert form.errors["args"] == ["zzz: send has no argument zzz; take it out."]
+
+
 def test_a_value_that_can_not_be_read_is_not_reported_twice() -> None:
     owner = dora()
     run = sent(owner)
