@@ -32,7 +32,7 @@ from runs.reading.unheard import unheard_html, unheard_of
 from runs.rights import decides
 from runs.store import halt_now
 
-PANELS = ("header", "gauges", "needs", "strip", "answer", "files", "context", "sources")
+PANELS = ("header", "gauges", "needs", "strip", "answer", "files", "context", "sources", "children")
 """Those with a template of their own.
 
 Beside them there are `machine`, `child-SEQ` for each child run, and `unheard` where the run was stopped in a call.
@@ -64,6 +64,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
     files = files_of(run)
     filling = filling_of(run)
     unheard = unheard_of(run) if run.finished else None
+    children = children_of(run)
     context = {
         "run": run,
         "status": status_word(run, pending is not None, decides(user)),
@@ -79,12 +80,13 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "files": files[:MOST_LISTED],
         "unheard": unheard,
         "more_files": max(0, len(files) - MOST_LISTED),
+        "children": children[::-1],
     }
     found = {name: _template(name).render(context).strip() for name in PANELS}
     found["machine"] = machine_panel(run, budgets, [file.name for file in files if file.on_disk], unheard)
     if unheard is not None:
         found["unheard"] = unheard_html(unheard)
-    return found | {f"child-{child.parent_seq}": child_html(child) for child in children_of(run)}
+    return found | {f"child-{child.parent_seq}": child_html(child) for child in children}
 
 
 @cache

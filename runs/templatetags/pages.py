@@ -15,6 +15,7 @@ from runs.reading import markdown, unseen, words
 from runs.reading import visible as signs
 from runs.rights import Person
 from runs.store import halt_now
+from runs.store.backups import restored_id
 
 register = template.Library()
 
@@ -29,6 +30,16 @@ def needs_you(context: template.RequestContext) -> int:
         request.needs_you = reading.pending_count(request.user)
     waiting: int = request.needs_you
     return waiting
+
+
+@register.simple_tag(takes_context=True)
+def life(context: template.RequestContext, form: str = "") -> SafeString:
+    """The field that says in which life of the site a page was made; `form` where it stands outside of its form."""
+    request = context.request
+    if not hasattr(request, "life"):
+        request.life = restored_id()
+    where = format_html(' form="{}"', form) if form else ""
+    return format_html('<input type="hidden" name="life" value="{}"{}>', request.life, where)
 
 
 @register.simple_tag

@@ -19,7 +19,7 @@ from runs.reading.arguments import read_arguments
 from runs.reading.cards import asked_now, headline
 from runs.reading.restored import doubts_of
 from runs.rights import decides
-from runs.views.seeing import refused
+from runs.views.seeing import check_life, refused
 
 UNSEEN = "Your answer does not say which question it is for. Read the card as it is now, and answer again."
 _LOOK_BACK = "Look at what going back means, tick the box, and roll back once more."
@@ -87,6 +87,7 @@ def card(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
 def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
     """Decide. Whatever can't be taken comes back with what was typed, and why."""
     interrupt = _interrupt(request, interrupt_id)
+    check_life(request)
     wanted = forms.read_decision(interrupt, request.POST)
     if wanted.verdict == "rollback" and wanted.to_step is None:
         return _card_again(request, wanted, {"to_step": "Choose the row to go back to."}, 422)

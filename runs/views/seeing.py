@@ -8,13 +8,31 @@ from django.utils.deprecation import MiddlewareMixin
 
 from runs.machines import NoMachine
 from runs.models import Run
+from runs.store.backups import restored_id
+
+
+class PageOfAnotherLife(Exception):
+    """What was sent comes from a page that was made before the site was restored: nothing of it counts."""
+
+    sentence = (
+        "The site was restored from a backup after this page was loaded: what it shows may not have happened. "
+        "Nothing was done. Go back and copy what you have written, then load the page again."
+    )
 
 
 def visible_run(request: HttpRequest, run_id: int) -> Run:
-    """The run, where the reader may see it; else it is not there."""
+    """The run, where the reader may see it; else it is not there. A page of another life posts nothing about it."""
     visible = Run.objects.for_user(request.user)
     run: Run = get_object_or_404(visible.select_related("owner", "parent"), pk=run_id)
+    check_life(request)
     return run
+
+
+def check_life(request: HttpRequest) -> None:
+    """Refuse what a page of another life of the site has sent; whoever doesn't say of which life it is may go on."""
+    said = request.POST.get("life")
+    if said is not None and said != restored_id():
+        raise PageOfAnotherLife
 
 
 def number_in(request: HttpRequest, name: str) -> int | None:
@@ -28,9 +46,14 @@ def refused(request: HttpRequest, sentence: str, status: int = 403) -> HttpRespo
     return render(request, "refused.html", {"sentence": sentence}, status=status)
 
 
-class SayWhichMachineIsMissing(MiddlewareMixin):
-    """A page about a run can't be made without the run's machine: it says so instead."""
+class SayWhyNot(MiddlewareMixin):
+    """A page about a run can't be made without the run's machine, nor go on after a restore: it says so instead."""
 
     def process_exception(self, request: HttpRequest, fault: Exception) -> HttpResponse | None:
         """The sentence, where that is what is wrong."""
-        return refused(request, fault.sentence, status=409) if isinstance(fault, NoMachine) else None
+        match fault:
+            case NoMachine():
+                return refused(request, fault.sentence, status=409)
+            case PageOfAnotherLife():
+                return refused(request, fault.sentence, status=412)
+        return None

@@ -83,7 +83,6 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "visible_parent": _visible(request, run.parent_id),
         "source": _visible(request, run.copied_from_id),
         "copies": Run.objects.for_user(request.user).filter(copied_from=run).order_by("pk")[:20],
-        "children": Run.objects.filter(parent=run).order_by("pk")[:50],
         "window": WINDOW,
         "life": restored_id(),
     }

@@ -2,6 +2,7 @@
 // Without this script the same forms are sent by the browser.
 
 import { announce } from "./announce.js";
+import { NOT_THERE, RESTORED } from "./over.js";
 import { hold, keepPlace, keepWritten, questionKept, release, seenButton } from "./panels.js";
 import { untilLetGo, whenLetGo } from "./press.js";
 import { isShielded, questionIn, questionOf, shieldNews } from "./shield.js";
@@ -171,6 +172,8 @@ function readButton(panel) {
 
 function whatWentWrong(status, html, signedOut) {
   if (signedOut) return "You have been signed out. Sign in in another tab, then send this again: your text stays here.";
+  if (status === 404) return NOT_THERE;
+  if (status === 412) return RESTORED;
   if (status !== 403) return `The site answered with an error (${status}). Send it again: that is safe.`;
   const page = new DOMParser().parseFromString(html, "text/html");
   if (page.querySelector("[data-token-refused]") !== null) {

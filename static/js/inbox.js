@@ -3,7 +3,7 @@
 
 import { announce } from "./announce.js";
 import { listen as listenToKeys } from "./keys.js";
-import { Line } from "./line.js";
+import { Line, SIGNED_OUT } from "./line.js";
 import { showPanel } from "./panels.js";
 import { whenLetGo } from "./press.js";
 
@@ -22,10 +22,32 @@ function show({ count: now, halt }) {
   document.dispatchEvent(new CustomEvent("inbox:count", { detail: now }));
 }
 
+const signedOut = document.querySelector("[data-signed-out]");
+let asked = false;
+
+function tellSignedOut(isSo) {
+  whenLetGo(() => signedOut !== null && (signedOut.hidden = !isSo));
+}
+
+// The line of somebody who is signed out is not even opened: as soon as the site answers again, it is asked once.
+async function askWhetherSignedOut() {
+  if (signedOut === null || asked) return;
+  try {
+    const answer = await fetch(location.href, { redirect: "manual", signal: AbortSignal.timeout(10000) });
+    asked = true;
+    tellSignedOut(answer.type === "opaqueredirect");
+  } catch {
+    // the next try of the line asks again
+  }
+}
+
 const line = new Line("/ws/inbox/", {
-  opened: () => {},
+  opened: () => {
+    asked = false;
+    tellSignedOut(false);
+  },
   heard: (message) => message.type === "inbox" && whenLetGo(() => show(message)),
-  closed: () => {},
+  closed: (code) => (code === SIGNED_OUT ? tellSignedOut(true) : askWhetherSignedOut()),
   tick: () => line.send({ type: "ping" }),
 });
 

@@ -6,6 +6,7 @@
 import { announce } from "./announce.js";
 import { listen as listenToForms, rowArrived } from "./forms.js";
 import { ANOTHER_LIFE, GONE, Line, SIGNED_OUT } from "./line.js";
+import { closePage, NOT_THERE, reopenPage, RESTORED } from "./over.js";
 import { holdsWriting, settlePanels, showPanels } from "./panels.js";
 import { whenLetGo } from "./press.js";
 import { readable } from "./reply.js";
@@ -62,12 +63,13 @@ function follow(run) {
       if (message.type === "fetch") fetchInstead();
       else timeline.heard(message);
       refused = "";
+      whenLetGo(() => reopenPage(main));
       tell();
     },
     closed: (code) => {
       downSince ??= performance.now();
       if (code === SIGNED_OUT) refused = "signed out";
-      if (code === GONE) refused = "no longer there";
+      if (code === GONE) refused = notThere();
       if (code === ANOTHER_LIFE) refused = begunAnew();
       tell();
     },
@@ -135,7 +137,7 @@ function follow(run) {
       signal: AbortSignal.timeout(10000),
     });
     if (response.redirected) refused = "signed out";
-    if (response.status === 404) refused = "no longer there";
+    if (response.status === 404) refused = notThere();
     if (response.status === 412) refused = begunAnew();
     if (refused !== "" || !response.ok) throw new Error(refused || String(response.status));
     const found = await response.json();
@@ -164,20 +166,15 @@ function follow(run) {
 function begunAnew() {
   whenLetGo(() => {
     if (!holdsWriting()) location.replace(location.pathname);
-    else if (main.querySelector("[data-begun-anew]") === null) main.prepend(adviceToLoadAgain());
+    else closePage(main, RESTORED);
   });
   return "from before a restore";
 }
 
-function adviceToLoadAgain() {
-  const line = document.createElement("p");
-  line.className = "note note--error";
-  line.dataset.begunAnew = "";
-  line.setAttribute("role", "alert");
-  line.textContent =
-    "The site was restored from a backup after this page was loaded: what it shows may not have happened. " +
-    "Copy what you have written, then load the page again.";
-  return line;
+// The run was removed, or may not be seen any more. What to say meanwhile.
+function notThere() {
+  whenLetGo(() => closePage(main, NOT_THERE));
+  return "no longer there";
 }
 
 function indicate(state, word) {

@@ -685,6 +685,90 @@ def test_a_page_of_before_a_restore_is_loaded_again_unless_somebody_writes_in_it
     expect(main.get_by_text("The site was restored from a backup")).to_be_visible()
     expect(light).to_have_attribute("data-live-state", "off")
     expect(reason).to_have_value("not before noon")
+    offers_nothing(admin_page)
+
+
+def offers_nothing(page: "Page") -> None:
+    """No button of a form on the page can be pressed, and the card doesn't say that it needs anybody."""
+    buttons = page.locator("main form[method=post] button")
+    assert buttons.count() > 5
+    for number in range(buttons.count()):
+        expect(buttons.nth(number)).to_be_disabled()
+    expect(page.get_by_text("needs you", exact=True)).to_have_count(1)
+    expect(page.get_by_text("needs you", exact=True)).to_be_hidden()
+
+
+def test_a_page_whose_run_is_gone_says_so_and_offers_nothing(site: Site, admin_page: "Page") -> None:
+    """As after a restore from before the run began; what was written stays, to copy."""
+    run, _ = waiting(site, admin_page)
+    admin_page.get_by_text("Reject…").click()
+    reason = admin_page.get_by_role("textbox", name=re.compile("Reason"))
+    reason.fill("not before noon")
+    admin_page.evaluate("document.querySelector('[data-live-state]').scrollIntoView()")
+    remove(site, run)
+    banner = admin_page.get_by_role("alert").filter(has_text="not there any more")
+    expect(banner).to_be_in_viewport()
+    expect(banner.get_by_role("link", name="To the runs")).to_be_visible()
+    expect(admin_page.locator("[data-live-word]")).to_have_text("no longer there")
+    expect(reason).to_have_value("not before noon")
+    offers_nothing(admin_page)
+
+
+def test_a_decision_of_what_is_gone_is_not_to_be_sent_again(site: Site, admin_page: "Page") -> None:
+    run = asked_in_silence(site, admin_page)
+    remove(site, run)
+    admin_page.get_by_role("checkbox", name=re.compile("I have read")).check()
+    admin_page.get_by_role("button", name="Approve").click()
+    complaint = admin_page.locator("[data-complaint]")
+    expect(complaint).to_contain_text("not there any more")
+    expect(complaint).not_to_contain_text("Send it again")
+
+
+def test_a_decision_of_a_page_of_before_a_restore_is_refused_and_what_was_written_stays(
+    site: Site, admin_page: "Page"
+) -> None:
+    run = asked_in_silence(site, admin_page)
+    site.manage("shell", "-c", "from runs.store import backups\nbackups.begin_another_life()")
+    admin_page.get_by_text("Reject…").click()
+    reason = admin_page.get_by_role("textbox", name=re.compile("Reason"))
+    reason.fill("not before noon")
+    admin_page.get_by_role("button", name="Reject", exact=True).click()
+    expect(admin_page.locator("[data-complaint]")).to_contain_text("The site was restored from a backup")
+    expect(reason).to_have_value("not before noon")
+    assert site.export(run)["interrupts"][0]["status"] == "pending"
+
+
+def asked_in_silence(site: Site, page: "Page") -> str:
+    """A run that asks, in a page that is told nothing of what happens to it any more; its id."""
+    run, _ = waiting(site, page)
+    page.route_web_socket(re.compile("/ws/runs/"), lambda _: None)
+    page.reload()
+    return run
+
+
+def remove(site: Site, run: str) -> None:
+    """As if it had never been."""
+    site.manage("shell", "-c", f"from runs.models import Run\nRun.objects.get(pk={run}).delete()")
+
+
+def test_the_list_of_what_waits_says_that_its_reader_is_signed_out(site: Site, page: "Page") -> None:
+    page.goto(site.fresh_link())
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/runs/")
+    lines: list[WebSocketRoute] = []
+
+    def between(line: "WebSocketRoute") -> None:
+        line.connect_to_server()
+        lines.append(line)
+
+    page.route_web_socket(re.compile("/ws/inbox/"), between)
+    page.goto(f"{site.url}/needs-you/")
+    said = page.get_by_text("You have been signed out")
+    expect(said).to_be_hidden()
+    wait_for(lambda: page.title() and lines)
+    page.context.clear_cookies()
+    lines[-1].close()
+    expect(said).to_be_visible()
 
 
 def test_web_server_and_broker_die_and_the_page_ends_complete(own_site: Site, page: "Page") -> None:

@@ -30,7 +30,8 @@ from tests.factories import (
     run_with_letter,
     signed_in,
 )
-from tests.runs.running import ALLOW, decide, pending, think, transitions, work
+from tests.runs.running import ALLOW, decide, pending, slice_of, think, transitions, work
+from tests.runs.test_children import INNER_ANSWER, child_of, family
 from tests.runs.test_mending import RIGHT, compacted_run
 from tests.runs.test_mending import newest as newest_summary
 
@@ -257,6 +258,25 @@ def test_newer_rows_come_as_the_socket_would_have_sent_them() -> None:
     assert found["status"] == "waiting"
     assert [row["seq"] for row in found["rows"]] == list(range(3, run.head + 1))
     assert set(found["panels"]) == set(PANELS) | {"machine"}
+
+
+def test_the_children_that_a_page_names_come_with_its_panels() -> None:
+    run, client = family(think("search", q="tides"), INNER_ANSWER), signed_in(bob())
+
+    def named() -> list[int]:
+        """By the panel that an open page is sent; one that is painted anew has the same in it."""
+        panel = client.get(f"/runs/{run.pk}/rows/?after=1").json()["panels"]["children"]
+        assert f'<span data-panel="children">{panel}</span>' in client.get(f"/runs/{run.pk}/").text
+        return [int(pk) for pk in re.findall(r'href="/runs/(\d+)/"', panel)]
+
+    assert named() == []
+    slice_of(run)
+    first = child_of(run)
+    assert named() == [first.pk]
+    actions.rewind(run, to=transitions(run)[0], by=None)
+    slice_of(run)
+    second = run.children.exclude(pk=first.pk).get()
+    assert named() == [first.pk, second.pk]
 
 
 def test_a_page_that_was_painted_before_a_restore_is_given_no_rows() -> None:

@@ -15,6 +15,8 @@ from django.utils.dateformat import format as date_text
 
 from runs import actions, driver
 from runs.models import Decision, Interrupt, Run
+from runs.reading import export
+from runs.store import backups
 from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, launched, run_with_letter, signed_in
 from tests.runs.running import (
     ALLOW,
@@ -65,6 +67,37 @@ def test_an_approval_is_recorded_and_leads_back_to_the_run() -> None:
         "web",
     )
     assert work(run).status == "succeeded"
+
+
+def test_a_page_of_before_a_restore_decides_nothing() -> None:
+    run = run_with_letter(alice())
+    client, interrupt = signed_in(bob()), pending(run)
+    for page in (f"/runs/{run.pk}/", reverse("interrupt", args=[interrupt.pk])):
+        found = re.search(r'name="life" value="([^"]*)" form="needs-form"', client.get(page).text)
+        assert found is not None
+    backups.mark_restored("another")
+    answer = send(client, run, "approve", life=found[1])
+    assert answer.status_code == 412
+    assert "Nothing was done" in answer.text
+    assert not Decision.objects.exists()
+    assert send(client, run, "approve", life="another").status_code == 302
+    assert decided(run).verdict == "approve"
+
+
+@pytest.mark.parametrize("deed", ["pause", "resume", "abort", "replay"])
+def test_a_page_of_before_a_restore_steers_nothing(deed: str) -> None:
+    owner = alice()
+    run, client = run_with_letter(owner), signed_in(owner)
+    page = client.get(f"/runs/{run.pk}/").text
+    form = re.search(rf'action="/runs/{run.pk}/{deed}/">(.*?)</form>', page, re.S)
+    assert form is not None
+    found = re.search(r'name="life" value="([^"]*)"', form[1])
+    assert found is not None
+    backups.mark_restored("another")
+    before = export(run)
+    assert client.post(reverse(deed, args=[run.pk]), {"life": found[1]}).status_code == 412
+    assert export(run) == before
+    assert Run.objects.count() == 1
 
 
 def test_an_approval_with_changes_is_an_edit_with_typed_arguments() -> None:

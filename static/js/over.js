@@ -1,0 +1,50 @@
+// A page on which nothing can be decided any more: what it is about is gone, or the site was restored after it was
+// loaded. It says so, and its buttons are off; what was written in it stays, to copy. Hook: [data-over].
+
+export const RESTORED =
+  "The site was restored from a backup after this page was loaded: what it shows may not have happened. " +
+  "Copy what you have written, then load the page again.";
+export const NOT_THERE =
+  "This is not there any more, or you may not see it any more: nothing can be decided here. A restore of the site " +
+  "from a backup can have removed it. Copy what you have written, then go to the list of runs.";
+
+// Say the sentence, and offer nothing any more.
+export function closePage(main, sentence) {
+  if (main.dataset.over === sentence) return;
+  reopenPage(main);
+  main.dataset.over = sentence;
+  const head = main.querySelector(":scope > .top");
+  if (head === null) main.prepend(bannerOf(sentence));
+  else head.after(bannerOf(sentence));
+  for (const button of main.querySelectorAll("form[method=post] button:not([disabled])")) {
+    button.disabled = true;
+    button.dataset.off = "";
+  }
+}
+
+// The site knows the page after all: whoever had signed in as somebody else is back.
+export function reopenPage(main) {
+  if (main.dataset.over === undefined) return;
+  delete main.dataset.over;
+  main.querySelector(":scope > .over").remove();
+  for (const button of main.querySelectorAll("button[data-off]")) {
+    button.disabled = false;
+    delete button.dataset.off;
+  }
+}
+
+function bannerOf(sentence) {
+  const banner = document.createElement("p");
+  banner.className = "note note--error over";
+  banner.setAttribute("role", "alert");
+  const said = document.createElement("span");
+  said.textContent = `${sentence} `;
+  banner.append(said);
+  if (sentence === NOT_THERE) {
+    const way = document.createElement("a");
+    way.href = "/runs/";
+    way.textContent = "To the runs";
+    said.append(way);
+  }
+  return banner;
+}
