@@ -26,7 +26,11 @@ const signedOut = document.querySelector("[data-signed-out]");
 let asked = false;
 
 function tellSignedOut(isSo) {
-  whenLetGo(() => signedOut !== null && (signedOut.hidden = !isSo));
+  whenLetGo(() => {
+    if (signedOut === null || signedOut.hidden === !isSo) return;
+    signedOut.hidden = !isSo;
+    if (isSo) announce("You have been signed out.");
+  });
 }
 
 // The line of somebody who is signed out is not even opened: as soon as the site answers again, it is asked once.

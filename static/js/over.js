@@ -7,6 +7,7 @@ export const RESTORED =
 export const NOT_THERE =
   "This is not there any more, or you may not see it any more: nothing can be decided here. A restore of the site " +
   "from a backup can have removed it. Copy what you have written, then go to the list of runs.";
+const WAY = "the list of runs";
 
 // Say the sentence, and offer nothing any more.
 export function closePage(main, sentence) {
@@ -38,13 +39,14 @@ function bannerOf(sentence) {
   banner.className = "note note--error over";
   banner.setAttribute("role", "alert");
   const said = document.createElement("span");
-  said.textContent = `${sentence} `;
-  banner.append(said);
-  if (sentence === NOT_THERE) {
+  const [before, ...after] = sentence.split(WAY);
+  said.append(before);
+  for (const rest of after) {
     const way = document.createElement("a");
     way.href = "/runs/";
-    way.textContent = "To the runs";
-    said.append(way);
+    way.textContent = WAY;
+    said.append(way, rest);
   }
+  banner.append(said);
   return banner;
 }

@@ -708,7 +708,7 @@ def test_a_page_whose_run_is_gone_says_so_and_offers_nothing(site: Site, admin_p
     remove(site, run)
     banner = admin_page.get_by_role("alert").filter(has_text="not there any more")
     expect(banner).to_be_in_viewport()
-    expect(banner.get_by_role("link", name="To the runs")).to_be_visible()
+    expect(banner.get_by_role("link", name="the list of runs")).to_be_visible()
     expect(admin_page.locator("[data-live-word]")).to_have_text("no longer there")
     expect(reason).to_have_value("not before noon")
     offers_nothing(admin_page)
