@@ -35,7 +35,7 @@ def needs_you(context: template.RequestContext) -> int:
 @register.simple_tag(takes_context=True)
 def life(context: template.RequestContext, form: str = "") -> SafeString:
     """The field that says in which life of the site a page was made; `form` where it stands outside of its form."""
-    request = context.request
+    request: Any = context.request
     if not hasattr(request, "life"):
         request.life = restored_id()
     where = format_html(' form="{}"', form) if form else ""

@@ -17,7 +17,8 @@ export function closePage(main, sentence) {
   const head = main.querySelector(":scope > .top");
   if (head === null) main.prepend(bannerOf(sentence));
   else head.after(bannerOf(sentence));
-  for (const button of main.querySelectorAll("form[method=post] button:not([disabled])")) {
+  for (const button of main.querySelectorAll("form[method=post] button:is(:not([disabled]), [data-shielded])")) {
+    delete button.dataset.shielded; // the shield's end is not to lift this
     button.disabled = true;
     button.dataset.off = "";
   }
