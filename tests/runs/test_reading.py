@@ -293,6 +293,7 @@ def test_panels_have_the_contracts_names_and_no_clock_in_them() -> None:
         "files",
         "context",
         "sources",
+        "children",
         "machine",
     ]
     Interrupt.objects.update(deadline=timezone.now() + timedelta(hours=1))
