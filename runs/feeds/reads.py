@@ -63,6 +63,8 @@ class Moment(NamedTuple):
     """The limits that a run that waits shares: others spend of them while nothing else about it changes."""
     unheard: reading.Unheard | None = None
     """The call that a stopped run did not hear of any more: how it ended may come to be known after the last row."""
+    used: tuple[float, ...] = ()
+    """What a run that has ended used: a call that ends after it is counted still."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ def look(run_id: int, after: int | None) -> Look:
     if run.status in (RunStatus.WAITING, RunStatus.PAUSED):
         moment = moment._replace(children=children_of(run), shared=shared_by(run))
     elif run.finished:
-        moment = moment._replace(unheard=reading.unheard_of(run))
+        used = (run.model_calls, run.tool_calls, run.input_tokens, run.output_tokens, run.cost_usd)
+        moment = moment._replace(unheard=reading.unheard_of(run), used=used)
     return Look(moment, rows)
 
 
@@ -124,7 +127,8 @@ def rows_after(run_id: int, after: int) -> tuple[Row, ...]:
 
 def found(run_id: int) -> Any:
     """As much of the run as its rows need, and whether the site is halted; raises Gone."""
-    columns = ("head", "status", "worker", "lease_until", "created_at", "root")
+    used = ("model_calls", "tool_calls", "input_tokens", "output_tokens", "cost_usd")
+    columns = ("head", "status", "worker", "lease_until", "created_at", "root", *used)
     known = Run.objects.annotate(site_halted=store.is_halted())
     run = known.filter(pk=run_id).only(*columns).order_by().first()
     if run is None:

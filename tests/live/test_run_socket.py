@@ -111,6 +111,21 @@ async def test_how_a_call_ended_comes_after_the_last_row_of_a_run_that_was_stopp
     await page.leave()
 
 
+async def test_a_call_that_is_counted_after_the_end_is_counted_on_open_pages(
+    quick_looks: None, no_message_layer: None, monkeypatch: pytest.MonkeyPatch, run: Run, alice: User
+) -> None:
+    monkeypatch.setattr(run_feed, "LOOK_SECONDS_AFTER_THE_END", 0.1)
+    await in_database(actions.abort, run, by=None)
+    page = await watching(run, alice, after=3)
+    await page.until("panels")
+    before = page.panels["gauges"]
+    await in_database(Run.objects.filter(pk=run.pk).update, tool_calls=41)
+    await page.until("panels")
+    assert "41" not in before
+    assert "41" in page.panels["gauges"]
+    await page.leave()
+
+
 @pytest.mark.parametrize("status", [RunStatus.WAITING, RunStatus.QUEUED])
 async def test_a_halt_and_its_end_reach_the_panels_of_those_who_watch_and_of_those_who_come(
     status: RunStatus, quick_looks: None, no_message_layer: None, run: Run, alice: User
