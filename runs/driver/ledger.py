@@ -12,7 +12,6 @@ import logging
 import time
 from dataclasses import replace
 from datetime import UTC, timedelta
-from typing import Any
 
 from django.db import OperationalError, connection
 
@@ -28,6 +27,8 @@ from runs.engine.effects import (
     HumanCall,
     ModelCall,
     ToolCall,
+    call_in,
+    fingerprint_of,
 )
 from runs.engine.kernel import Decision, advance
 from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
@@ -35,7 +36,7 @@ from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.snapshot import Snapshot
 from runs.engine.timeline import blocks_of, needed
-from runs.engine.values import canonical, fingerprint
+from runs.engine.values import canonical
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, Run, RunStatus
@@ -221,7 +222,7 @@ class Ledger:
         """With the call that was reached counted, where a rule looks at how often that was."""
         if not self.counts_calls or not isinstance(move, Ask) or move.attempt > 1:
             return after
-        call = _fingerprint(move.effect)
+        call = fingerprint_of(move.effect)
         return replace(after, calls={**after.calls, call: after.calls.get(call, 0) + 1}) if call else after
 
     def _row(self, move: Go | Stop | Compact) -> store.Row:
@@ -242,7 +243,7 @@ class Ledger:
             row.state = _changed(self.snapshot.state, self.machine.fold(self.snapshot.state, move.facts))
         deed = isinstance(effect, ToolCall) and not effect.repeatable and not move.delay_s
         before = self.asked if move.attempt > 1 and _took_place(self.asked) else None
-        call = _fingerprint(effect)
+        call = fingerprint_of(effect)
         asked = store.Asked(
             seq=seq,
             kind=effect.kind,
@@ -324,8 +325,8 @@ class Ledger:
         return ms
 
     def _interrupt(self, call: HumanCall, seq: int) -> Interrupt:
-        tool, args, effects = _held_call(call.holds)
-        spec = self.terms.tools.get(tool)
+        held = call_in(call.holds)
+        spec = self.terms.tools.get(held.tool) if held else None
         deadline = store.now() + timedelta(seconds=call.deadline_s) if call.deadline_s else None
         return Interrupt(
             run=self.run,
@@ -333,14 +334,14 @@ class Ledger:
             kind=call.about,
             title=call.title,
             why=call.why,
-            tool=tool,
-            args_json=canonical(args),
+            tool=held.tool if held else "",
+            args_json=canonical(held.args if held else {}),
             schema_json=canonical(spec.parameters if spec else {}),
-            effects=effects,
-            risk=RISKS.get(effects, "unknown") if tool else "low",
-            fingerprint=fingerprint(tool, args) if tool else "",
+            effects=held.effects if held else "",
+            risk=RISKS.get(held.effects, "unknown") if held else "low",
+            fingerprint=fingerprint_of(held),
             limit=call.limit,
-            verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or tool]),
+            verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or held]),
             deadline=deadline,
             on_timeout=call.on_timeout,
         )
@@ -404,29 +405,12 @@ def _name(effect: Effect) -> str:
     match effect:
         case ModelCall(role=role):
             return role
-        case ToolCall(tool=tool):
-            return tool
-        case ChildRun(name=name):
-            return f"agent.{name}"
+        case ToolCall() | ChildRun():
+            return effect.tool
         case HumanCall(about=about):
             return about
         case Compaction():
             return "summary"
-
-
-def _held_call(held: Effect | None) -> tuple[str, dict[str, Any], str]:
-    """Tool, arguments and effect class of a call; empty where it is none."""
-    match held:
-        case ToolCall(tool=tool, args=args, effects=effects):
-            return tool, args, effects
-        case ChildRun(name=name, goal=goal):
-            return f"agent.{name}", {"goal": goal}, "none"
-    return "", {}, ""
-
-
-def _fingerprint(effect: Effect) -> str:
-    tool, args, _ = _held_call(effect)
-    return fingerprint(tool, args) if tool else ""
 
 
 def _key(run: Run, seq: int, asked: str) -> str:

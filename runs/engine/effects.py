@@ -104,11 +104,31 @@ class Compaction(Value):
 
 
 class ChildRun(Value):
-    """A named child run, with the goal that the parent gives it."""
+    """A named child run, with the goal that the parent gives it. Models, rules and people see a call of a tool."""
 
     kind: Literal["child_run"] = "child_run"
     name: str
     goal: str
+
+    @property
+    def tool(self) -> str:
+        """What the call is named."""
+        return f"agent.{self.name}"
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The call's arguments."""
+        return {"goal": self.goal}
+
+    @property
+    def effects(self) -> EffectClass:
+        """The child asks for itself."""
+        return "none"
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits of tool and canonical arguments."""
+        return fingerprint(self.tool, self.args)
 
 
 class HumanCall(Value):
@@ -136,15 +156,23 @@ class HumanCall(Value):
 
 def question_of(call: HumanCall) -> str:
     """What tells a question from others of its kind: the exact call that it holds, the limit, or its words."""
-    match call.holds:
-        case ToolCall() as held:
-            return held.fingerprint
-        case ChildRun(name=name, goal=goal):
-            return fingerprint(f"agent.{name}", {"goal": goal})
+    if isinstance(call.holds, ToolCall | ChildRun):
+        return call.holds.fingerprint
     return call.limit or fingerprint(call.title, {"questions": list(call.questions)})
 
 
 Effect = ModelCall | ToolCall | Compaction | ChildRun | HumanCall
+
+
+def call_in(effect: Effect | None) -> ToolCall | ChildRun | None:
+    """The effect, where it is a call that rules look at and people approve."""
+    return effect if isinstance(effect, ToolCall | ChildRun) else None
+
+
+def fingerprint_of(effect: Effect | None) -> str:
+    """That of a call; empty where the effect is none."""
+    call = call_in(effect)
+    return call.fingerprint if call else ""
 
 
 class Usage(Value):

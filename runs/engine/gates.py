@@ -12,12 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from runs.engine import wording
-from runs.engine.effects import ChildRun, Effect, EffectClass, Failed, HumanCall, ModelCall, ToolCall
+from runs.engine.effects import ChildRun, Effect, Failed, HumanCall, ModelCall, ToolCall, call_in
 from runs.engine.facts import Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
 from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule, LimitName
 from runs.engine.snapshot import Price, Snapshot
-from runs.engine.values import fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,30 +201,28 @@ def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
     """The first rule that matches; without one, `none` and `read` pass and the rest ask."""
     if isinstance(effect, ModelCall):
         return _cost_rules(snapshot, effect, passed)
-    call = _call_of(effect)
-    if call is None:
+    if (call := call_in(effect)) is None:
         return PASS
     for name, rule in _named(snapshot.state.terms.settings.rules):
         if not rule.when.about_calls or rule.when.same_call is not None:
             continue
         if (matched := _matches(rule, call)) is not False:
-            return _apply(name, rule, effect, call, passed, matched if isinstance(matched, str) else "")
+            return _apply(name, rule, call, passed, matched if isinstance(matched, str) else "")
     if call.effects in ("none", "read") or _answered("default", passed):
         return PASS
     why = f"No rule allows it: tools of effect {call.effects} ask by default."
-    return Hold(_ask_about(effect, call, "default", why, passed))
+    return Hold(_ask_about(call, "default", why, passed))
 
 
 def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
     """The same call for the K-th time."""
-    call = _call_of(effect)
-    if call is None:
+    if (call := call_in(effect)) is None:
         return PASS
     for name, rule in _named(snapshot.state.terms.settings.rules):
         if rule.when.same_call is None or (matched := _matches(rule, call)) is False:
             continue
-        if snapshot.calls.get(fingerprint(call.tool, call.args), 0) + 1 >= rule.when.same_call:
-            return _apply(name, rule, effect, call, passed, matched if isinstance(matched, str) else "")
+        if snapshot.calls.get(call.fingerprint, 0) + 1 >= rule.when.same_call:
+            return _apply(name, rule, call, passed, matched if isinstance(matched, str) else "")
     return PASS
 
 
@@ -246,22 +243,6 @@ def _cost_rules(snapshot: Snapshot, effect: ModelCall, passed: tuple[str, ...]) 
     return PASS
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    tool: str
-    args: dict[str, Any]
-    effects: EffectClass
-
-
-def _call_of(effect: Effect) -> _Call | None:
-    match effect:
-        case ToolCall(tool=tool, args=args, effects=effects):
-            return _Call(tool, args, effects)
-        case ChildRun(name=name, goal=goal):
-            return _Call(f"agent.{name}", {"goal": goal}, "none")
-    return None
-
-
 def _answered(name: str, passed: tuple[str, ...]) -> bool:
     return name in passed or ALL in passed
 
@@ -271,19 +252,19 @@ def _named(rules: tuple[InterruptRule, ...]) -> Iterator[tuple[str, InterruptRul
 
 
 def _apply(
-    name: str, rule: InterruptRule, effect: Effect, call: _Call, passed: tuple[str, ...], unsure: str
+    name: str, rule: InterruptRule, call: ToolCall | ChildRun, passed: tuple[str, ...], unsure: str
 ) -> Opinion:
     """What a rule that matches does. A rule that could not be evaluated (`unsure` says why) asks."""
     if _answered(name, passed):
         return PASS
     if unsure:
         why = f"The rule can't be evaluated ({unsure}): {rule.words()}"
-        return Hold(_ask_about(effect, call, name, why, passed))
+        return Hold(_ask_about(call, name, why, passed))
     match rule.do:
         case "allow":
             return PASS
         case "ask":
-            asked = _ask_about(effect, call, name, f"Rule {name[5:]}: {rule.words()}", passed)
+            asked = _ask_about(call, name, f"Rule {name[5:]}: {rule.words()}", passed)
             return Hold(
                 asked.model_copy(update={"deadline_s": rule.deadline_s, "on_timeout": rule.on_timeout})
             )
@@ -295,10 +276,9 @@ def _apply(
             return Pass((Notice(code="rule_notified", message=rule.words()),))
 
 
-def _ask_about(effect: Effect, call: _Call, gate: str, why: str, passed: tuple[str, ...]) -> HumanCall:
-    assert isinstance(effect, ToolCall | ChildRun)
+def _ask_about(call: ToolCall | ChildRun, gate: str, why: str, passed: tuple[str, ...]) -> HumanCall:
     return HumanCall(
-        about="tool_call", title=f"Run {call.tool}?", why=why, holds=effect, passed=(*passed, gate)
+        about="tool_call", title=f"Run {call.tool}?", why=why, holds=call, passed=(*passed, gate)
     )
 
 
@@ -308,7 +288,7 @@ def _question(rule: InterruptRule, about: Any, title: str) -> HumanCall:
     )
 
 
-def _matches(rule: InterruptRule, call: _Call) -> bool | str:
+def _matches(rule: InterruptRule, call: ToolCall | ChildRun) -> bool | str:
     """Whether the rule's keys hold for the call; a text says why that can't be told."""
     when = rule.when
     if when.tool is not None and not fnmatchcase(call.tool, when.tool):

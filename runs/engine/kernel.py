@@ -323,8 +323,7 @@ def _edited(
     machine: Machine, snapshot: Snapshot, call: HumanCall, held: ToolCall | ChildRun, said: HumanSaid
 ) -> Move:
     """The held call with new arguments: checked as any call, then through the gates; the one that asked is answered."""
-    tool = held.tool if isinstance(held, ToolCall) else f"agent.{held.name}"
-    spec = snapshot.state.terms.tools.get(tool)
+    spec = snapshot.state.terms.tools.get(held.tool)
     args = said.args or {}
     notices: tuple[Fact, ...] = ()
     if spec is not None:
@@ -340,7 +339,7 @@ def _edited(
                 blame="recoverable", message=f"The call that a person wrote can't run. {why}", ran=False
             )
             return _ask_node(machine, snapshot, refused, notices)
-    told = CallEdited(tool=tool, args=args, by=said.by, message=said.message)
+    told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message)
     changed = {"args": args} if isinstance(held, ToolCall) else {"goal": str(args.get("goal", ""))}
     return _release(
         machine, snapshot, call, held.model_copy(update=changed), call.passed[-1:], (*notices, told)

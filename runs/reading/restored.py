@@ -11,6 +11,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils.dateformat import format as date_text
 
+from runs.engine.effects import EFFECT, ChildRun, ToolCall, call_in
 from runs.models import Exchange, Interrupt, Run
 from runs.reading import words
 from runs.reading.limits import as_asked
@@ -140,7 +141,7 @@ def in_flight(run: Run, exchange: Exchange | None) -> InFlight:
 
 def _called(asked: dict[str, Any], status: str) -> InFlight:
     code = call_text(asked["tool"], asked["args"])
-    touches = _touches(asked)
+    touches = _touches(asked["effects"])
     match status:
         case Exchange.Status.ANSWERED:
             return InFlight(
@@ -160,7 +161,7 @@ def _decided(asked: dict[str, Any], answer: dict[str, Any]) -> InFlight:
     code, text, touches = _held(asked)
     word = words.VERDICT_DONE.get(answer["verdict"], Word("Answered", "check", "good"))
     if answer["verdict"] == "edit" and (call := _call_in(asked)) and answer.get("args") is not None:
-        code = call_text(call["tool"], answer["args"])
+        code = call_text(call.tool, answer["args"])
     then = (
         "it makes this call."
         if answer["verdict"] in ("approve", "edit") and code
@@ -182,21 +183,17 @@ def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
     call = _call_in(asked)
     if call is None:
         return "", short(asked["title"]), None
-    return call_text(call["tool"], call["args"]), "", _touches(call)
+    return call_text(call.tool, call.args), "", _touches(call.effects)
 
 
-def _call_in(asked: dict[str, Any]) -> dict[str, Any] | None:
-    """The call that a question holds back, as its card shows it: the start of a child is one too."""
-    match asked.get("holds"):
-        case {"kind": "tool_call"} as held:
-            return held
-        case {"kind": "child_run", "name": name, "goal": goal}:
-            return {"tool": f"agent.{name}", "args": {"goal": goal}, "effects": "none"}
-    return None
+def _call_in(asked: dict[str, Any]) -> ToolCall | ChildRun | None:
+    """The call that a question holds back."""
+    held = asked.get("holds")
+    return call_in(EFFECT.validate_python(held)) if held else None
 
 
-def _touches(call: dict[str, Any]) -> Word | None:
-    return None if call["effects"] in ("none", "read") else words.EFFECTS[call["effects"]]
+def _touches(effects: str) -> Word | None:
+    return None if effects in ("none", "read") else words.EFFECTS[effects]
 
 
 def _what(asked: dict[str, Any]) -> str:

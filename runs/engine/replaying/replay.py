@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runs.engine import context, kernel
-from runs.engine.effects import ANSWER, Answer, ChildRun, Effect, HumanCall, HumanSaid, ToolCall
+from runs.engine.effects import ANSWER, Answer, HumanCall, HumanSaid, fingerprint_of
 from runs.engine.facts import Decided, Fact, LimitRaised, Rewound
 from runs.engine.machine import END, Block, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
@@ -28,7 +28,6 @@ from runs.engine.replaying.record import Record, RecordedRow
 from runs.engine.settings import LimitName
 from runs.engine.snapshot import Snapshot, Totals, Window
 from runs.engine.timeline import blocks_of, folded
-from runs.engine.values import fingerprint
 
 
 @dataclass(slots=True)
@@ -212,7 +211,7 @@ class Replay:
             self.tokens_per_character = context.ratio(row.input_tokens, row.prompt_chars)
         if made.effect is not None:
             self.said, self.asked = None, row
-            if (call := _call(made.effect)) and made.attempt == 1:
+            if (call := fingerprint_of(made.effect)) and made.attempt == 1:
                 self.calls.append((made.seq, call))
         for fact in made.facts:
             match fact:
@@ -243,12 +242,3 @@ def _said(fact: Decided) -> HumanSaid:
         to_step=fact.to_step,
         by=fact.by,
     )
-
-
-def _call(effect: Effect) -> str:
-    match effect:
-        case ToolCall(tool=tool, args=args):
-            return fingerprint(tool, args)
-        case ChildRun(name=name, goal=goal):
-            return fingerprint(f"agent.{name}", {"goal": goal})
-    return ""
