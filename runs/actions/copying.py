@@ -122,9 +122,13 @@ def _forked(wanted: _Fork) -> Run:
     new = replace(new, goal=run.goal)  # to the letter: the rows that are copied were made by it
     unsaved = store.unsaved(new)
     terms = store.terms_of(unsaved, driver.tool_specs(unsaved))
-    kept = _first_answer(run, at, wanted.decision) if wanted.decision else ()
-    if wanted.answers == "keep":
-        kept += _other_answers(run, at, wanted.decision)
+    kept: tuple[KeptAnswer, ...] = ()
+    answered = at
+    if wanted.decision:
+        answered, first = _first_answer(run, at, wanted.decision)
+        kept = (first,)
+    if wanted.answers == "keep":  # the question that `decision` answers is not answered as before too
+        kept += store.answers_after(run, answered, store.PEOPLE)
     change = store.Change(
         by=name_of(by),
         message=clean_text(wanted.message),
@@ -172,11 +176,11 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {name: after.get(name) for name in names}
 
 
-def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnswer, ...]:
-    """What is to be answered to the first question that the run came to after row `at`."""
+def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[int, KeptAnswer]:
+    """The row of the first question that the run came to after row `at`, and what is to be answered to it."""
     if not isinstance(decision, dict):
         raise BadLaunch((Problem("decision", "A decision must be a JSON object."),))
-    question = _question(run, at, decision.get("question"))
+    interrupt, asked = _question(run, at, decision.get("question"))
     if unknown := set(decision) - {"verdict", "args", "message", "question"}:
         names = ", ".join(sorted(unknown))
         raise BadLaunch(
@@ -188,27 +192,18 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[KeptAnsw
     said = store.Said(
         verdict=verdict, by_name="", channel=store.IN_FORK, args=decision.get("args"), message=message
     )
-    interrupt, asked = question
     try:
         args = store.check_answer(interrupt, said)
     except BadDecision as fault:
         raise BadLaunch((Problem(f"decision.{fault.field}", fault.sentence),)) from None
-    return (
-        KeptAnswer(
-            about=asked.about,
-            question=question_of(asked),
-            verdict=verdict,
-            args=args,
-            message=message,
-            channel="fork",
-        ),
+    return interrupt.seq, KeptAnswer(
+        about=asked.about,
+        question=question_of(asked),
+        verdict=verdict,
+        args=args,
+        message=message,
+        channel="fork",
     )
-
-
-def _other_answers(run: Run, at: int, decision: dict[str, Any] | None) -> tuple[KeptAnswer, ...]:
-    """What people answered after row `at`; the question that `decision` answers is not answered as before too."""
-    question = store.first_question(run, at) if decision else None
-    return store.answers_after(run, question[0].seq if question else at, store.PEOPLE)
 
 
 def _question(run: Run, at: int, seen: Any) -> tuple[Interrupt, HumanCall]:

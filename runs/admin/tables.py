@@ -24,7 +24,6 @@ from runs.admin.parts import ReadOnlyAdmin, page_link, tokens
 from runs.models import Decision, Exchange, Halt, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
-from runs.reading.unseen import holds_unseen
 
 TOKENS = ("input_tokens", "output_tokens", "copied_tokens", "reserved_tokens")
 """Of a run, the numbers of tokens."""
@@ -248,8 +247,7 @@ class InterruptAdmin(ReadOnlyAdmin):
 
 def _wants_a_look(interrupt: Interrupt) -> bool:
     """Whether approving asks for a second step: the call is risky, hides something, or may be done already."""
-    risky = bool(interrupt.tool) and (reading.is_risky(interrupt) or holds_unseen(interrupt.args))
-    return risky or _doubt(interrupt) != ""
+    return reading.second_look(interrupt, "approve", None) != ""
 
 
 def _doubt(interrupt: Interrupt) -> str:

@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from runs import reading, store
 from runs.engine.settings import LimitName
 from runs.engine.snapshot import SharedLimit
-from runs.models import FINISHED, Run, RunStatus
+from runs.models import Run, RunStatus
 
 PAGE_ROWS: Final = 200
 CHILDREN: Final = 20
@@ -99,7 +99,7 @@ def look(run_id: int, after: int | None) -> Look:
     if after is not None and 0 < run.head - after <= PAGE_ROWS:
         rows = rendered(run, after)
     head = max([run.head, *(row.seq for row in rows)])
-    halted = run.site_halted and run.status not in FINISHED
+    halted = run.site_halted and not run.finished
     moment = Moment(head, run.status, run.stopping, halted=halted)
     if run.status in (RunStatus.WAITING, RunStatus.PAUSED):
         moment = moment._replace(children=children_of(run), shared=shared_by(run))
@@ -128,7 +128,7 @@ def rows_after(run_id: int, after: int) -> tuple[Row, ...]:
 def found(run_id: int) -> Any:
     """As much of the run as its rows need, and whether the site is halted; raises Gone."""
     used = ("model_calls", "tool_calls", "input_tokens", "output_tokens", "cost_usd")
-    columns = ("head", "status", "worker", "lease_until", "created_at", "root", *used)
+    columns = ("head", "status", "worker", "lease_until", "created_at", "root", "exit_reason", *used)
     known = Run.objects.annotate(site_halted=store.is_halted())
     run = known.filter(pk=run_id).only(*columns).order_by().first()
     if run is None:

@@ -37,12 +37,15 @@ class AnswerFields(ReadingForm):
 
     question: Interrupt | None
     """The one that was shown, where something was sent; else the one that comes next now."""
+    was_shown: bool
+    """Whether what was sent names a question of the run."""
     kept: tuple[tuple[str, str], ...] = ()
     """What was answered to a question that does not come next any more: name and text."""
 
     def ask(self) -> None:
         """Find the question."""
-        self.question = self._shown() or self._next()
+        shown = self._shown()
+        self.was_shown, self.question = shown is not None, shown or self._next()
 
     def _shown(self) -> Interrupt | None:
         seq = self.data.get("asked", "")
@@ -78,7 +81,7 @@ class AnswerFields(ReadingForm):
         changed = typed and lines(data["args"]) != self.answer_initial()["args"]
         if not (verdict or message or changed):
             return None
-        if not verdict or self.question is None or self._shown() is None:
+        if not verdict or self.question is None or not self.was_shown:
             self.add_error("verdict" if self.question else None, UNSEEN if verdict else NO_VERDICT)
             return None
         args = None

@@ -4,7 +4,7 @@ from runs.reading.banner import halt_banner
 from runs.reading.cards import Card, card_of, pending_count, pending_for
 from runs.reading.exporting import export
 from runs.reading.inspector import StepView, outside_effects_after, step_view
-from runs.reading.looking import is_risky, second_look
+from runs.reading.looking import second_look
 from runs.reading.panels import panels
 from runs.reading.prompts import prompt_of
 from runs.reading.rows import RowView, render_row, row_views
@@ -20,7 +20,6 @@ __all__ = [
     "card_of",
     "export",
     "halt_banner",
-    "is_risky",
     "outside_effects_after",
     "panels",
     "pending_count",

@@ -48,9 +48,7 @@ class Unheard:
 
 def unheard_of(run: Run) -> Unheard | None:
     """The tool call that was under way when the run was stopped; None where every call is told by a row."""
-    stops = run.steps.filter(kind=Step.Kind.STOP, live=True).order_by("-seq")
-    stopped = stops.values_list("facts_json", flat=True).first()
-    if stopped is None:
+    if not run.steps.filter(kind=Step.Kind.STOP, live=True).exists():
         return None
     told = run.steps.filter(kind=Step.Kind.TRANSITION, live=True).order_by("-seq")
     asks = run.steps.filter(
@@ -62,7 +60,7 @@ def unheard_of(run: Run) -> Unheard | None:
         return None
     request = json.loads(exchange.request_json)
     outcome, result = _ended(run, exchange)
-    if outcome == "failed" and '"aborted"' not in stopped:
+    if outcome == "failed" and run.exit_reason != "aborted":
         return None  # the stop is what followed from the failure, and says it
     return Unheard(
         exchange.seq, request["tool"], call_text(request["tool"], request["args"]), outcome, result

@@ -35,11 +35,18 @@ def needs_you(context: template.RequestContext) -> int:
 @register.simple_tag(takes_context=True)
 def life(context: template.RequestContext, form: str = "") -> SafeString:
     """The field that says in which life of the site a page was made; `form` where it stands outside of its form."""
+    where = format_html(' form="{}"', form) if form else ""
+    return format_html('<input type="hidden" name="life" value="{}"{}>', life_id(context), where)
+
+
+@register.simple_tag(takes_context=True)
+def life_id(context: template.RequestContext) -> str:
+    """The life of the site that a page is made in."""
     request: Any = context.request
     if not hasattr(request, "life"):
         request.life = restored_id()
-    where = format_html(' form="{}"', form) if form else ""
-    return format_html('<input type="hidden" name="life" value="{}"{}>', request.life, where)
+    found: str = request.life
+    return found
 
 
 @register.simple_tag

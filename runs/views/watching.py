@@ -84,7 +84,6 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "source": _visible(request, run.copied_from_id),
         "copies": Run.objects.for_user(request.user).filter(copied_from=run).order_by("pk")[:20],
         "window": WINDOW,
-        "life": restored_id(),
     }
     return render(request, "runs/run.html", context)
 
