@@ -136,6 +136,7 @@ def postgres_database(url: str, pool: int) -> dict[str, Any]:
         "HOST": host,
         "PORT": port,
         "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": True,  # a connection that died in the pool is not given to anybody
         "OPTIONS": options,
     }
 

@@ -1,0 +1,45 @@
+"""A database server that was restarted, or whose sessions were ended, costs nobody an error once it answers again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import ConnectionHandler
+
+from agentsite.environment import postgres_database
+from tests.runs.commands import database_url
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+
+IN_POOL = 3
+
+
+def test_connections_that_died_in_the_pool_are_replaced_before_anybody_is_given_one() -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("only a server's connections wait in a pool")
+    own: dict[str, Any] = {"default": {}, "pooled": postgres_database(database_url(), pool=IN_POOL)}
+    handler = ConnectionHandler(own)
+    users = [handler.create_connection("pooled") for _ in range(IN_POOL)]
+    try:
+        numbers = [number_of(user) for user in users]
+        assert len(set(numbers)) == IN_POOL
+        for user in users:
+            user.close()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(pg_terminate_backend(pid, 5000)) FROM unnest(%s) AS pid", [numbers])
+        assert number_of(users[0]) not in numbers
+    finally:
+        for user in users:
+            user.close()
+        users[0].close_pool()
+
+
+def number_of(user: BaseDatabaseWrapper) -> int:
+    """The session that a connection is, by the server's number."""
+    with user.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        number: int = cursor.fetchone()[0]
+    return number
