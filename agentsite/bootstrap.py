@@ -19,6 +19,8 @@ OLDEST = (3, 11)
 ENTERED = "AGENTSITE_ENTERED_VENV"
 NEEDED = ("django", "celery", "channels", "daphne", "psycopg", "pydantic_settings", "redis")
 LAST_LINES = 12
+HAVE_DATA_DIR = frozenset({"up", "local_model", "backup", "restore"})
+"""Commands with an option `--data`."""
 LOCKED_INSTALL = (
     *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
     *("--require-hashes", "--no-deps", "--only-binary", ":all:"),
@@ -79,9 +81,9 @@ def enter(root: Path) -> None:
 
 
 def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.environ) -> None:
-    """Let `--data DIR` of `up` decide where the settings, read before any command runs, find the data."""
+    """Let `--data DIR` decide where the settings, which are read before any command runs, find the data."""
     environ.pop(ENTERED, None)
-    if len(argv) < 2 or argv[1] not in {"up", "local_model"}:
+    if len(argv) < 2 or argv[1] not in HAVE_DATA_DIR:
         return
     for here, argument in enumerate(argv):
         if argument == "--data" and here + 1 < len(argv):

@@ -12,6 +12,7 @@ from runs.store.artifacts import (
     artifact_text,
     artifacts_of,
     clear_parts,
+    lost_artifacts,
     made_by,
     newest_artifact,
 )
@@ -180,6 +181,7 @@ __all__ = [
     "load",
     "load_blocks",
     "load_window",
+    "lost_artifacts",
     "lost_in_a_row",
     "made_by",
     "may_share",

@@ -35,6 +35,9 @@ A killed worker's lease was renewed at most a quarter of its length before the d
 once it has run out: what it left is older than that by then.
 """
 
+_IN_FILES = (Artifact.Kind.FILE, Artifact.Kind.DISPLAY)
+"""Kinds whose bytes may lie in the run's directory alone; those of the others stand in the log."""
+
 _TEXTS = ("text/", "application/json", "application/xml", "image/svg+xml")
 
 
@@ -183,6 +186,17 @@ def artifact_bytes(artifact: Artifact) -> bytes | None:
         return next((told for told in _told(artifact) if _is(artifact, told)), None)
 
 
+def lost_artifacts(run: Run | None = None) -> Iterator[Artifact]:
+    """Versions, of one run or of all, whose bytes neither the run's directory nor the log has any more.
+
+    Of a run whose machine this version lacks nothing can be said.
+    """
+    made = Artifact.objects.filter(kind__in=_IN_FILES, error__isnull=True, run__machine__in=CATALOGUE)
+    for artifact in (made if run is None else made.filter(run=run)).order_by("pk").iterator():
+        if artifact_bytes(artifact) is None:
+            yield artifact
+
+
 def _is(artifact: Artifact, content: bytes) -> bool:
     return hashlib.sha256(content).hexdigest() == artifact.sha256
 
@@ -191,7 +205,10 @@ def _told(artifact: Artifact) -> Iterator[bytes]:
     """What the row of the log says that it is."""
     machine = CATALOGUE[artifact.run.machine]
     texts = Step.objects.filter(run=artifact.run_id, seq=artifact.seq).values_list("facts_json", flat=True)
-    facts = [fact for text in texts for fact in machine.facts.validate_json(text)]
+    try:
+        facts = [fact for text in texts for fact in machine.facts.validate_json(text)]
+    except ValueError:  # `verify` says so
+        return
     for reported in facts:
         for fact in facts:
             if isinstance(reported, ToolReported) and isinstance(fact, ArtifactMade):

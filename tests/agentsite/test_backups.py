@@ -266,6 +266,43 @@ def test_no_backup_lies_among_the_files_that_it_holds(tmp_path: Path) -> None:
     told("backup", str(runs.parent / "site.zip"))
 
 
+# --- files that are not there -------------------------------------------------------------------------------------
+
+
+def run_with_a_file() -> Run:
+    """It has made a file, and has then made it anew."""
+    saved = [{"output": "ok", "files": [{"name": "report.md", "text": text}]} for text in ("high", "low")]
+    save = {"params": {"n": "integer"}, "effects": "read", "results": saved}
+    replies = (think("save", n=1), think("save", n=2), FINAL)
+    return work(launch(played=script(*replies, tools={"save": save})))
+
+
+def test_a_backup_with_another_data_directory_than_the_sites_is_refused(
+    tmp_path: Path, settings: Any
+) -> None:
+    run = run_with_a_file()
+    settings.DATA_DIR = private_dir(tmp_path / "another")
+    said = refused("backup", str(tmp_path / "site.zip"))
+    assert said.startswith(f"2 versions of files that runs made are not in {tmp_path / 'another' / 'runs'} ")
+    assert f"report.md (version 1) of run {run.pk}, report.md (version 2) of run {run.pk}" in said
+    assert "--data DIR" in said and "--without-lost" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["another", "data"]
+
+
+def test_what_is_lost_for_good_hinders_no_backup_and_is_said_at_every_step(tmp_path: Path) -> None:
+    run = run_with_a_file()
+    assert "report.md" not in told("verify", str(run.pk)) + told("verify", "--all")
+    lost = run.artifacts.get(version=1)
+    (folder_of(run.pk) / ".kept" / lost.sha256).unlink()
+    notice = f"1 version of a file that a run made is not in {archive.runs_dir()} (any more): report.md (version 1)"
+    assert notice in refused("backup", str(tmp_path / "site.zip"))
+    assert notice in told("backup", str(tmp_path / "site.zip"), "--without-lost")
+    said = told("restore", str(tmp_path / "site.zip"), "--force")
+    assert notice in said and "The backup was made without them" in said
+    for words in (("verify", str(run.pk)), ("verify", "--all")):
+        assert f"Run {run.pk}: {notice}" in told(*words)
+
+
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 

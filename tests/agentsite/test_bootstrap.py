@@ -87,6 +87,13 @@ def test_the_data_directory_of_up_is_known_before_the_settings_are_read(argv: li
     assert environ["AGENTSITE_DATA_DIR"] == str(Path("there").absolute())
 
 
+@pytest.mark.parametrize("name", ["backup", "restore", "local_model"])
+def test_commands_on_a_data_directory_are_told_it_as_up_is(name: str) -> None:
+    environ: dict[str, str] = {}
+    bootstrap.take_data_dir(["manage.py", name, "site.zip", "--data", "there"], environ)
+    assert environ["AGENTSITE_DATA_DIR"] == str(Path("there").absolute())
+
+
 def test_other_commands_keep_their_own_data_option() -> None:
     environ: dict[str, str] = {}
     bootstrap.take_data_dir(["manage.py", "launch", "--data", "there"], environ)

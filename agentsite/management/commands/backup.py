@@ -7,7 +7,19 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentsite import archive
+from runs.management.lost_files import lost_notice
 from runs.store import backups
+
+
+class FilesAway(CommandError):
+    """The database names files that are not where a backup looks for them."""
+
+    def __init__(self, lost: str) -> None:
+        super().__init__(
+            f"{lost} A backup would be without them. Is it another data directory that the site has? Then name it: "
+            "manage.py backup FILE --data DIR. If they are lost for good, back the rest up: --without-lost",
+            returncode=2,
+        )
 
 
 class Command(BaseCommand):
@@ -18,15 +30,24 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Where to."""
         parser.add_argument("file", metavar="FILE")
+        parser.add_argument(
+            "--data", metavar="DIR", help="the data directory (default: var, beside manage.py)"
+        )
         parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+        parser.add_argument(
+            "--without-lost", action="store_true", help="even where files that runs made are lost"
+        )
 
-    def handle(self, *args: Any, file: str, force: bool, **options: Any) -> None:
+    def handle(self, *args: Any, file: str, force: bool, without_lost: bool, **options: Any) -> None:
         """Write it, and say what it holds."""
         began = time.monotonic()
         if not backups.is_migrated():
             why = "The database is that of an older version. Start this one once (up), or use the older one's backup."
             raise CommandError(why, returncode=2)
         path = _place(file)
+        lost = lost_notice()
+        if lost and not without_lost:
+            raise FilesAway(lost)
         try:
             manifest = archive.write(path.absolute(), replaces=force)
         except (archive.AmongRuns, archive.FileThere, archive.FileInUse) as why:
@@ -39,6 +60,8 @@ class Command(BaseCommand):
             f"{file}: {manifest.runs} runs ({manifest.unfinished} unfinished), {rows} rows, {files} files, "
             f"{path.stat().st_size / 1e6:.1f} MB, in {time.monotonic() - began:.1f} s."
         )
+        if lost:
+            self.stdout.write(f"Without what is lost: {lost}")
         self.stdout.write(
             "Whoever has it can read everything, but no key of a model: those need the site's secret key "
             "(SECRET_KEY, or secret_key in the data directory). Keep that elsewhere."

@@ -14,6 +14,7 @@ from agentsite.environment import private_dir
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.supervise import held, stop_leftovers
 from runs.management.asking import halt_notice
+from runs.management.lost_files import lost_notice
 from runs.store import backups
 
 
@@ -67,6 +68,8 @@ class Command(BaseCommand):
                 "known here. Look outside before you resume them: on the page of the runs, which shows what each was "
                 "about to do, or with manage.py resume --restored."
             )
+        if lost := lost_notice():
+            self.stdout.write(f"The backup was made without them: {lost}")
         if notice := halt_notice():
             self.stdout.write(notice)
         if done.lost_keys:

@@ -11,12 +11,16 @@ from runs import driver, store
 from runs.adapters.scripted import BadScript
 from runs.engine.tools import ToolSpec
 from runs.management.asking import bad_input, run_of
+from runs.management.lost_files import lost_notice
 from runs.models import Run
 from runs.store.moment import of_one_moment
 
 
 class Command(BaseCommand):
-    """Hash chain, graph, fold and budget arithmetic of a run, or of all."""
+    """Hash chain, graph, fold and budget arithmetic of a run, or of all.
+
+    Files that are gone are told of, and are no fault: the log says what they were, and is whole.
+    """
 
     help = "Verify a run's log; names the first fault. Exit code 1 on one."
 
@@ -36,6 +40,8 @@ class Command(BaseCommand):
             faults += not fits
             if not (fits and options["all"]):
                 self.stdout.write(f"Run {run.pk}: {told}")
+            if fits and (lost := lost_notice(run)):
+                self.stdout.write(f"Run {run.pk}: {lost}")
         if faults:
             raise CommandError(f"{faults} run(s) do not verify.", returncode=1)
         if options["all"]:
