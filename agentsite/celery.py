@@ -5,7 +5,7 @@ import warnings
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_shutting_down
+from celery.signals import setup_logging, worker_init, worker_shutting_down
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
 # In a container root is the usual user, and only JSON is accepted.
@@ -19,6 +19,14 @@ app.autodiscover_tasks()
 @setup_logging.connect
 def keep_django_logging(**_: Any) -> None:
     """Celery would otherwise bring its own format."""
+
+
+@worker_init.connect
+def be_there(**_: Any) -> None:
+    """The database is told of a worker that was started by itself, too."""
+    from agentsite import presence
+
+    presence.begin()
 
 
 @worker_shutting_down.connect

@@ -65,6 +65,8 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 DATABASES = {"default": database_of(ENVIRONMENT.database_url, DATA_DIR, ENVIRONMENT.database_pool)}
+TELLS_PRESENCE = True
+"""Whether processes that serve the site tell so in a server's database (presence.py)."""
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # People

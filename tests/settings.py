@@ -24,3 +24,4 @@ if "init_command" in (
     sqlite["init_command"] = sqlite["init_command"].replace("synchronous=FULL", "synchronous=OFF")
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 AXES_ENABLED = False
+TELLS_PRESENCE = False  # a process of tests is no site, and drops its database

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -26,14 +27,15 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from agentsite import archive, restoring
-from agentsite.environment import private_dir
+from agentsite.environment import ROOT, private_dir
+from agentsite.management.commands.up import web_command, worker_command
 from agentsite.sign_in_link import make_link, user_of
 from agentsite.supervise import passport
 from runs import actions, driver
 from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
 from runs.store import backups, folder_of
 from runs.store.moment import snapshot
-from tests.runs.commands import command
+from tests.runs.commands import command, database_url
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -48,6 +50,7 @@ from tests.runs.running import (
     think,
     work,
 )
+from tests.stack import free_port, own_environ, wait_for
 
 pytestmark = [pytest.mark.database]
 
@@ -312,6 +315,47 @@ def test_a_site_in_use_is_not_replaced_without_force(tmp_path: Path) -> None:
     before = everything()
     assert "This site is not empty: 4 run(s), 1 account(s)" in refused("restore", str(tmp_path / "site.zip"))
     assert everything() == before
+
+
+SERVERS = {
+    "web": lambda: web_command(free_port()),
+    "worker": worker_command,
+    "scheduler": lambda: [sys.executable, str(ROOT / "manage.py"), "sweeper"],
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_site_that_runs_on_another_data_directory_is_not_replaced(name: str, tmp_path: Path) -> None:
+    """Whichever of its processes is there, started by itself; one that was killed hinders nobody."""
+    if connection.vendor != "postgresql":
+        pytest.skip("an SQLite file is in one data directory")
+    run = work(launch(FINAL))
+    told("backup", str(tmp_path / "site.zip"))
+    environ = own_environ(tmp_path / "another") | {
+        "DATABASE_URL": database_url(),
+        "REDIS_URL": "",
+        "DJANGO_SETTINGS_MODULE": "agentsite.settings",
+    }
+    server = subprocess.Popen(
+        SERVERS[name](), cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_for(lambda: not nobody_is_there() or server.poll() is not None)
+        said = refused("restore", str(tmp_path / "site.zip"), "--force")
+        assert said.startswith(
+            "The site runs: a web server, worker or scheduler of it works on this database."
+        )
+        assert Run.objects.get(pk=run.pk).epoch == run.epoch
+    finally:
+        server.kill()
+        server.wait()
+    assert "Restored" in told("restore", str(tmp_path / "site.zip"), "--force")
+
+
+def nobody_is_there() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted)")
+        return bool(cursor.fetchone()[0])
 
 
 def spoiled(source: Path, target: Path, part: str, change: Any) -> None:

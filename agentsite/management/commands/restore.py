@@ -9,13 +9,20 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 
-from agentsite import archive, restoring
+from agentsite import archive, presence, restoring
 from agentsite.environment import private_dir
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.supervise import held, stop_leftovers
 from runs.management.asking import halt_notice
 from runs.management.lost_files import lost_notice
 from runs.store import backups
+
+
+class SiteRuns(CommandError):
+    """A process of the site is there, whichever data directory it has."""
+
+    def __init__(self, where: str = "") -> None:
+        super().__init__(f"The site runs{where}. Stop it first (Ctrl-C in its terminal).", returncode=2)
 
 
 class Command(BaseCommand):
@@ -39,16 +46,19 @@ class Command(BaseCommand):
         began = time.monotonic()
         with held(lock) as mine:
             if not mine:
-                raise CommandError("The site runs. Stop it first (Ctrl-C in its terminal).", returncode=2)
+                raise SiteRuns
             try:
                 with archive.checked(file.absolute()) as backup:
                     refuse_another_schema(backup)
                     stop_leftovers(lock.with_name("up.json"), self.stdout.write)
-                    prepare_database()
-                    restoring.finish_interrupted()
-                    if not force:
-                        restoring.refuse_where_in_use()
-                    done = restoring.restore(backup)
+                    with presence.alone() as nobody:
+                        if not nobody:
+                            raise SiteRuns(": a web server, worker or scheduler of it works on this database")
+                        prepare_database()
+                        restoring.finish_interrupted()
+                        if not force:
+                            restoring.refuse_where_in_use()
+                        done = restoring.restore(backup)
             except OperationalError as why:
                 raise DatabaseAway(why) from None
             except (archive.BadBackup, restoring.NotEmpty) as why:

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import connections
 from django.db.models.functions import Now
 
+from agentsite import presence
 from agentsite.leaving import leave
 from agentsite.restoring import renew_old_id
 from runs import driver, store
@@ -41,6 +42,7 @@ class Command(BaseCommand):
         stopping = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopping.set())
+        presence.begin()
         hands = Hands()
         while not stopping.is_set():
             try:

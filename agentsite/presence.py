@@ -1,0 +1,73 @@
+"""Tells in a server's database that the site runs, wherever its data directory is.
+
+Each process that serves the site keeps a session there, none of the pool, with a lock that all of them share. The
+server ends it with the process, however that ends. With SQLite nothing is told: the site is where its directory is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+LOCK: Final = int.from_bytes(b"agentsit")
+"""The number of the lock, among all that a database has."""
+
+LOOK_S = 3.0
+"""Seconds between looks whether the session is still there."""
+
+log = logging.getLogger(__name__)
+
+
+def begin() -> None:
+    """Be there until this process ends."""
+    if settings.TELLS_PRESENCE and connection.vendor == "postgresql":
+        threading.Thread(target=_stay, name="presence", daemon=True).start()
+
+
+@contextmanager
+def alone() -> Iterator[bool]:
+    """Whether no process of the site is there; then none can say that it is until this ends.
+
+    Waits a moment for the server to see that one has died.
+    """
+    if connection.vendor != "postgresql":
+        yield True
+        return
+    with _session() as session:
+        try:
+            session.execute("SET lock_timeout = '2s'")
+            session.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+        except psycopg.errors.LockNotAvailable:
+            mine = False
+        else:
+            mine = True
+        yield mine
+
+
+def _stay() -> None:
+    """Where the session is lost, or a restore has the lock, try again."""
+    pause = threading.Event()
+    while True:
+        try:
+            with _session() as session:
+                session.execute("SELECT pg_advisory_lock_shared(%s)", [LOCK])
+                while not pause.wait(LOOK_S):
+                    session.execute("SELECT 1")
+        except (DatabaseError, psycopg.Error) as why:
+            log.info("the database does not know that this process is there: %s", why)
+        pause.wait(LOOK_S)
+
+
+@contextmanager
+def _session() -> Iterator[psycopg.Connection]:
+    with connection.wrap_database_errors:
+        session = psycopg.connect(**connection.get_connection_params(), autocommit=True)
+    with session:
+        yield session
