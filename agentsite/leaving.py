@@ -19,7 +19,7 @@ def leave() -> None:
 
     What such a call asks for is asked again by whoever takes the run; a deed that took too long is a person's to judge.
     """
-    driver.drain(settings.DRAIN_SECONDS, tasks.hint)
+    driver.drain(settings.DRAIN_SECONDS, tasks.hint_beside)
     if not driver.holds_any():
         return
     threading.Event().wait(LAST_WORDS_S)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from itertools import takewhile
 
@@ -16,6 +17,7 @@ from django.db.models.functions import Now
 from runs import driver, live, store
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
+from runs.messenger import Messenger
 from runs.models import Interrupt, Run
 
 log = logging.getLogger(__name__)
@@ -29,9 +31,23 @@ SWEEP_AT_MOST = 200
 
 @shared_task(ignore_result=True)
 def drive_run(run_id: int) -> None:
-    """Drive the run for a slice; others that want a worker are hinted at."""
-    for wanting in driver.drive(run_id):
-        hint(wanting)
+    """Drive the run for a slice; it and others that want a worker then are hinted at."""
+    drive_on(run_id)
+
+
+def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
+    """Drive the run for a slice, and whatever wants a worker then and is not hinted at, in turns.
+
+    Where the broker takes no hint nobody else would take them before the sweep finds them. `may_stay` is asked before
+    each further slice.
+    """
+    here = deque([run_id])
+    while here:
+        for wanting in driver.drive(here.popleft()):
+            if not hint_beside(wanting) and wanting not in here:
+                here.append(wanting)
+        if not may_stay():
+            return
 
 
 def hint(run_id: int) -> bool:
@@ -48,6 +64,14 @@ def hint(run_id: int) -> bool:
         log.warning("no hint for run %s (%s); the sweep will find it", run_id, fault)
         return False
     return True
+
+
+def hint_beside(run_id: int) -> bool:
+    """The same from a thread beside, for whoever can't wait: False where the broker did not take it at once."""
+    return not settings.HINTS or _messenger.taken(run_id)
+
+
+_messenger = Messenger(hint)
 
 
 def hint_all(run_ids: Iterable[int]) -> int:

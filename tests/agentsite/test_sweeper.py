@@ -1,11 +1,13 @@
 """Runs go on where no hint ever arrives."""
 
 import json
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.stack import running_site
+from tests.stack import running_site, wait_for
 
 SCRIPT = {
     "replies": {
@@ -43,3 +45,32 @@ def test_with_the_worker_and_the_broker_frozen_a_run_still_finishes(tmp_path: Pa
             *("launch", "--machine", "ruled", "--goal", "tides", "--script", str(script), "--wait", "--json")
         )
         assert json.loads(told)["run"]["answer"] == "42"
+
+
+CALLS = 60
+"""Of a run of several slices."""
+
+LONGEST_GAP_S = 4.0
+"""Less than any sweep takes to find a run whose hint was lost."""
+
+
+@pytest.mark.stack
+def test_a_long_run_does_not_wait_for_a_broker_that_freezes_in_its_middle(tmp_path: Path) -> None:
+    search = {"thought": "I look it up", "action": {"tool": "search", "args": {"q": "tides"}}}
+    played = SCRIPT | {
+        "replies": {"decision": [*[search] * CALLS, {"thought": "FINAL ANSWER: 42", "action": None}]},
+        "pace": {"tool_s": 0.02, "stream": False},
+    }
+    files = {"script": played, "settings": {"max_steps": 2 * CALLS}}
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    with running_site(tmp_path / "data") as site:
+        words = [word for name in files for word in (f"--{name}", str(tmp_path / name))]
+        told = site.manage("launch", "--machine", "ruled", "--goal", "tides", *words, "--json")
+        run = str(json.loads(told)["run"]["id"])
+        wait_for(lambda: len(site.export(run)["steps"]) > 4)
+        with site.frozen("broker"):
+            wait_for(lambda: site.export(run)["run"]["ended_at"])
+        times = [datetime.fromisoformat(step["started_at"]) for step in site.export(run)["steps"]]
+        assert len(times) > 2 * CALLS
+        assert max((later - before).total_seconds() for before, later in pairwise(times)) < LONGEST_GAP_S

@@ -17,9 +17,12 @@ from typing import Any
 
 from tests.stack import Site, free_port
 
-DECISIONS, DECISIONS_DOWN, KILLS, STEPS = 105, 30, 40, 60
+DECISIONS, DECISIONS_DOWN, KILLS, STEPS, LONG_RUNS = 105, 30, 40, 60, 5
 CALLS = 15
 """Calls of one run that are decided, one after the other."""
+
+LONG = 60
+"""Calls of a run of several slices: of more than 120 moves."""
 
 HELD = {"when": {"tool": "*"}, "do": "ask"}
 OPEN = {"when": {"tool": "*"}, "do": "allow"}
@@ -87,26 +90,36 @@ def takeover() -> None:
 
 
 def frozen() -> None:
-    """What a step costs while the broker is silent."""
+    """What a step costs while the broker is silent: within a slice, and of runs that a worker has for several."""
     with stack() as site:
         person = _person(site)
         usual = person("steps", STEPS)
         with site.frozen("broker"):
             silent = person("steps", STEPS)
-        for name, took in (("up", usual), ("frozen", silent)):
-            say(f"a step, broker {name}: {times(took)}")
-        more = sum(silent) / len(silent) - sum(usual) / len(usual)
-        say(f"a step costs {more * 1000:+.2f} ms with a frozen broker")
+        _compared("a step", usual, silent)
+        usual = person("long", LONG_RUNS, "")
+        silent = person("long", LONG_RUNS, "broker")
+        _compared("a step of a run of several slices", usual, silent)
 
 
-def _person(site: Site) -> Callable[[str, int], list[float]]:
-    """Does things in a process that has the site's own environment, and gives the times it took."""
+def _compared(what: str, usual: list[float], silent: list[float]) -> None:
+    for name, took in (("up", usual), ("frozen", silent)):
+        say(f"{what}, broker {name}: {times(took)}")
+    more = sum(silent) / len(silent) - sum(usual) / len(usual)
+    say(f"{what} costs {more * 1000:+.2f} ms with a frozen broker")
+
+
+def _person(site: Site) -> Callable[..., list[float]]:
+    """Does things in a process that has the site's own environment, and gives the times it took.
+
+    Some are done to a process of the site: the worker, where no other is named.
+    """
     import json
     import subprocess
 
-    def do(what: str, count: int) -> list[float]:
-        worker = str(site.pids.get("worker", 0))
-        command = [sys.executable, "-m", "tests.chaos.times", "inside", what, str(count), worker]
+    def do(what: str, count: int, whom: str = "worker") -> list[float]:
+        pid = str(site.pids.get(whom, 0))
+        command = [sys.executable, "-m", "tests.chaos.times", "inside", what, str(count), pid]
         own = {"PYTHONPATH": os.getcwd(), "DJANGO_SETTINGS_MODULE": "agentsite.settings"}  # noqa: PTH109
         done = subprocess.run(command, env=site.environ | own, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -125,13 +138,14 @@ def inside(what: str, count: int, worker: int) -> list[float]:
     import django
 
     django.setup()
-    return {"decisions": _decisions, "kills": _kills, "steps": _steps}[what](count, worker)
+    deeds = {"decisions": _decisions, "kills": _kills, "steps": _steps, "long": _long}
+    return deeds[what](count, worker)
 
 
-def _start(rule: dict[str, Any], played: dict[str, Any]) -> Any:
+def _start(rule: dict[str, Any], played: dict[str, Any], **more: Any) -> Any:
     from runs import actions
 
-    settings = {"rules": [rule]}
+    settings = {"rules": [rule], **more}
     return actions.start_run(machine="ruled", goal="times", settings=settings, owner=None, script=played)
 
 
@@ -226,6 +240,27 @@ def _steps(count: int, worker: int) -> list[float]:
         began = time.monotonic()
         run = driver.drive_inline(run.pk)
         took.append((time.monotonic() - began) / run.steps.filter(kind="transition").count())
+    return took
+
+
+def _long(count: int, broker: int) -> list[float]:
+    """What a step takes in a run of several slices by the site's own worker; the broker freezes once it has begun."""
+    from runs.models import Run
+
+    took = []
+    for _ in range(count):
+        run = _start(OPEN, script(LONG, seconds=0.01), max_steps=2 * LONG)
+        mine = Run.objects.filter(pk=run.pk)
+        _until(mine.filter(head__gt=4).exists)
+        if broker:
+            os.kill(broker, signal.SIGSTOP)
+        try:
+            _until(mine.filter(ended_at__isnull=False).exists)
+        finally:
+            if broker:
+                os.kill(broker, signal.SIGCONT)
+        first, *_, last = run.steps.order_by("seq").values_list("at", flat=True)
+        took.append((last - first).total_seconds() / run.steps.filter(kind="transition").count())
     return took
 
 

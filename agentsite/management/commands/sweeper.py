@@ -15,9 +15,9 @@ from django.db.models.functions import Now
 from agentsite import presence
 from agentsite.leaving import leave
 from agentsite.restoring import renew_old_id
-from runs import driver, store
+from runs import store
 from runs.models import Run
-from runs.tasks import sweep
+from runs.tasks import drive_on, sweep
 
 LATE_S = 6.0
 """How long a run may be due before the scheduler lends a hand: its hints were lost, or nobody took them."""
@@ -64,22 +64,26 @@ class Hands:
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(HANDS, thread_name_prefix="hand")
         self.taken: set[int] = set()
+        self.waited_for = False
+        """Whether more runs want a hand than there are hands."""
 
     def take(self, run_ids: list[int]) -> None:
         """Drive these, as far as hands are free."""
-        for run_id in run_ids:
-            if run_id not in self.taken and len(self.taken) < HANDS:
-                self.taken.add(run_id)
-                self.threads.submit(self._drive, run_id)
+        wanting = [run_id for run_id in run_ids if run_id not in self.taken]
+        free = HANDS - len(self.taken)
+        self.waited_for = len(wanting) > free
+        for run_id in wanting[:free]:
+            self.taken.add(run_id)
+            self.threads.submit(self._drive, run_id)
 
     def let_go(self) -> None:
         """Begin nothing new."""
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     def _drive(self, run_id: int) -> None:
-        """A slice; the next sweep sees whether there is more to do."""
+        """A slice, or more where no hint is taken and nobody waits for this hand; the next sweep sees what is left."""
         try:
-            driver.drive(run_id)
+            drive_on(run_id, may_stay=lambda: not self.waited_for)
         except Exception:
             log.exception("run %s met a fault in the scheduler; it is tried again", run_id)
         finally:
