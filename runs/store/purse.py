@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import BigIntegerField, Exists, F, Func, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import BigIntegerField, Case, Exists, F, Func, OuterRef, Q, QuerySet, Subquery, Sum, When
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce
 
@@ -99,7 +99,8 @@ runtime add to the parent meanwhile is no move."""
 def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, float]]]:
     """The root of each run that has others beside it, and what these have used themselves and set aside.
 
-    A child's cost is its parent's once that knows it. What a run's copied rows had used is another's, and its own too.
+    A child's cost is its parent's once that knows it: among the others then, where the child itself looks. What a run's
+    copied rows had used is another's, and its own too.
     """
     others = Run.objects.filter(Q(pk=OuterRef("of")) | Q(root=OuterRef("of"))).exclude(pk=OuterRef("pk"))
     tokens = F("input_tokens") + F("output_tokens") - F("copied_tokens") + F("reserved_tokens")
@@ -107,7 +108,8 @@ def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, fl
     found = Run.objects.filter(pk__in=runs).annotate(of=_root("root_id", "pk"))
     found = found.filter(Q(root__isnull=False) | Exists(others))
     found = found.annotate(usd=_sum(others.exclude(_TOLD), usd), tokens=_sum(others, tokens))
-    columns = ("pk", "of", "usd", "tokens", "copied_usd", "copied_tokens")
+    known = Case(When(_TOLD, then=F("cost_usd")), default=F("copied_usd"))
+    columns = ("pk", "of", "usd", "tokens", known, "copied_tokens")
     return {
         run: (root, {"cost_usd": round((usd or 0.0) - usd_, 10), "tokens": (tokens or 0) - tokens_})
         for run, root, usd, tokens, usd_, tokens_ in found.values_list(*columns)

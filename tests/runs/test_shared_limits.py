@@ -527,6 +527,22 @@ def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
     assert shared.elsewhere == 0
 
 
+@pytest.mark.parametrize("how", ["ended", "stopped"])
+def test_a_child_that_has_ended_sees_its_own_cost_once(how: str) -> None:
+    """Its parent has it among its own by then; the page of either says how much all have used."""
+    run, child = waiting_for_a_child()
+    if how == "ended":
+        work(child)
+    else:
+        slice_of(child, Slice(moves=5))
+        actions.rewind(run, to=transitions(run)[0], by=None)
+    run.refresh_from_db()
+    child.refresh_from_db()
+    assert child.finished and child.cost_usd > 0
+    shared = store.shared_limits(child)["cost_usd"]
+    assert child.cost_usd + shared.elsewhere == pytest.approx(run.cost_usd)
+
+
 @pytest.mark.parametrize("moved", ["paused", "noted", "paused and resumed"])
 def test_a_childs_cost_counts_while_its_parent_is_paused(moved: str) -> None:
     """A row that people add to the parent tells it nothing of what its child has cost."""
