@@ -43,9 +43,6 @@ from runs.models import Exchange, Interrupt, Run, RunStatus
 
 log = logging.getLogger(__name__)
 
-OF_A_MODEL = ("model_call", "compaction")
-"""Kinds of asks that a model answers."""
-
 TIMES_KEPT = 5
 """How often it is tried to keep a paid answer; each try waits as long as the database lets it."""
 
@@ -110,7 +107,7 @@ class Ledger:
 
     def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
         """Save a paid answer that led nowhere: for the next worker where its ask is written, else as cost."""
-        if answer is None or asked is None or (isinstance(answer, Failed) and asked.kind in OF_A_MODEL):
+        if answer is None or asked is None or (isinstance(answer, Failed) and asked.kind in store.OF_A_MODEL):
             return  # a failed model call is not paid, and whoever goes on makes it again
         if asked.answer is None:
             asked.answered(answer)

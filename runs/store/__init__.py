@@ -48,7 +48,7 @@ from runs.store.halting import (
     unfinished_ids,
     unhalt_site,
 )
-from runs.store.late import keep_answer
+from runs.store.late import OF_A_MODEL, keep_answer
 from runs.store.leases import (
     MOST_LOST,
     RENEW_S,
@@ -116,6 +116,7 @@ __all__ = [
     "MAY_HAVE_HAPPENED",
     "MOST_LOST",
     "NOT_ANSWERS",
+    "OF_A_MODEL",
     "PEOPLE",
     "RENEW_S",
     "SETTINGS",

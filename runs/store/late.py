@@ -14,6 +14,9 @@ from runs.store.again import again
 from runs.store.loading import MOVES
 from runs.store.log import Asked, add_beside, answer_first, charge, lock, pay
 
+OF_A_MODEL = ("model_call", "compaction")
+"""Kinds of asks that a model answers."""
+
 
 @again
 def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None:
@@ -21,8 +24,8 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None
 
     Whoever goes on from that ask uses it. Where nobody will (it is no row, is answered otherwise, or the run has ended
     or gone back), the run is charged at once; so it is where the model is asked anew, for the limits or the context
-    have changed. The guess at what the call cost is taken back. Where the conclusion was written after all, and only
-    that was not heard of, there is nothing to do.
+    have changed. A tool's call that is made again is counted there, and not here. The guess at what the call cost is
+    taken back. Where the conclusion was written after all, and only that was not heard of, there is nothing to do.
     """
     assert asked.answer is not None
     with transaction.atomic():
@@ -31,7 +34,7 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None
             return
         _take_back_the_guess(run_id, epoch)
         if not written:
-            charge(run_id, ANSWER.validate_json(asked.answer))
+            _charge(run_id, asked, asked.answer, since=asked.seq)
         elif _is_asked_anew(run_id, asked):
             pay(run_id, asked.answer)
         else:
@@ -51,7 +54,7 @@ def _is_asked_anew(run_id: int, asked: Asked) -> bool:
 
     Who changes what the model reads wants it to be asked again; a summary is looked at again when it is concluded.
     """
-    if asked.kind not in ("model_call", "compaction") or not _goes_on(run_id, asked):
+    if asked.kind not in OF_A_MODEL or not _goes_on(run_id, asked):
         return False
     unanswered = Exchange.objects.filter(run_id=run_id, seq=asked.seq).exclude(status="answered").exists()
     later = Step.objects.filter(run_id=run_id, live=True, seq__gt=asked.seq)
@@ -67,7 +70,24 @@ def _use_or_charge(run_id: int, asked: Asked, answer: str) -> None:
     if not kept:
         pay(run_id, answer)
     elif not _goes_on(run_id, asked):
+        _charge(run_id, asked, answer, since=asked.seq + 1)
+
+
+def _charge(run_id: int, asked: Asked, answer: str, since: int) -> None:
+    """What nobody will conclude: a model's reply is paid in any case, the attempts of a tool's call are one."""
+    if asked.kind in OF_A_MODEL or not _is_counted_later(run_id, since):
         charge(run_id, ANSWER.validate_json(answer))
+
+
+def _is_counted_later(run_id: int, since: int) -> bool:
+    """Whether the rows from `since` on make the call again, or say how it ended, or will."""
+    moves = Step.objects.filter(run_id=run_id, seq__gte=since, kind__in=MOVES).exclude(kind=Step.Kind.ASK)
+    first = moves.order_by("seq").values_list("seq", "kind").first()
+    if first is None:
+        return True
+    seq, kind = first
+    answered = Exchange.objects.filter(run_id=run_id, seq__gte=since, seq__lt=seq, status="answered")
+    return kind not in (Step.Kind.STOP, Step.Kind.REWIND) or answered.exists()
 
 
 def _goes_on(run_id: int, asked: Asked) -> bool:

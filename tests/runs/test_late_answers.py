@@ -20,7 +20,7 @@ from runs.driver import journey as journeys
 from runs.driver import ledger as ledgers
 from runs.driver.ports import NoSuchModel
 from runs.driver.window import Reader
-from runs.engine.effects import Failed, ModelReplied, ToolCall, Usage
+from runs.engine.effects import Failed, ModelReplied, ToolCall, ToolReturned, Usage
 from runs.models import Run
 from runs.store import copying
 from tests.runs.running import (
@@ -32,10 +32,12 @@ from tests.runs.running import (
     decide,
     die_in,
     in_threads,
+    kill,
     launch,
     lose_worker,
     make_due,
     on_postgresql,
+    pending,
     slice_of,
     think,
     transitions,
@@ -220,6 +222,83 @@ def is_held(run: Run) -> bool:
     except OperationalError:
         return True
     return False
+
+
+# --- attempts of one tool call are one ------------------------------------------------------------------------------
+
+
+def frozen_in(tool: str) -> tuple[Run, MeddledJourney]:
+    """A run whose worker sleeps in a tool's call, beyond its lease."""
+    run = launch(think(tool, **({"q": "tides"} if tool == "search" else {"to": "bob"})), FINAL, rules=ALLOW)
+    return run, die_in(run, worker="frozen", only=tool, before=kill)
+
+
+def tool_wakes(journey: MeddledJourney) -> None:
+    """The first worker's tool has answered; its seat is gone."""
+    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="three results"))
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "after"])
+def test_a_read_that_another_worker_makes_again_is_one_call(when: str) -> None:
+    run, journey = frozen_in("search")
+    if when == "before":
+        tool_wakes(journey)
+    if when == "meanwhile":
+        slice_of(run, only="search", before=lambda: tool_wakes(journey))
+    else:
+        slice_of(run)
+    if when == "after":
+        tool_wakes(journey)
+    run.refresh_from_db()
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+    assert run.exchanges.filter(kind="tool_call").count() == 1
+
+
+def test_a_read_whose_row_can_not_be_written_and_that_is_made_again_is_one_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The database goes away in the call."""
+    run = launch(think("search", q="tides"), FINAL)
+
+    def failing(batch: store.Batch) -> str:
+        monkeypatch.undo()
+        raise OperationalError("the server closed the connection")
+
+    def gone_away() -> None:
+        monkeypatch.setattr(ledgers.store, "commit", failing)
+
+    with pytest.raises(OperationalError):
+        slice_of(run, only="search", after=gone_away)
+    work(run)
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_a_read_that_nobody_makes_again_is_counted_all_the_same() -> None:
+    run, journey = frozen_in("search")
+    actions.abort(run, by=None)
+    tool_wakes(journey)
+    run.refresh_from_db()
+    assert (run.status, run.tool_calls) == ("cancelled", 1)
+
+
+def test_a_call_that_a_person_answered_for_is_one_however_late_its_own_answer_comes() -> None:
+    run, journey = frozen_in("send")
+    work(run)
+    decide(run, "respond", message="It was sent.")
+    work(run)
+    tool_wakes(journey)
+    run.refresh_from_db()
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_a_call_that_is_stopped_before_anybody_answered_for_it_is_counted_when_its_answer_comes() -> None:
+    run, journey = frozen_in("send")
+    work(run)
+    assert pending(run).kind == "may_have_happened"
+    actions.abort(run, by=None)
+    assert Run.objects.get(pk=run.pk).tool_calls == 0
+    tool_wakes(journey)
+    assert Run.objects.get(pk=run.pk).tool_calls == 1
 
 
 # --- an answer that was kept ----------------------------------------------------------------------------------------
