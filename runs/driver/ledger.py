@@ -12,6 +12,7 @@ import logging
 import time
 from dataclasses import replace
 from datetime import UTC, timedelta
+from typing import Any
 
 from django.db import OperationalError, connection
 
@@ -345,7 +346,8 @@ class Ledger:
 
     def _child(self, call: ChildRun, seq: int) -> tuple[Run, Settings]:
         named = self.terms.settings.subgraphs[call.name]
-        checked = CATALOGUE[named.machine].settings.model_validate(named.settings)
+        settings = self._for_child(named.settings)
+        checked = CATALOGUE[named.machine].settings.model_validate(settings)
         script = None
         if self.run.script_json:
             # By the rows, those gone back over included: a copy has the rows, and no children for them.
@@ -355,7 +357,7 @@ class Ledger:
         new = store.NewRun(
             machine=named.machine,
             goal=call.goal,
-            settings=named.settings,
+            settings=settings,
             checked=checked,
             script=script.as_json() if script is not None else None,
             model=checked.model or self.run.model,
@@ -366,6 +368,11 @@ class Ledger:
         child.parent_id, child.parent_seq, child.child_name = self.run.pk, seq, call.name
         child.root_id = self.run.root_id or self.run.pk
         return child, checked
+
+    def _for_child(self, given: dict[str, Any]) -> dict[str, Any]:
+        """A child's settings: a run that asks nobody at a limit has no child that does, unless that says so itself."""
+        on_limit = self.terms.settings.on_limit
+        return {"on_limit": on_limit, **given} if on_limit == "stop" else given
 
 
 def _stored(exchange: Exchange | None) -> store.Asked | None:

@@ -519,6 +519,30 @@ def test_a_child_stops_at_its_parents_limit() -> None:
     assert run.cost_usd + helper.cost_usd == pytest.approx(0.005)
 
 
+def with_a_busy_child(*, child: dict[str, Any], **settings: Any) -> Run:
+    """A run whose child wants to make more calls than the limit of both allows, driven as far as it goes."""
+    helper = {"machine": "ruled", "settings": {"max_steps": 20, **child}}
+    played = script(
+        {"thought": "ask", "action": {"tool": "agent.helper", "args": {"goal": "look"}}},
+        FINAL,
+        subgraphs={"helper": {"replies": {"decision": [*THINKING[:6], FINAL]}}},
+    )
+    return work(launch(played=played, subgraphs={"helper": helper}, **settings))
+
+
+def test_a_child_of_a_run_that_stops_at_its_limit_stops_there_too() -> None:
+    """Nobody is asked in a run that nobody watches."""
+    run = with_a_busy_child(child={}, limits={"tokens": 400}, on_limit="stop")
+    helper = Run.objects.get(parent=run)
+    assert (helper.exit_reason, run.exit_reason) == ("token_limit", "token_limit")
+
+
+def test_a_child_that_says_itself_what_happens_at_a_limit_is_heeded() -> None:
+    run = with_a_busy_child(child={"on_limit": "ask"}, limits={"tokens": 400}, on_limit="stop")
+    assert pending(Run.objects.get(parent=run)).kind == "limit"
+    assert run.status == "waiting"
+
+
 def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
     run = work(calling_a_child(THINKING[0], FINAL))
     assert pending(run).kind == "tool_call"
