@@ -11,7 +11,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import BigIntegerField, Case, Exists, F, Func, OuterRef, Q, QuerySet, Subquery, Sum, When
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Exists,
+    F,
+    Func,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    When,
+)
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce
 
