@@ -133,11 +133,13 @@ class Journey:
         terms = store.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided)
         self.ledger = Ledger(self.run, self.hold.lease.epoch, terms)
         self.attempts = Counter(store.attempts_of(self.run))
-        machine = self.ledger.machine
-        self.reader = Reader(self.run, self.ledger, self.ports)
         limited = self.run.root_id is not None or self.ledger.snapshot.limits
         self.may_share = bool(limited and store.may_share(self.run))
         """Whether others may use up its limits too: a fork may begin at any moment."""
+        if self.may_share and self.run.root_id is None and store.take_over(self.run):
+            self.ledger = Ledger(self.run, self.hold.lease.epoch, terms)
+        machine = self.ledger.machine
+        self.reader = Reader(self.run, self.ledger, self.ports)
         opening = prompt(machine, terms, (), ANY)
         self.opening_hash = _digest(self.ports.model_key, *(message.text for message in opening))
         self.remembers = machine.remembers if getattr(terms.settings, "cache", False) else None

@@ -98,7 +98,7 @@ from runs.store.people import (
     stop_children,
     unanswered,
 )
-from runs.store.purse import Worst, may_share, reserve, shared_limits, shared_limits_of
+from runs.store.purse import Worst, may_share, reserve, shared_limits, shared_limits_of, take_over
 from runs.store.restored import (
     MAY_HAVE_HAPPENED,
     paused_by_restore,
@@ -209,6 +209,7 @@ __all__ = [
     "state_at",
     "stop_children",
     "summary_text",
+    "take_over",
     "terms_of",
     "totals_at",
     "unanswered",

@@ -27,16 +27,21 @@ from django.db.models import (
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce
 
+from runs.engine.facts import LimitRaised
 from runs.engine.settings import PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit
 from runs.models import Budget, Run, Step
 from runs.store.again import again
+from runs.store.appending import append
 from runs.store.errors import Fenced
 from runs.store.loading import MOVES
 from runs.store.log import lock
 
 SHARED = "shared"
-"""Scope of the budget lines that hold what people added to a shared limit in one of the runs."""
+"""Scope of the budget lines that hold what people added to a shared limit in one of the runs.
+
+`used` is what of that the root has taken over as its own since.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +84,19 @@ def shared_limits_of(runs: Collection[int]) -> dict[int, Mapping[LimitName, Shar
 
 
 def _limits(roots: Collection[int]) -> dict[int, dict[LimitName, float]]:
-    """The limits of each root, and what people added to them in any of the runs that share them."""
+    """The limits of each root, and what people added to them in any of the runs that share them.
+
+    What was added is read first: where a root takes it over meanwhile, the limit is not less than it is.
+    """
     if not roots:
         return {}
-    given = Budget.objects.filter(run__in=roots, scope="limits").values_list("run_id", "name", "limit")
     raised = Budget.objects.filter(Q(run__in=roots) | Q(run__root__in=roots), scope=SHARED)
-    by_root = raised.values("name", root=_root("run__root_id", "run_id")).annotate(more=Sum("limit"))
-    limits = {(root, name): limit for root, name, limit in given}
+    by_root = raised.values("name", root=_root("run__root_id", "run_id")).annotate(
+        more=Sum(F("limit") - F("used"))
+    )
     more = {(line["root"], line["name"]): line["more"] for line in by_root}
+    given = Budget.objects.filter(run__in=roots, scope="limits").values_list("run_id", "name", "limit")
+    limits = {(root, name): limit for root, name, limit in given}
     return {
         root: {
             name: limits[root, name] + more.get((root, name), 0.0)
@@ -163,3 +173,25 @@ def raise_shared(run: Run, name: str, amount: float) -> float | None:
     line, _ = Budget.objects.get_or_create(run=run, scope=SHARED, name=name, defaults={"used": 0, "limit": 0})
     Budget.objects.filter(pk=line.pk).update(limit=F("limit") + amount)
     return float(limit[name] + amount)
+
+
+def take_over(run: Run) -> bool:
+    """Add to the root's own limits what was added to them in runs that came from it; whether there was anything.
+
+    Its own limit and the shared one are the same: it need not ask for what it has been given already. Whoever drives
+    the root writes the rows, before anything else of a slice.
+    """
+    added = Budget.objects.filter(scope=SHARED, run__root=run.pk, limit__gt=F("used")).order_by("pk")
+    if not added.exists():
+        return False
+    with transaction.atomic():
+        lock(run.pk)
+        for line in added.select_for_update(of=("self",)):
+            more = round(line.limit - line.used, 10)
+            own = Budget.objects.get(run=run, scope="limits", name=line.name)
+            own.limit = round(own.limit + more, 10)
+            own.save(update_fields=["limit"])
+            by = f"an answer in run {line.run_id}"
+            append(run, "limit", (LimitRaised(name=line.name, added=more, limit=own.limit, by=by),))
+            Budget.objects.filter(pk=line.pk).update(used=line.limit)
+    return True

@@ -543,6 +543,34 @@ def test_a_child_that_says_itself_what_happens_at_a_limit_is_heeded() -> None:
     assert run.status == "waiting"
 
 
+def test_what_was_added_in_a_child_is_not_asked_for_again_in_its_parent() -> None:
+    """The parent's own limit is the one that both share: it has what was added, once the child has ended."""
+    run = with_a_busy_child(child={}, limits={"cost_usd": 0.0035})
+    helper = Run.objects.get(parent=run)
+    decide(helper, "top_up", args={"cost_usd": 0.005})
+    work(helper)
+    run.refresh_from_db()
+    assert (run.status, run.cost_usd) == ("succeeded", pytest.approx(0.001 * 9))
+    told = json.loads(run.steps.get(kind="limit").facts_json)[0]
+    assert (told["added"], told["limit"], told["by"]) == (0.005, 0.0085, f"an answer in run {helper.pk}")
+    assert store.shared_limits(helper)["cost_usd"].limit == pytest.approx(0.0085), (
+        "what was added counts once"
+    )
+    assert actions.replay(run, by=None)[1] is None
+
+
+def test_what_was_added_in_a_fork_is_its_sources_too() -> None:
+    run = waiting_run(0.003)
+    copy = work(fork(run))
+    other = work(fork(run))
+    decide(other, "top_up", args={"cost_usd": 0.01})
+    decide(run, "reject")
+    work(run)
+    assert (run.status, copy.status) == ("succeeded", "waiting")
+    assert Budget.objects.get(run=run, scope="limits").limit == pytest.approx(0.013)
+    assert store.shared_limits(copy)["cost_usd"].limit == pytest.approx(0.013)
+
+
 def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
     run = work(calling_a_child(THINKING[0], FINAL))
     assert pending(run).kind == "tool_call"
