@@ -138,7 +138,7 @@ class ForkForm(AnswerFields, LimitFields):
         self.limits = store.limits_at(run, at)
         self.others = {name: value for name, value in run.settings.items() if name not in OWN_FIELDS}
         self.ask()
-        self.to_be_forked = False
+        self.to_be_forked = self.conflict = False
         self.models = list(ModelProfile.objects.filter(enabled=True))
         self.initial = self._initial()
 

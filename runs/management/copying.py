@@ -17,6 +17,7 @@ from runs.models import Run
 from runs.reading import export
 from runs.reading.again import Again, again
 from runs.store import for_people
+from runs.store.log import lock
 
 
 class CopyingCommand(BaseCommand):
@@ -91,7 +92,8 @@ class CopyingCommand(BaseCommand):
     @for_people
     @transaction.atomic
     def _made(self, run: Run, options: dict[str, Any]) -> tuple[Run, Again]:
-        """The new run, and what is likely to be done again in it."""
+        """The new run, and what is likely to be done again in it: no call begins between what is told and the copy."""
+        lock(run.pk)
         found = again(run, options["at"])
         told = told_of_beginning_again(found, options["at"])
         told = "\n".join(filter(None, (self.doubt(run, options), told)))

@@ -6,13 +6,14 @@ What is likely to be done and paid for again, what stays done outside, and what 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
 from django.db.models import Exists, OuterRef, Q
 
 from runs import store
+from runs.engine.values import fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.inspector import OutsideEffect, outside_effects_after
@@ -62,6 +63,21 @@ class Again:
     answered: tuple[AnsweredQuestion, ...]
     """What a run that goes back can answer as before: not what nobody answered in time, nor what ended it."""
     lost: tuple[LostChange, ...]
+    rewinds: tuple[int, ...]
+    """The rows in which the run itself went back, after the row."""
+
+    @property
+    def mark_of_going_back(self) -> str:
+        """Another one as soon as something is told otherwise that decides whether a run goes back.
+
+        Not what moves all the time, rows and costs; nor whether a call that is told has ended meanwhile.
+        """
+        return _mark(self.outside, self.answered, self.lost, self.rewinds)
+
+    @property
+    def mark_of_beginning_again(self) -> str:
+        """The same for a new run: that the old one went back is no matter of its own."""
+        return _mark(self.outside, self.answered_by_people, self.lost)
 
     @property
     def answered_by_people(self) -> list[AnsweredQuestion]:
@@ -83,6 +99,21 @@ class Again:
             f"Going on from there is likely to cost {words.money(self.cost_usd)} again: {calls}, "
             f"{_counted(self.tokens, 'token')}, {tools}, if it goes the same way."
         )
+
+
+def _mark(
+    outside: Iterable[OutsideEffect],
+    answered: Iterable[AnsweredQuestion],
+    lost: Iterable[LostChange],
+    rewinds: Iterable[int] = (),
+) -> str:
+    told = [
+        [(one.run.pk, one.seq) for one in outside],
+        [(one.seq, one.verdict) for one in answered],
+        [one.seq for one in lost],
+        [*rewinds],
+    ]
+    return fingerprint("told", told)
 
 
 def _counted(number: int, what: str) -> str:
@@ -112,6 +143,9 @@ def again(run: Run, at: int) -> Again:
             for one in kept.select_related("interrupt").order_by("interrupt__seq")
         ),
         lost=tuple(_lost_after(run, at)),
+        rewinds=tuple(
+            run.steps.filter(seq__gt=at, kind=Step.Kind.REWIND).order_by("seq").values_list("seq", flat=True)
+        ),
     )
 
 

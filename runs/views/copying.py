@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from operator import attrgetter
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -22,6 +23,7 @@ from runs.reading.live_way import Untold
 from runs.reading.rows import row_view
 from runs.reading.scripting import launch_of, script_of
 from runs.rights import Person
+from runs.views.confirming import ToldOtherwise, as_told
 from runs.views.seeing import refused, visible_run
 
 
@@ -74,7 +76,9 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
         "may_decide": actions.may_decide(request.user, run),
         "copied_cost": store.totals_at(run, at).cost_usd,
     }
-    return render(request, "runs/fork.html", context, status=422 if form.errors else 200)
+    return render(
+        request, "runs/fork.html", context, status=409 if form.conflict else 422 if form.errors else 200
+    )
 
 
 def _card(form: ForkForm, person: Person) -> reading.Card | None:
@@ -92,7 +96,8 @@ def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | Http
         return None
     answers: actions.Answers = "keep" if form.cleaned_data["answers"] == "keep" else "ask again"
     message = form.cleaned_data["message"]
-    try:
+
+    def begin() -> Run:
         if form.how == "rerun":
             return actions.rerun(run, at=at, by=request.user, answers=answers, message=message)
         return actions.fork(
@@ -105,6 +110,12 @@ def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | Http
             answers=answers,
             message=message,
         )
+
+    try:
+        return as_told(run, at, request.POST.get("seen", ""), attrgetter("mark_of_beginning_again"), begin)
+    except ToldOtherwise as otherwise:
+        form.add_error(None, otherwise.sentence)
+        form.conflict = True
     except actions.BadLaunch as fault:
         form.take(fault.problems)
     except actions.NotPossible as impossible:

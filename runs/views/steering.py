@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from django.contrib import messages
@@ -14,7 +15,8 @@ from runs import actions
 from runs.models import Run
 from runs.reading.again import again
 from runs.reading.inspector import dead_rows_after
-from runs.reading.rows import row_view
+from runs.reading.rows import RowView, row_view
+from runs.views.confirming import ToldOtherwise, as_told
 from runs.views.seeing import refused, visible_run
 
 
@@ -66,22 +68,36 @@ def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
     row = row_view(run, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
     if row is None:
         raise Http404("no such step")
-    if request.method == "POST":
-        note = request.POST.get("note", "")
-        answers: actions.Answers = "keep" if request.POST.get("answers") == "keep" else "ask again"
-        said = f"Went back to row {row.seq}."
+    if request.method == "GET":
+        return _rewind_page(request, run, row)
+    to, seen, note = row.seq, request.POST.get("seen", ""), request.POST.get("note", "")
+    answers: actions.Answers = "keep" if request.POST.get("answers") == "keep" else "ask again"
+
+    def back() -> Run:
+        return actions.rewind(run, to=to, by=request.user, message=note, answers=answers)
+
+    try:
         return _steered(
             request,
             run,
-            lambda: actions.rewind(run, to=row.seq, by=request.user, message=note, answers=answers),
-            said,
+            lambda: as_told(run, to, seen, attrgetter("mark_of_going_back"), back),
+            f"Went back to row {to}.",
         )
+    except ToldOtherwise as otherwise:
+        run.refresh_from_db()
+        return _rewind_page(request, run, row, otherwise.sentence)
+
+
+def _rewind_page(request: HttpRequest, run: Run, row: RowView, otherwise: str = "") -> HttpResponse:
+    """What stays done and what counts no more; `otherwise` says that it is not what was told before."""
     context = {
         "run": run,
         "row": row,
+        "typed": request.POST,
+        "otherwise": otherwise,
         "again": again(run, row.seq),
         "may_decide": actions.may_decide(request.user, run),
         "dead": dead_rows_after(run, row.seq),
         "possible": row.live and row.kind == "transition" and not run.finished,
     }
-    return render(request, "runs/rewind.html", context)
+    return render(request, "runs/rewind.html", context, status=409 if otherwise else 200)

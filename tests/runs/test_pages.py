@@ -17,6 +17,7 @@ from django.utils import timezone
 from runs import actions
 from runs.adapters.folder import RunFolder
 from runs.models import Decision, Interrupt, ModelProfile, Run, Step
+from runs.reading.again import again
 from runs.reading.panels import PANELS
 from runs.store import backups, folder_of
 from tests.factories import (
@@ -388,7 +389,8 @@ def test_before_going_back_the_page_lists_what_stays_done() -> None:
     page = client.get(reverse("rewind", args=[run.pk]) + f"?to={target}").text
     assert "These were done after that row. They stay done, and may be done again:" in page
     assert page.count("<code>send_mail(") >= 2
-    answer = client.post(reverse("rewind", args=[run.pk]), {"to": str(target), "note": "Once is enough."})
+    fields = {"to": str(target), "seen": again(run, target).mark_of_going_back, "note": "Once is enough."}
+    answer = client.post(reverse("rewind", args=[run.pk]), fields)
     assert answer.status_code == 302
     run.refresh_from_db()
     assert run.steps.filter(kind="rewind").count() == 1

@@ -15,10 +15,23 @@ from django.urls import reverse
 from django.utils import timezone
 
 from runs import actions, tasks
+from runs.driver.journey import Slice
 from runs.forms.copying import ForkForm
 from runs.models import Decision, ModelProfile, Run
+from runs.reading.again import again
 from tests.factories import alice, bob, cast_member, charlie, signed_in
-from tests.runs.running import FINAL, TOOLS, decide, launch, pending, script, think, transitions, work
+from tests.runs.running import (
+    FINAL,
+    TOOLS,
+    decide,
+    launch,
+    pending,
+    script,
+    slice_of,
+    think,
+    transitions,
+    work,
+)
 from tests.runs.test_families import CHILDREN, SETTINGS
 from tests.runs.test_mending import RIGHT, compacted_run
 from tests.runs.test_mending import newest as newest_summary
@@ -48,7 +61,8 @@ def form_of(run: Run, at: int, **typed: str) -> dict[str, str]:
     """The form as a browser would send it, unchanged but for what was typed."""
     form = ForkForm(run, at)
     fields = {name: str(form[name].value() or "") for name in form.fields}
-    return {**fields, "at": str(at), "how": "fork", **typed}
+    seen = again(run, at).mark_of_beginning_again
+    return {**fields, "at": str(at), "how": "fork", "seen": seen, **typed}
 
 
 def posted(client: Client, run: Run, at: int, **typed: str) -> Any:
@@ -362,11 +376,11 @@ def test_an_answer_is_kept_for_no_other_question_than_the_one_that_was_seen() ->
     assert "Your answer was not taken" in text
     assert "Bob may know." in text
     assert "&quot;to&quot;: &quot;bob&quot;" in text
-    again = as_sent(text)
-    assert (again["asked"], again["verdict"], again["said"]) == (str(now.seq), "", "")
-    assert json.loads(again["args"]) == {"to": "eve"}
-    assert "sure" not in again
-    answer = client.post(reverse("fork", args=[run.pk]), again | {"verdict": "approve", "sure": "yes"})
+    anew = as_sent(text)
+    assert (anew["asked"], anew["verdict"], anew["said"]) == (str(now.seq), "", "")
+    assert json.loads(anew["args"]) == {"to": "eve"}
+    assert "sure" not in anew
+    answer = client.post(reverse("fork", args=[run.pk]), anew | {"verdict": "approve", "sure": "yes"})
     assert answer.status_code == 302
     made = newest()
     (kept,) = json.loads(made.steps.get(seq=made.head).facts_json)[1]["answers"]
@@ -462,9 +476,7 @@ def test_run_again_shows_no_changes_and_makes_none() -> None:
     text = page(client, run, at, how="rerun")
     assert "then the model is asked anew" in text
     assert "The state after that row" not in text
-    answer = client.post(
-        reverse("fork", args=[run.pk]), {"at": str(at), "how": "rerun", "answers": "keep", "message": ""}
-    )
+    answer = client.post(reverse("fork", args=[run.pk]), as_sent(text) | {"answers": "keep"})
     assert answer.status_code == 302
     made = work(newest())
     assert (made.origin, made.status) == ("rerun", "succeeded")
@@ -595,8 +607,111 @@ def test_a_rollback_page_says_what_it_costs_and_can_keep_the_answers() -> None:
     text = client.get(reverse("rewind", args=[run.pk]), {"to": str(at)}).content.decode()
     assert "likely to cost" in text
     assert "Keep the answers" in text
-    client.post(reverse("rewind", args=[run.pk]), {"to": str(at), "note": "", "answers": "keep"})
+    client.post(reverse("rewind", args=[run.pk]), as_sent(text) | {"answers": "keep"})
     run.refresh_from_db()
     work(run)
     assert Decision.objects.get(interrupt__run=run, channel="kept").by_name == "dora"
     assert run.status == "succeeded"
+
+
+# --- what was told before has changed since -------------------------------------------------------------------------
+
+
+def waiting_to_send_again(owner: User) -> tuple[Run, int]:
+    """A run that was let send once and asks before it does so again; and the row before both."""
+    sends = [think("send", to="bob"), think("send", to="eve")] * 3
+    run = work(launch(think("search", q="a"), *sends, FINAL, owner=owner, cache=False))
+    decide(run, "approve")
+    return work(run), transitions(run, "executed")[0]
+
+
+def rolled_back(client: Client, run: Run, fields: dict[str, str]) -> Any:
+    answer = client.post(reverse("rewind", args=[run.pk]), fields)
+    run.refresh_from_db()
+    return answer
+
+
+def test_a_rollback_is_confirmed_once_for_what_its_page_told() -> None:
+    owner = dora()
+    run, at = waiting_to_send_again(owner)
+    client = signed_in(owner)
+    text = client.get(reverse("rewind", args=[run.pk]), {"to": str(at)}).text
+    assert text.count("<code>send(") == 1
+    fields = as_sent(text) | {"answers": "keep", "note": "Not <so>."}
+    assert rolled_back(client, run, fields).status_code == 302
+    work(run)
+    sends, before = run.exchanges.filter(kind="tool_call").count(), run.head
+
+    answer = rolled_back(client, run, fields)
+    assert (answer.status_code, run.head) == (409, before), "what was sent again was never told"
+    assert "has changed since you looked" in answer.text
+    assert answer.text.count("<code>send(") == 2
+    anew = as_sent(answer.text)
+    assert (anew["answers"], anew["note"]) == ("keep", "Not <so>.")
+    assert anew["seen"] != fields["seen"]
+    assert rolled_back(client, run, anew).status_code == 302
+    work(run)
+    assert run.exchanges.filter(kind="tool_call").count() == sends + 1
+
+
+def test_a_rollback_that_does_not_say_what_its_page_told_is_not_made() -> None:
+    owner = dora()
+    run, at = waiting_to_send_again(owner)
+    answer = rolled_back(signed_in(owner), run, {"to": str(at), "answers": "keep"})
+    assert (answer.status_code, run.steps.filter(kind="rewind").count()) == (409, 0)
+
+
+@pytest.mark.parametrize("deed", ["decided", "went back", "pinned"])
+def test_what_somebody_did_since_is_told_before_going_back(deed: str) -> None:
+    owner = dora()
+    run, at = waiting_to_send_again(owner)
+    client = signed_in(owner)
+    fields = as_sent(client.get(reverse("rewind", args=[run.pk]), {"to": str(at)}).text)
+    match deed:
+        case "decided":
+            decide(run, "reject", message="No.")
+        case "went back":
+            actions.rewind(run, to=transitions(run)[-1], by=None)
+        case "pinned":
+            actions.pin(run, path=f"st:{at}", by=None)
+    run.refresh_from_db()
+    before = run.head
+    answer = rolled_back(client, run, fields)
+    assert (answer.status_code, run.head) == (409, before)
+    assert rolled_back(client, run, as_sent(answer.text)).status_code == 302
+
+
+def test_a_run_that_only_moves_on_is_gone_back_with_by_the_page_that_was_seen() -> None:
+    owner = dora()
+    looks = [think("search", q=text) for text in "bcdefghij"]
+    run = work(launch(think("search", q="a"), think("send", to="bob"), *looks, FINAL, owner=owner))
+    decide(run, "approve")
+    slice_of(run, Slice(moves=6))
+    at, before = transitions(run, "executed")[0], again(run, 0).model_calls
+    client = signed_in(owner)
+    fields = as_sent(client.get(reverse("rewind", args=[run.pk]), {"to": str(at)}).text)
+    slice_of(run, Slice(moves=6))
+    assert again(run, 0).model_calls > before
+    assert rolled_back(client, run, fields).status_code == 302
+
+
+@pytest.mark.parametrize("how", ["fork", "rerun"])
+def test_a_new_run_is_not_begun_from_a_page_that_did_not_tell_what_was_done_since(how: str) -> None:
+    owner = dora()
+    run, at = waiting_to_send_again(owner)
+    client = signed_in(owner)
+    fields = as_sent(page(client, run, at, how=how)) | {"message": "Another <way>.", "answers": "keep"}
+    if how == "fork":
+        fields |= {"tokens": "7777"}
+    decide(run, "approve")
+    work(run)
+    answer = client.post(reverse("fork", args=[run.pk]), fields)
+    assert (answer.status_code, Run.objects.count()) == (409, 1)
+    assert "Nothing was begun yet." in answer.text
+    assert "has changed since you looked" in answer.text
+    assert answer.text.count("<code>send(") == 2
+    anew = as_sent(answer.text)
+    changed = {name for name in fields if anew[name] != fields[name]}
+    assert changed <= {"csrfmiddlewaretoken", "seen"} and "seen" in changed
+    assert client.post(reverse("fork", args=[run.pk]), anew).status_code == 302
+    assert newest().origin == how

@@ -18,6 +18,7 @@ from django.urls import reverse
 
 from runs import actions, store, tasks
 from runs.models import Interrupt, Run
+from runs.reading.again import again
 from runs.reading.cards import card_of
 from runs.reading.restored import RestoredRun, all_restored
 from runs.store import backups
@@ -349,8 +350,8 @@ def test_posting_resumes_the_chosen_ones_and_says_how_many_and_why_not() -> None
     assert "Resumed: 1." in answer.text
     assert f"Not resumed: 1. Run {gone.pk} has ended already" in answer.text
     assert status_of(chosen, left, gone) == ["queued", "paused", "cancelled"]
-    again = client.post(PAGE, {"run": [str(chosen.pk)]}, follow=True)
-    assert f"Not resumed: 1. Run {chosen.pk} goes on already (queued)." in again.text
+    twice = client.post(PAGE, {"run": [str(chosen.pk)]}, follow=True)
+    assert f"Not resumed: 1. Run {chosen.pk} goes on already (queued)." in twice.text
     assert kinds(chosen) == ["pause", "pause"]
 
 
@@ -580,7 +581,8 @@ def test_approving_it_wants_a_tick_whatever_the_call_does(
 def test_approving_it_beforehand_for_a_fork_wants_the_tick_too(more: dict[str, str], status: int) -> None:
     run = asking()
     restore_of("2026-11-28 07:25:00")
-    fields = {"at": "0", "how": "fork", "asked": str(pending(run).seq), "verdict": "approve"}
+    seen = {"asked": str(pending(run).seq), "seen": again(run, 0).mark_of_beginning_again}
+    fields = {"at": "0", "how": "fork", "verdict": "approve"} | seen
     answer = root().post(reverse("fork", args=[run.pk]), fields | more)
     assert answer.status_code == status
     assert ("tick the box to approve it" in answer.text) == (status == 422)
