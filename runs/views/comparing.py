@@ -7,6 +7,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
@@ -39,7 +40,7 @@ def comparison(request: HttpRequest, run_id: int, other_id: int) -> HttpResponse
     """Two runs, step by step, as far as the reader may see both."""
     left, right = visible_run(request, run_id), visible_run(request, other_id)
     if left.pk == right.pk:
-        return redirect("compare-choose", left.pk)
+        return redirect(f"{reverse('compare-choose', args=[left.pk])}?other={left.pk}")
     found = compare(left, right)
     start = number_in(request, "from") or 0
     differing = len(found.apart)

@@ -10,6 +10,9 @@ from runs.machines import NoMachine
 from runs.models import Run
 from runs.store.backups import restored_id
 
+_TITLES = {403: "Not allowed", 412: "This page is too old"}
+"""What stands over a refusal, by its status."""
+
 
 class PageOfAnotherLife(Exception):
     """What was sent comes from a page that was made before the site was restored: nothing of it counts."""
@@ -43,7 +46,8 @@ def number_in(request: HttpRequest, name: str) -> int | None:
 
 def refused(request: HttpRequest, sentence: str, status: int = 403) -> HttpResponse:
     """A page that says why not."""
-    return render(request, "refused.html", {"sentence": sentence}, status=status)
+    about = {"title": _TITLES.get(status, "Not possible"), "sentence": sentence}
+    return render(request, "refused.html", about, status=status)
 
 
 class SayWhyNot(MiddlewareMixin):

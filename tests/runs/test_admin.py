@@ -145,6 +145,13 @@ def test_staff_without_the_right_may_look_and_not_decide() -> None:
     assert not Decision.objects.exists()
 
 
+def test_staff_without_the_right_to_a_table_are_told_that_they_lack_it() -> None:
+    answer = signed_in(staff_with("view_run")).get(reverse("admin:auth_user_changelist"))
+    assert answer.status_code == 403
+    assert "You may not see or do this." in answer.text
+    assert "too long" not in answer.text
+
+
 def test_people_who_are_no_staff_do_not_get_in() -> None:
     question = pending(run_with_letter(None))
     send(signed_in(alice()), question, "approve")

@@ -242,7 +242,9 @@ def test_the_chooser_takes_a_number_and_keeps_one_that_is_none() -> None:
         assert answer.status_code == 404
         assert "<b>12" not in answer.content.decode()
     assert "That is this run itself" in client.get(chooser, {"other": str(second.pk)}).content.decode()
-    assert client.get(reverse("compare", args=[first.pk, first.pk]))["Location"].endswith("/compare/")
+    itself = client.get(reverse("compare", args=[first.pk, first.pk]), follow=True)
+    assert itself.redirect_chain == [(f"{reverse('compare-choose', args=[first.pk])}?other={first.pk}", 302)]
+    assert "That is this run itself. Name another one." in itself.content.decode()
 
 
 def test_what_models_wrote_is_escaped_and_made_visible() -> None:

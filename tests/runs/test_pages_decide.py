@@ -98,7 +98,9 @@ def test_a_page_of_before_a_restore_steers_nothing(deed: str) -> None:
     assert found is not None
     backups.mark_restored("another")
     before = export(run)
-    assert client.post(reverse(deed, args=[run.pk]), {"life": found[1]}).status_code == 412
+    answer = client.post(reverse(deed, args=[run.pk]), {"life": found[1]})
+    assert answer.status_code == 412
+    assert '<h1 class="empty__title">This page is too old</h1>' in answer.text
     assert export(run) == before
     assert Run.objects.count() == 1
 
