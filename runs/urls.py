@@ -50,6 +50,7 @@ urlpatterns = [
     path("interrupts/<uuid:interrupt_id>/decision/", deciding.decision, name="decision"),
     path("halt/", halting.halt, name="halt"),
     path("sign-in/", door.SignIn.as_view(), name="sign-in"),
+    path("signed-in/", door.signed_in, name="signed-in"),
     path("sign-out/", LogoutView.as_view(), name="sign-out"),
     path("healthz", door.healthz, name="healthz"),
 ]

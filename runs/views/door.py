@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import LoginView
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.decorators import method_decorator
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
@@ -18,6 +27,35 @@ class SignIn(LoginView):
 
     template_name = "sign_in.html"
     redirect_authenticated_user = True
+
+
+class SignInFirst(LoginRequiredMiddleware):
+    """Whoever is signed out is led to the sign-in page, and from there to the page that they were on.
+
+    Of a form that was sent that is the page with the form: its own address may be for sending only.
+    """
+
+    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseBase:
+        """The way there; the page says where something was sent in vain."""
+        if request.method in ("GET", "HEAD"):
+            return super().handle_no_permission(request, view_func)
+        way = {"next": _page_of_form(request), "unsent": "1"}
+        return redirect(f"{reverse(settings.LOGIN_URL)}?{urlencode(way)}")
+
+
+def _page_of_form(request: HttpRequest) -> str:
+    """The address of the page that a form was sent from, as the browser tells it; else where it was sent to."""
+    page = request.headers.get("Referer", "")
+    if not url_has_allowed_host_and_scheme(page, {request.get_host()}, request.is_secure()):
+        return request.get_full_path()
+    return urlsplit(page)._replace(scheme="", netloc="", fragment="").geturl()
+
+
+@never_cache
+@require_GET
+def signed_in(request: HttpRequest) -> HttpResponse:
+    """Nothing, for whoever is signed in; others are led to the sign-in page."""
+    return HttpResponse(status=204)
 
 
 @login_not_required

@@ -5,6 +5,7 @@ import { announce } from "./announce.js";
 import { NOT_THERE, RESTORED } from "./over.js";
 import { hold, keepPlace, keepWritten, questionKept, release, seenButton } from "./panels.js";
 import { untilLetGo, whenLetGo } from "./press.js";
+import { complain, SIGNED_OUT, token } from "./sending.js";
 import { isShielded, questionIn, questionOf, shieldNews } from "./shield.js";
 
 const RESUMED_FOR_MS = 4000;
@@ -31,11 +32,6 @@ export function rowArrived(seq, kind) {
   newest = seq;
   sent.first ??= { seq, kind };
   resumed?.(sent.first);
-}
-
-function token() {
-  const cookie = document.cookie.match(/(?:^|; )agentsite_csrf=([^;]+)/);
-  return cookie?.[1] ?? document.querySelector("input[name=csrfmiddlewaretoken]")?.value ?? "";
 }
 
 async function send(form, button) {
@@ -171,7 +167,7 @@ function readButton(panel) {
 }
 
 function whatWentWrong(status, html, signedOut) {
-  if (signedOut) return "You have been signed out. Sign in in another tab, then send this again: your text stays here.";
+  if (signedOut) return SIGNED_OUT;
   if (status === 404) return NOT_THERE;
   if (status === 412) return RESTORED;
   if (status !== 403) return `The site answered with an error (${status}). Send it again: that is safe.`;
@@ -182,17 +178,4 @@ function whatWentWrong(status, html, signedOut) {
   }
   const said = page.querySelector("main")?.textContent.trim().replace(/\s+/g, " ").slice(0, 300);
   return said || "You may not decide this.";
-}
-
-function complain(form, sentence) {
-  let line = form.querySelector("[data-complaint]");
-  if (line === null) {
-    line = document.createElement("p");
-    line.className = "note note--error";
-    line.dataset.complaint = "";
-    line.setAttribute("role", "alert");
-    form.prepend(line);
-  }
-  line.textContent = sentence;
-  line.scrollIntoView({ block: "nearest" });
 }

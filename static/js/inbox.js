@@ -1,11 +1,12 @@
 // On every page: how many decisions wait for this person, in the bar and in the tab's title; whether the site is halted;
-// and the keys.
+// and the keys. Forms ask first whether they can be sent.
 
 import { announce } from "./announce.js";
 import { listen as listenToKeys } from "./keys.js";
 import { Line, SIGNED_OUT } from "./line.js";
 import { showPanel } from "./panels.js";
 import { whenLetGo } from "./press.js";
+import { listen as listenToSending } from "./sending.js";
 
 const title = document.title.replace(/^\(\d+\) /, "");
 let count = Number(document.querySelector("[data-inbox-count]")?.dataset.inboxCount ?? 0);
@@ -56,3 +57,4 @@ const line = new Line("/ws/inbox/", {
 });
 
 listenToKeys();
+listenToSending();

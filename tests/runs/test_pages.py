@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from html import unescape
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.conf import settings
@@ -137,6 +139,42 @@ def test_sign_in_leads_to_this_site_only() -> None:
         "/sign-in/", {"username": "alice", "password": "pw", "next": "https://example.com/"}
     )
     assert answer["Location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("sent_from", "next_page"),
+    [
+        ("http://testserver/runs/7/fork/?at=3&how=rerun", "/runs/7/fork/?at=3&how=rerun"),
+        ("http://testserver/runs/7/?step=2", "/runs/7/?step=2"),
+        ("https://evil.example/runs/7/fork/?at=3", "/runs/7/fork/?at=9"),
+        ("", "/runs/7/fork/?at=9"),
+    ],
+)
+def test_who_sends_a_form_signed_out_is_led_back_to_the_page_with_the_form(
+    sent_from: str, next_page: str
+) -> None:
+    answer = Client().post("/runs/7/fork/?at=9", {"at": "9"}, headers={"referer": sent_from})
+    assert answer.status_code == 302
+    way = urlsplit(answer["Location"])
+    assert (way.path, parse_qs(way.query)["next"]) == ("/sign-in/", [next_page])
+    said = "You had been signed out, so nothing was sent."
+    assert said in Client().get(answer["Location"]).text
+    assert said not in Client().get("/sign-in/?next=/runs/").text
+
+
+def test_a_fork_that_is_sent_signed_out_leads_back_to_its_row() -> None:
+    owner = alice()
+    run = run_with_letter(owner)
+    address = f"{reverse('fork', args=[run.pk])}?at=2&how=rerun"
+    page = signed_in(owner).get(address).text
+    (action,) = re.findall(r'class="launch" method="post" action="([^"]+)"', page)
+    answer = Client().post(unescape(action), {})
+    assert parse_qs(urlsplit(answer["Location"]).query)["next"] == [address]
+
+
+def test_only_who_is_signed_in_is_known_to_be() -> None:
+    assert signed_in(charlie()).get(reverse("signed-in")).status_code == 204
+    assert Client().get(reverse("signed-in")).status_code == 302
 
 
 def test_health_needs_no_signing_in() -> None:
