@@ -23,6 +23,7 @@ from runs.admin.compactions import compact_now, run_links
 from runs.admin.parts import ReadOnlyAdmin, page_link, tokens
 from runs.models import Decision, Exchange, Halt, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
 from runs.reading.phrases import call_text
+from runs.reading.questions import titles_of
 from runs.reading.restored import doubts_of
 
 TOKENS = ("input_tokens", "output_tokens", "copied_tokens", "reserved_tokens")
@@ -193,6 +194,7 @@ class InterruptAdmin(ReadOnlyAdmin):
         context = {
             **(extra_context or {}),
             "interrupt": interrupt,
+            "asks": titles_of([interrupt])[interrupt.pk] if interrupt is not None else "",
             "open_to_me": open_to_me,
             "may_approve": open_to_me and interrupt is not None and "approve" in interrupt.verdicts,
             "may_reject": open_to_me and interrupt is not None and "reject" in interrupt.verdicts,

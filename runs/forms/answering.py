@@ -15,6 +15,7 @@ from runs.forms.machines import pretty
 from runs.models import Interrupt, Run
 from runs.reading import second_look, words
 from runs.reading.arguments import ArgumentField, lines
+from runs.reading.questions import titles_of
 
 NOT_BEFOREHAND = ("rollback",)
 """What can't be answered beforehand: an earlier row is forked instead."""
@@ -62,6 +63,11 @@ class AnswerFields(ReadingForm):
         if self.question is None:
             return {"args": ""}
         return {"asked": self.question.seq, "args": pretty(self.question.args) if self.question.tool else ""}
+
+    @property
+    def asks(self) -> str:
+        """What the question asks, all of it."""
+        return titles_of([self.question])[self.question.pk] if self.question else ""
 
     @property
     def verdicts(self) -> list[str]:

@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 from runs import driver, store
 from runs.models import Interrupt, Run, RunStatus
 from runs.reading.cards import headline_now
+from runs.reading.questions import titles_of
 from runs.reading.visible import visible
 
 BAD_INPUT = 2
@@ -100,8 +101,8 @@ def asked_by(run: Run) -> list[Interrupt]:
 
 
 def _title(question: Interrupt) -> str:
-    """What is asked; of a limit, how it stands now."""
-    return headline_now(question) if question.kind == "limit" else question.title
+    """What is asked, all of it; of a limit, how it stands now."""
+    return headline_now(question) if question.kind == "limit" else titles_of([question])[question.pk]
 
 
 def how_to_answer(question: Interrupt) -> str:

@@ -19,6 +19,7 @@ from runs.reading import words
 from runs.reading.inspector import OutsideEffect, outside_effects_after
 from runs.reading.live_way import called_after, live_asks
 from runs.reading.phrases import Data, Line
+from runs.reading.questions import titles_of
 from runs.reading.speaking import SPEAKING
 
 
@@ -131,6 +132,8 @@ def again(run: Run, at: int) -> Again:
     kept = decided.filter(channel__in=(*store.PEOPLE, store.SETTINGS)).exclude(
         Q(verdict__in=store.NOT_ANSWERS) | about_one_call
     )
+    given = list(kept.select_related("interrupt").order_by("interrupt__seq"))
+    titles = titles_of([one.interrupt for one in given])
     return Again(
         model_calls=len(models),
         tokens=sum(one.input_tokens + one.output_tokens for one in models),
@@ -139,8 +142,10 @@ def again(run: Run, at: int) -> Again:
         outside_calls=sum((one.run.pk, one.seq) in calls for one in outside),
         outside=tuple(outside),
         answered=tuple(
-            AnsweredQuestion(one.interrupt.seq, one.interrupt.title, one.verdict, one.by_name, one.channel)
-            for one in kept.select_related("interrupt").order_by("interrupt__seq")
+            AnsweredQuestion(
+                one.interrupt.seq, titles[one.interrupt_id], one.verdict, one.by_name, one.channel
+            )
+            for one in given
         ),
         lost=tuple(_lost_after(run, at)),
         rewinds=tuple(

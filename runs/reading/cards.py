@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from runs.reading.limits import (
 from runs.reading.lines import line_of
 from runs.reading.looking import is_risky
 from runs.reading.phrases import Line, call_text
+from runs.reading.questions import questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
 from runs.rights import decides
 
@@ -77,6 +79,8 @@ class Card:
     limits: tuple[LimitLine, ...]
     title: str
     """What is asked, where it is no call."""
+    questions: tuple[str, ...]
+    """What is asked one by one, where it is more than one thing; the title has all of them too."""
     why: str
     """Why it is asked now; empty where the title says it."""
     targets: tuple[Target, ...]
@@ -178,13 +182,18 @@ class Card:
         return unseen.holds_unseen(self.interrupt.args)
 
 
-def headline(interrupt: Interrupt) -> str:
-    """What is asked, in one line: the call, or how far a limit is used; as it was when it was asked."""
+def headlines(interrupts: Collection[Interrupt]) -> dict[Any, str]:
+    """What each asks, by its key, in one line: the call, or how far a limit is used; as it was when it was asked."""
+    questions = questions_of(interrupts)
+    return {found.pk: _headline(found, questions[found.pk]) for found in interrupts}
+
+
+def _headline(interrupt: Interrupt, questions: tuple[str, ...] = ()) -> str:
     if interrupt.tool and interrupt.kind == "tool_call":
         return f"Run {call_text(interrupt.tool, interrupt.args)}?"
     if interrupt.kind == "limit":
         return as_asked(interrupt.title)
-    return unseen.escaped(interrupt.title)
+    return unseen.escaped(title_of(interrupt, questions))
 
 
 class Asked(NamedTuple):
@@ -197,7 +206,9 @@ class Asked(NamedTuple):
 def asked_now(interrupts: list[Interrupt]) -> dict[Any, Asked]:
     """What each that is open asks, by its key; limits as they stand now, read at once for all."""
     about = [found for found in interrupts if found.kind == "limit"]
-    asked = {found.pk: Asked(headline(found), found.why) for found in interrupts if found.kind != "limit"}
+    others = [found for found in interrupts if found.kind != "limit"]
+    questions = questions_of(others)
+    asked = {one.pk: Asked(_headline(one, own := questions[one.pk]), reason_of(one, own)) for one in others}
     return asked | _limits_asked_now(about) if about else asked
 
 
@@ -210,7 +221,7 @@ def _limits_asked_now(interrupts: list[Interrupt]) -> dict[Any, Asked]:
     asked = {}
     for found in interrupts:
         about = limit_asked(found, found.run, limits[found.run_id], wishes[found.pk])
-        asked[found.pk] = Asked(about.headline, about.why) if about else Asked(headline(found), "")
+        asked[found.pk] = Asked(about.headline, about.why) if about else Asked(_headline(found), "")
     return asked
 
 
@@ -240,6 +251,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
     pending = interrupt.status == Interrupt.Status.PENDING
     limits = _limits_of(run, interrupt)
     about = limit_asked(interrupt, run, limits, wishes_of([interrupt])[interrupt.pk]) if limits else None
+    questions = questions_of([interrupt])[interrupt.pk]
     return Card(
         interrupt=interrupt,
         run=run,
@@ -253,8 +265,9 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         thought=thought,
         context=context,
         limits=_limit_lines(limits, about),
-        title=about.headline if about else headline(interrupt),
-        why=about.why if about else _why(interrupt),
+        title=about.headline if about else _headline(interrupt, questions),
+        questions=questions if len(questions) > 1 else (),
+        why=about.why if about else _why(interrupt, questions),
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=decides(person),
         doubt=doubts_of([interrupt]).get(interrupt.pk, ""),
@@ -291,9 +304,11 @@ def _thought(fact: dict[str, Any]) -> str:
     return str(fact.get("thought") or fact.get("notes") or "")
 
 
-def _why(interrupt: Interrupt) -> str:
+def _why(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
     """Why it is asked, where that is in words for people and not the title once more."""
-    return "" if interrupt.kind == "limit" or interrupt.why == interrupt.title else interrupt.why
+    if interrupt.kind == "limit" or interrupt.why == interrupt.title:
+        return ""
+    return reason_of(interrupt, questions)
 
 
 def _limits_of(run: Run, interrupt: Interrupt) -> list[Standing]:

@@ -23,6 +23,7 @@ from runs.reading.mended import PinView, pin_of
 from runs.reading.phrases import call_text
 from runs.reading.prompt_views import PromptView, prompt_view
 from runs.reading.prompts import ASKS
+from runs.reading.questions import whole_title
 from runs.reading.rows import CONCLUDING, RowView, row_view
 from runs.reading.visible import all_visible, visible
 
@@ -217,7 +218,7 @@ def _title(request: dict[str, Any]) -> str:
         case "child_run":
             return f"The child run {request['name']}"
         case "human_call":
-            return str(request["title"])
+            return whole_title(request)
         case "compaction":
             return f"The model, for a summary of rows {request['first']}–{request['last']}"
     return words.spoken(request["kind"])

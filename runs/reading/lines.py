@@ -8,6 +8,7 @@ from runs.engine.timeline import NO_COMPACTION, WAITS
 from runs.reading import words
 from runs.reading.limits import as_asked
 from runs.reading.phrases import Data, Line, call_text, short
+from runs.reading.questions import whole_title
 from runs.reading.speaking import SPEAKING, exited
 
 
@@ -137,7 +138,13 @@ def _human_asked(asked: Data) -> Line:
     held = asked.get("holds") or {}
     code = call_text(held["tool"], held["args"]) if held.get("kind") == "tool_call" else ""
     title = words.INTERRUPT[asked["about"]].text
-    text = as_asked(asked["title"]) if asked["about"] == "limit" else asked["why"] if code else asked["title"]
+    text = (
+        as_asked(asked["title"])
+        if asked["about"] == "limit"
+        else asked["why"]
+        if code
+        else whole_title(asked)
+    )
     return Line(title, text, code, "hand", "ask", "turn", "asks a person")
 
 

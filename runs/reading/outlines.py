@@ -20,6 +20,7 @@ from runs.models import Exchange, Run, Step
 from runs.reading.aligning import Mark
 from runs.reading.lines import line_of
 from runs.reading.phrases import Line, call_text
+from runs.reading.questions import whole_title
 from runs.reading.rows import CONCLUDING
 
 Data = dict[str, Any]
@@ -177,7 +178,7 @@ def _content(step: _Rows) -> Data:
         case "human_call":
             content["question"] = {
                 "about": request["about"],
-                "title": request["title"],
+                "title": whole_title(request),
                 "why": request["why"],
             }
     said_above = {"react.tool.call"} if "call" in content else set()

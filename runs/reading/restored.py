@@ -16,6 +16,7 @@ from runs.models import Exchange, Interrupt, Run
 from runs.reading import words
 from runs.reading.limits import as_asked
 from runs.reading.phrases import call_text, short
+from runs.reading.questions import whole_title
 from runs.reading.words import Word
 from runs.rights import Person, may_steer
 from runs.store import (
@@ -182,7 +183,7 @@ def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
         return "", as_asked(asked["title"]), None
     call = _call_in(asked)
     if call is None:
-        return "", short(asked["title"]), None
+        return "", short(whole_title(asked)), None
     return call_text(call.tool, call.args), "", _touches(call.effects)
 
 

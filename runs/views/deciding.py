@@ -16,7 +16,7 @@ from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.again import Again, staying
 from runs.reading.arguments import read_arguments
-from runs.reading.cards import asked_now, headline
+from runs.reading.cards import asked_now, headlines
 from runs.reading.restored import doubts_of
 from runs.rights import decides
 from runs.views.seeing import check_life, refused
@@ -52,15 +52,16 @@ def needs_you(request: HttpRequest) -> HttpResponse:
 def _decided_lately(request: HttpRequest) -> list[dict[str, Any]]:
     visible = Run.objects.for_user(request.user)
     found = Interrupt.objects.filter(run__in=visible.values("pk"), decision__isnull=False)
-    found = found.select_related("run", "decision").order_by("-decided_at")[:15]
+    lately = list(found.select_related("run", "decision").order_by("-decided_at")[:15])
+    asked = headlines(lately)
     return [
         {
             "interrupt": one,
             "decision": one.decision,
             "outcome": words.VERDICT_DONE[one.decision.verdict],
-            "headline": headline(one),
+            "headline": asked[one.pk],
         }
-        for one in found
+        for one in lately
     ]
 
 

@@ -98,7 +98,7 @@ def _judged(state: ContractState, reply: Reply | str) -> Ask | Go:
 
 
 def _question(reply: Reply) -> HumanCall:
-    """The questions for a person; the card shows title and why, so that all of them stand there."""
+    """The questions for a person. Readers show `questions`; `why` has them as records do."""
     questions = tuple(filter(str.strip, reply.questions or ()))
     title = questions[0] if questions else "The agent asks before it goes on."
     why = "\n".join(filter(None, (*questions[1:], reply.notes))) or "The agent can't decide this by itself."

@@ -1,0 +1,54 @@
+"""What a person is asked, all of it. An agent may ask several things at once: the title of such a question is the first.
+
+Nothing more is kept than what the run asked, in its log; title and reason stay as they were stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from django.db.models import OuterRef, Subquery
+
+from runs.models import Exchange, Interrupt
+from runs.reading.phrases import Data
+
+
+def whole_title(asked: Data) -> str:
+    """Everything that is asked, on one line; `asked` is the effect as it was stored."""
+    return " ".join(asked.get("questions") or ()) or str(asked["title"])
+
+
+def questions_of(interrupts: Collection[Interrupt]) -> dict[Any, tuple[str, ...]]:
+    """What each asks one by one, by its key; nothing where it is no agent's question. One query for all."""
+    agents = [found.pk for found in interrupts if found.kind == "question"]
+    questions: dict[Any, tuple[str, ...]] = {found.pk: () for found in interrupts}
+    if agents:
+        stored = Exchange.objects.filter(run=OuterRef("run"), seq=OuterRef("seq")).values("request_json")
+        requests = Interrupt.objects.filter(pk__in=agents).values_list("pk", Subquery(stored))
+        questions |= {pk: _asked(request) for pk, request in requests}
+    return questions
+
+
+def _asked(request: str | None) -> tuple[str, ...]:
+    return tuple(json.loads(request).get("questions") or ()) if request else ()
+
+
+def titles_of(interrupts: Collection[Interrupt]) -> dict[Any, str]:
+    """What each asks, all of it on one line, by its key."""
+    questions = questions_of(interrupts)
+    return {found.pk: title_of(found, questions[found.pk]) for found in interrupts}
+
+
+def title_of(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
+    """What it asks, all of it on one line."""
+    return " ".join(questions) or interrupt.title
+
+
+def reason_of(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
+    """Why it is asked, without the further questions that `contract` puts before its reason."""
+    further = "\n".join(questions[1:])
+    if further and interrupt.why.startswith(further):
+        return interrupt.why.removeprefix(further).removeprefix("\n")
+    return interrupt.why
