@@ -13,6 +13,7 @@ _TITLE = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
 _ROOT = re.compile(r"The limit \w+ of run ([0-9]+) is ")
 _LEFT = re.compile(rf"The next call may use more than the {_NUMBER} that are left")
 _COST = re.compile(r"The next model call may cost \$([0-9]+\.[0-9]+)\. Go on\?")
+_REPLAYED = re.compile(r"Replayed up to row [0-9]+ of run [0-9]+; it was to go no further\.")
 _COST_ROUNDED = 4e-5
 """US dollars that the four digits of a cost may have lost."""
 
@@ -62,3 +63,13 @@ def cost_told(title: str) -> float:
     """What the words of `at_cost` tell, no less than was meant; 0 where they are other words."""
     found = _COST.fullmatch(title)
     return float(found[1]) + _COST_ROUNDED if found else 0.0
+
+
+def replayed(last: int, run: int) -> str:
+    """Why a replay ends whose record had not ended at its last row."""
+    return f"Replayed up to row {last} of run {run}; it was to go no further."
+
+
+def is_replayed(message: str) -> bool:
+    """Whether these are the words of `replayed`."""
+    return _REPLAYED.fullmatch(message) is not None

@@ -179,6 +179,12 @@ class Run(models.Model):
         return {"fork": "fork of", "replay": "replay of", "rerun": "run again from"}.get(self.origin, "")
 
     @property
+    def replayed_only(self) -> bool:
+        """Whether it ended because the rows that it made again did: a row of its own says so, and nobody stopped it."""
+        own_end = self.origin == "replay" and self.head > (self.copied_upto or 0)
+        return own_end and self.status == RunStatus.CANCELLED
+
+    @property
     def script_json(self) -> str:
         """The script, or empty."""
         return self.script.text if self.script is not None else ""

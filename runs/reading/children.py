@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from runs.models import Interrupt, Run
 from runs.reading import words
-from runs.reading.statuses import status_word
+from runs.reading.statuses import exit_of, status_word
 from runs.store import is_halted
 
 MOST = 50
@@ -34,7 +34,7 @@ def child_html(child: Run) -> SafeString:
     context = {
         "child": child,
         "status": status_word(child, getattr(child, "asks", False), True),
-        "exit": words.exit_words(child.exit_reason) if child.exit_reason else "",
+        "exit": exit_of(child),
         "rows": words.plural(child.head, "row"),
     }
     return mark_safe(_template().render(context).strip())

@@ -75,7 +75,9 @@ def _questions(run: Run) -> list[Interrupt]:
 
 def _asked(run: Run) -> list[Data | None]:
     """What was answered to each question of the run; who stopped it at one has answered so."""
-    stopped: Data | None = {"verdict": "abort"} if run.exit_reason == "aborted" else None
+    stopped: Data | None = (
+        {"verdict": "abort"} if run.exit_reason == "aborted" and not run.replayed_only else None
+    )
     decisions = [getattr(question, "decision", None) for question in _questions(run)]
     return [stopped if decision is None else _answer(decision) for decision in decisions]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from runs.engine import wording
 from runs.engine.timeline import NO_COMPACTION, WAITS
 from runs.reading import words
 from runs.reading.limits import as_asked
@@ -156,7 +157,8 @@ def _stopped(facts: list[Data]) -> Line:
             tone = {"aborted": "quiet", "fatal_error": "bad", "model_error": "bad", "tool_error": "bad"}.get(
                 reason, "warn"
             )
-            return Line("Ended", text, icon="stop", tone=tone, level="turn", tag=words.exit_words(reason))
+            tag = words.REPLAYED if wording.is_replayed(fact["message"]) else words.exit_words(reason)
+            return Line("Ended", text, icon="stop", tone=tone, level="turn", tag=tag)
     return Line("Ended", icon="stop", level="turn")
 
 

@@ -12,6 +12,7 @@ from runs.models import FINISHED, Budget, Interrupt, Run
 from runs.reading import words
 from runs.reading.cards import pending_for
 from runs.reading.panels import progress_line, status_name, status_word
+from runs.reading.statuses import exit_of
 from runs.rights import decides
 from runs.store import is_halted
 
@@ -145,5 +146,5 @@ def _view(run: Any, progress: dict[int, tuple[str, str]], user: Any) -> RunView:
         cost=words.money(run.cost_usd),
         needs_me=run.needs_me,
         node="" if run.status in FINISHED else words.spoken(run.node),
-        exit=words.exit_words(run.exit_reason) if run.exit_reason else "",
+        exit=exit_of(run),
     )

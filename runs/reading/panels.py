@@ -27,7 +27,7 @@ from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
 from runs.reading.limits import Standing, standings, used_of
 from runs.reading.machine_panels import machine_panel
-from runs.reading.statuses import status_name, status_word
+from runs.reading.statuses import exit_of, status_name, status_word
 from runs.reading.unheard import unheard_html, unheard_of
 from runs.rights import decides
 from runs.store import halt_now
@@ -69,7 +69,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "run": run,
         "status": status_word(run, pending is not None, decides(user)),
         "status_name": status_name(run),
-        "exit": words.exit_words(run.exit_reason) if run.exit_reason else "",
+        "exit": exit_of(run),
         "gauges": [*gauges_of(run, budgets), *_context_gauge(filling)],
         "card": card,
         "halt": None if run.finished else halt_now(),

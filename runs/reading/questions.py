@@ -1,4 +1,4 @@
-"""What a person is asked, all of it. An agent may ask several things at once: the title of such a question is the first.
+"""What a person is asked, all of it. An agent may ask several things at once: the title of its question is the first.
 
 Nothing more is kept than what the run asked, in its log; title and reason stay as they were stored.
 """

@@ -33,7 +33,14 @@ def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
         return Word("Waiting for a child", "clock", "quiet")
     if run.status == RunStatus.QUEUED and run.head and run.due_at > timezone.now():
         return Word("Trying again soon", "clock", "quiet")
-    return words.STATUS[run.status]
+    return words.STATUS["replayed" if run.replayed_only else run.status]
+
+
+def exit_of(run: Run) -> str:
+    """Why the run ended, as the rest of a sentence; empty where it has not."""
+    if run.replayed_only:
+        return words.REPLAYED
+    return words.exit_words(run.exit_reason) if run.exit_reason else ""
 
 
 def _halted(run: Run) -> bool:

@@ -25,6 +25,7 @@ STATUS: dict[str, Word] = {
     "stopped": Word("Stopped", "flag", "warn"),
     "failed": Word("Failed", "cross", "bad"),
     "cancelled": Word("Cancelled", "stop", "quiet"),
+    "replayed": Word("Replayed", "check", "good"),
 }
 
 EFFECTS: dict[str, Word] = {
@@ -121,6 +122,10 @@ def spoken(name: str) -> str:
 def exit_words(reason: str | None) -> str:
     """Why a run ended, as the rest of a sentence."""
     return EXIT.get(reason or "", spoken(reason or ""))
+
+
+REPLAYED = "it goes no further than what it replays"
+"""Why a replay ended whose record had not."""
 
 
 def money(usd: float) -> str:

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 
 from runs.adapters.folder import RunFolder
+from runs.engine import wording
 from runs.engine.effects import ANSWER, EFFECT, ChildRun, Failed, HumanCall, HumanSaid, ToolCall, question_of
 from runs.engine.facts import RECOVERED, AnswersKept, Exited, Fact, Forked, KeptAnswer, LimitRaised
 from runs.engine.kernel import ATTEMPTS
@@ -310,9 +311,7 @@ def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, in
 def _why_it_ends(source: Run, replay: Replay, last: int) -> Exited:
     if replay.difference is not None:
         return Exited(reason="fatal_error", message=f"The replay came out otherwise. {replay.difference}")
-    return Exited(
-        reason="aborted", message=f"Replayed up to row {last} of run {source.pk}; it was to go no further."
-    )
+    return Exited(reason="aborted", message=wording.replayed(last, source.pk))
 
 
 class _Copy:

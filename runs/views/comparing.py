@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from runs.models import Run
-from runs.reading import markdown, words
+from runs.reading import markdown
 from runs.reading.comparing import compare
 from runs.reading.comparing_words import (
     ORIGINS,
@@ -26,7 +26,7 @@ from runs.reading.comparing_words import (
     total_views,
     value_view,
 )
-from runs.reading.statuses import status_word
+from runs.reading.statuses import exit_of, status_word
 from runs.reading.unseen import escaped
 from runs.views.seeing import number_in, visible_run
 
@@ -72,7 +72,7 @@ def _side(run: Run) -> dict[str, Any]:
     return {
         "run": run,
         "status": status_word(run, run.status == "waiting", for_me=False),
-        "exit": words.exit_words(run.exit_reason) if run.exit_reason else "",
+        "exit": exit_of(run),
         "origin": ORIGINS.get(run.origin, ""),
     }
 

@@ -21,7 +21,9 @@ from runs.models import Run, Step
 from runs.reading import export
 from runs.reading.as_test import pytest_file
 from runs.reading.scripting import launch_of, script_of
+from runs.reading.statuses import exit_of, status_word
 from runs.store import folder_of
+from tests.factories import cast_member, signed_in
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -154,6 +156,36 @@ def test_a_run_that_waits_is_replayed_as_far_as_it_is_and_its_replay_waits_for_n
     assert (made.status, made.exit_reason, made.head) == ("cancelled", "aborted", run.head + 1)
     assert made.interrupts.get().status == "superseded"
     assert driver.drive(made.pk) == []
+
+
+def test_a_replay_that_ends_before_its_record_has_ended_says_so_and_not_that_it_was_stopped() -> None:
+    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
+    client = signed_in(cast_member("root", is_superuser=True))
+    made = Run.objects.get(pk=client.post(f"/runs/{run.pk}/replay/").url.strip("/").split("/")[-1])
+    page, listed = client.get(f"/runs/{made.pk}/").text, client.get(f"/runs/?q=%23{made.pk}").text
+    for told in (page, listed, client.get(f"/runs/{run.pk}/compare/{made.pk}/").text):
+        assert "it goes no further than what it replays" in told
+        assert "a person stopped it" not in told
+        assert "Cancelled" not in told
+    assert "Replayed</span>" in page
+    assert "Replayed</span>" in listed
+    assert f"Replayed up to row {run.head}</h2>" in page
+    assert "Ended without an answer" not in page
+
+
+def test_a_replay_of_a_run_that_somebody_stopped_says_that_it_was_stopped() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    made = check_replay(actions.abort(run, by=None, message="Enough"))
+    assert (status_word(made, asks=False, for_me=False).text, exit_of(made)) == (
+        "Cancelled",
+        "a person stopped it",
+    )
+
+
+def test_a_script_of_a_replay_leaves_the_question_open_that_its_record_did() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    made = check_replay(run)
+    assert launch_of(made)["settings"].get("answers") == launch_of(run)["settings"].get("answers")
 
 
 def test_a_replay_can_end_at_a_row() -> None:

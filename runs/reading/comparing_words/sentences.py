@@ -12,6 +12,7 @@ from runs.reading import words
 from runs.reading.comparing import Comparison, Total
 from runs.reading.outlines import Outline, StepText, step_texts
 from runs.reading.phrases import Line, short
+from runs.reading.statuses import exit_of
 
 PieceKind = Literal["", "code", "quote", "left", "right"]
 
@@ -175,8 +176,9 @@ def _ending(run: Run) -> str:
         "running": "is still running",
         "paused": "is paused",
     }
-    told = status.get(run.status, {"cancelled": "was stopped"}.get(run.status, run.status))
-    return f"{told}: {words.exit_words(run.exit_reason)}" if run.exit_reason else told
+    stopped = "was replayed" if run.replayed_only else "was stopped"
+    told = status.get(run.status, {"cancelled": stopped}.get(run.status, run.status))
+    return f"{told}: {exit_of(run)}" if run.exit_reason else told
 
 
 def _sums(found: Comparison) -> Said:
