@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from django import forms
 from django.http import QueryDict
@@ -14,7 +14,7 @@ from runs.actions import Problem
 from runs.engine.settings import LIMIT_NAMES
 from runs.engine.states import control_values
 from runs.forms.answering import AnswerFields
-from runs.forms.fields import JsonField, Launch, LimitFields, OneOfField, read_json
+from runs.forms.fields import Fault, JsonField, Launch, LimitFields, OneOfField, read_json
 from runs.forms.machines import pretty
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
@@ -118,6 +118,14 @@ def _typed(name: str, schema: dict[str, Any], known: dict[str, Any], value: Any)
 class ForkForm(AnswerFields, LimitFields):
     """What is to be otherwise in a fork of `run` at row `at`."""
 
+    LABELS: ClassVar[dict[str, str]] = AnswerFields.LABELS | {
+        "verdict": "Answer",
+        "args": "Arguments",
+        "said": "Message",
+        "sure": "A second look",
+        "message": "Why",
+        "settings": "Settings as JSON",
+    }
     message = forms.CharField(
         required=False,
         max_length=500,
@@ -141,6 +149,13 @@ class ForkForm(AnswerFields, LimitFields):
         self.to_be_forked = self.conflict = False
         self.models = list(ModelProfile.objects.filter(enabled=True))
         self.initial = self._initial()
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The fields with something to be put right; of those that change nothing where nothing is to be otherwise."""
+        own = {value.field: value.name for value in self.values}
+        found = [Fault(own.get(fault.place, fault.label), fault.place) for fault in super().faults]
+        return [fault for fault in found if self.how == "fork" or fault.place == "message"]
 
     def _initial(self) -> dict[str, Any]:
         found: dict[str, Any] = {name: _number(limit) for name, limit in self.limits.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypedDict
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from django import forms
 
@@ -79,8 +79,28 @@ class JsonField(forms.CharField):
         return found
 
 
+class Fault(NamedTuple):
+    """A field with something to be put right: its name on the page, and the id of its first control."""
+
+    label: str
+    place: str
+
+
 class ReadingForm(forms.Form):
     """A form that can be judged further where a part of it can't be read."""
+
+    LABELS: ClassVar[dict[str, str]] = {"cost_usd": "Cost", "active_seconds": "Time"}
+    """How the page calls fields, where it is not by their own names."""
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The fields with something to be put right, in their order: the page's first words lead to each."""
+        wrong = [name for name in self.fields if name in self.errors]
+        return [Fault(self.LABELS.get(name) or str(self[name].label), self.place_of(name)) for name in wrong]
+
+    def place_of(self, name: str) -> str:
+        """The id of a field's first control."""
+        return name
 
     def clean(self) -> dict[str, Any]:
         """What could be read; a field that could not counts as left empty, and its fault is noted."""

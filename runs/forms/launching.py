@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 
 from runs.actions import Problem
 from runs.adapters.tools import TOOLS
 from runs.engine.settings import LIMIT_NAMES
-from runs.forms.fields import JsonField, Launch, LimitFields, OneOfField, WholeField
-from runs.forms.machines import PARTS, MachineFields, foreign, pretty, usual_fields
+from runs.forms.fields import JsonField, Launch, LimitFields, OneOfField, ReadingForm, WholeField
+from runs.forms.machines import PARTS, PLAN_ROW, SLOT, MachineFields, foreign, pretty, usual_fields
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
 
@@ -64,8 +64,8 @@ OWN = ("max_steps", "on_retries", "max_rejections", "cache", "ruleset")
 
 COMMON = frozenset({"model", "tools", "limits", "on_limit", "on_clarify", "interrupt_every", "rules"})
 
-ROWS = ("slots", "rows")
-"""Fields of rows: a problem names the row."""
+ROWS = {"slots": SLOT, "rows": PLAN_ROW}
+"""Fields of rows, with their columns: a problem names the row."""
 
 MANIFOLD = (*ROWS, "more")
 """Fields that hold many things: that one is wrong says nothing of the others."""
@@ -80,6 +80,36 @@ def fields_of(machine: str) -> frozenset[str]:
 class LaunchForm(MachineFields, LimitFields):
     """The terms of a new run."""
 
+    field_order = ("goal", "machine", *MachineFields.base_fields, "model", "script", "tools")
+    LABELS: ClassVar[dict[str, str]] = ReadingForm.LABELS | {
+        "rows": "The plan",
+        "slots_json": "Slots as JSON",
+        "rows_json": "The plan as JSON",
+        "hints": "Rounds for each slot",
+        "budget": "Caps of the whole run",
+        "skills": "Skills of this run",
+        "coordinator": "Let the model make the contract",
+        "depth": "How deep",
+        "plan_shape": "Shape of the work",
+        "planner": "Let the model make the steps",
+        "exploration_budget": "Calls that explore",
+        "exploitation_budget": "Calls that exploit",
+        "max_iterations": "Decisions at most",
+        "max_consecutive_violations": "Violations in a row",
+        "follow": "Who decides the next call",
+        "retry_buffer": "Spare attempts",
+        "replan_failure_threshold": "Failures to plan again",
+        "max_replans": "New plans at most",
+        "on_limit": "At a limit",
+        "on_clarify": "When the model asks a question",
+        "asks": "It asks a person before",
+        "interrupt_every": "And every so many steps",
+        "max_steps": "Steps at most",
+        "max_rejections": "Rejections at most",
+        "on_retries": "When a draft keeps breaking rules",
+        "ruleset": "Rules on thoughts",
+        "more": "Any other setting",
+    }
     goal = forms.CharField(error_messages={"required": "Say what the run is to achieve."})
     machine = OneOfField(error_messages={"required": "Choose a machine."})
     model = forms.CharField(required=False)
@@ -219,6 +249,14 @@ class LaunchForm(MachineFields, LimitFields):
         part = PARTS.get(self.read["machine"])
         own = part.places(self.read) if part else {}
         return PLACES | {f"settings.{path}": place for path, place in own.items()}
+
+    def place_of(self, name: str) -> str:
+        """The id of a field's first control; of rows the first cell that is wrong, else the first of all."""
+        if name not in ROWS:
+            return name
+        first = ROWS[name][0]
+        row, column = min(self.faulty_cells()[name], default=(1, first))
+        return f"{name}-{row - 1}-{column if column in ROWS[name] else first}"
 
     def faulty_cells(self) -> dict[str, set[tuple[int, str]]]:
         """For each field of rows the cells that its errors name, by the row's number and the column."""
