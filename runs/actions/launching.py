@@ -177,6 +177,9 @@ def sentence_of(error: Any, unknown: str) -> str:
             return "This is missing."
         case kind if kind in _MUST_BE:
             return f"This must be {_MUST_BE[kind]}, not {str(error['input'])[:80]!r}."
+        case kind if kind in _BOUNDS:
+            words, bound = _BOUNDS[kind]
+            return f"This must be {words} {error['ctx'][bound]:,.15g}, not {str(error['input'])[:80]}."
     return f"{error['msg']}, not {str(error['input'])[:80]!r}."
 
 
@@ -196,6 +199,14 @@ _MUST_BE = {
     "bool_parsing": "true or false",
 }
 """What a setting must be, by the name of pydantic's complaint."""
+
+_BOUNDS = {
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+}
+"""How a number is bounded, and where pydantic's complaint has the bound."""
 
 
 def _model_of(

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from django import forms
 
+from runs.engine.settings import MOST
+
 
 class Launch(TypedDict):
     """What a run is launched with, but for its owner."""
@@ -41,12 +43,19 @@ class WholeField(forms.IntegerField):
 
 
 class AmountField(forms.FloatField):
-    """A number from 0 up, or None where none was typed."""
+    """A number from 0 to `MOST`, or None where none was typed."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(
             required=False, min_value=0, error_messages={"invalid": sentence, "min_value": sentence}
         )
+
+    def clean(self, value: Any) -> float | None:
+        """The number; one that is too large is named as it was typed, not as a computer keeps it."""
+        number: float | None = super().clean(value)
+        if number is not None and number > MOST:
+            raise forms.ValidationError(f"This must be at most {MOST:,.0f}, not {str(value).strip()[:80]}.")
+        return number
 
 
 class OneOfField(forms.ChoiceField):

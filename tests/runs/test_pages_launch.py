@@ -186,6 +186,26 @@ def test_all_that_is_wrong_is_said_in_one_round_and_what_was_typed_is_kept() -> 
     assert not Run.objects.exists()
 
 
+def test_a_number_that_is_too_large_is_named_as_it_was_typed() -> None:
+    huge = "9" * 23
+    limits = dict.fromkeys(("cost_usd", "tokens", "active_seconds"), huge)
+    form = launch(signed_in(alice()), **limits, max_steps=huge).context["form"]
+    said = {name: list(errors) for name, errors in form.errors.items()}
+    assert said == {
+        **dict.fromkeys(limits, [f"This must be at most 1,000,000,000,000, not {huge}."]),
+        "max_steps": [f"This must be at most 1,000,000, not {huge}."],
+    }
+
+
+def test_a_setting_out_of_bounds_is_told_in_plain_words() -> None:
+    more = json.dumps({"context": {"limit_tokens": 3, "compact_at": 1.5}})
+    form = launch(signed_in(alice()), more=more).context["form"]
+    assert form.errors["more"] == [
+        "context.limit_tokens: This must be at least 256, not 3.",
+        "context.compact_at: This must be at most 1, not 1.5.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "places"),
     [
