@@ -1,0 +1,135 @@
+"""Texts without a single space, everywhere a model or a person can put one: no page is wider than a phone for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.stack import Site, wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack]
+
+LONG = "W" * 300
+NAME = "long_" + "w" * 55
+FILE = "w" * 120 + ".txt"
+
+LETTER: dict[str, Any] = {
+    "params": {"body": "string", "copies": "integer"},
+    "required": ["body"],
+    "effects": "send",
+    "results": [{"output": LONG}] * 9,
+}
+RULES = [
+    {"when": {"tool": "ask_first"}, "do": "ask"},
+    {"when": {"tool": "*"}, "do": "allow"},
+]
+
+
+def says(tool: str, **args: Any) -> dict[str, Any]:
+    """A decision of the machine `ruled` that calls a tool, with a long thought."""
+    return {"thought": LONG, "action": {"tool": tool, "args": args}}
+
+
+def launch(site: Site, *first: dict[str, Any]) -> str:
+    """A run that does `first`, then asks whether it may send a long letter, and ends with a long answer."""
+    said = site.manage(
+        *("launch", "--machine", "ruled", "--goal", LONG),
+        *("--settings", json.dumps({"tools": [NAME, "ask_first", "write_file"], "rules": RULES})),
+        "--script",
+        json.dumps(
+            {
+                "replies": {
+                    "decision": [
+                        *first,
+                        says("ask_first", body=LONG),
+                        {"thought": f"FINAL ANSWER: {LONG}", "action": None},
+                    ]
+                },
+                "tools": {NAME: LETTER, "ask_first": LETTER},
+            }
+        ),
+    )
+    found = re.search(r"\d+", said)
+    assert found is not None, said
+    return found[0]
+
+
+def question_of(site: Site, run: str) -> str:
+    """The id of the run's question, once it waits with one."""
+
+    def asked() -> list[Any]:
+        found: list[Any] = site.export(run)["interrupts"]
+        return found
+
+    wait_for(asked)
+    return str(asked()[-1]["id"])
+
+
+def world(site: Site) -> list[str]:
+    """The addresses of what shows long texts: a run that ended, one that was stopped while it asked, a fork that waits."""
+    send, keep = says(NAME, body=LONG), says("write_file", name=FILE, content=LONG)
+    ended, stopped = launch(site, send, keep), launch(site, send)
+    answered, withdrawn = question_of(site, ended), question_of(site, stopped)
+    site.manage("decide", ended, "--verdict", "reject", "--message", LONG)
+    site.manage("abort", stopped)
+    wait_for(lambda: site.export(ended)["run"]["status"] == "succeeded")
+    forked = site.manage("fork", ended, "--at", "3", "--sure", "--message", LONG).split()[-1]
+    waiting = question_of(site, forked)
+    return [
+        "/runs/",
+        "/needs-you/",
+        *(f"/interrupts/{question}/" for question in (answered, withdrawn, waiting)),
+        *(f"/runs/{run}/" for run in (ended, stopped, forked)),
+        *(f"/runs/{ended}/{part}" for part in ("?step=5", "steps/4/", "steps/5/", "context/", "artifacts/")),
+        f"/runs/{ended}/artifacts/{FILE}/",
+        *(f"/runs/{forked}/rewind/?to={row}" for row in (3, 5)),
+        *(f"/runs/{ended}/fork/?at=3{how}" for how in ("", "&how=rerun")),
+        f"/runs/{ended}/compare/?other={LONG}",
+        *(f"/runs/{ended}/compare/{other}/" for other in (stopped, forked)),
+        f"/runs/new/?like={ended}",
+        "/halt/",
+        "/admin/runs/interrupt/",
+        *(f"/admin/runs/interrupt/{question}/change/" for question in (answered, waiting)),
+        f"/admin/runs/run/{ended}/change/",
+    ]
+
+
+TOO_WIDE = """() => {
+  const root = document.scrollingElement
+  if (root.scrollWidth <= innerWidth) return []
+  const out = [...document.querySelectorAll("body *")].filter(one => one.getBoundingClientRect().right > innerWidth)
+  return [`${root.scrollWidth} px wide`, ...out.slice(-2).map(one => `${one.tagName}.${one.className}`)]
+}"""
+"""How wide the page is, and the innermost that stand out; nothing where it fits."""
+
+TORN = """() => {
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), torn = [], range = new Range()
+  for (let text; (text = walk.nextNode());) {
+    if (text.parentElement.closest("svg, script, textarea, select, pre, code")) continue
+    if (text.parentElement.getBoundingClientRect().width <= 1) continue // only for screen readers
+    for (const word of text.data.matchAll(/(?<!\\S)[A-Za-z]{2,16}(?!\\S)/g)) {
+      range.setStart(text, word.index)
+      range.setEnd(text, word.index + word[0].length)
+      if (new Set([...range.getClientRects()].map(box => box.top)).size > 1) torn.push(word[0])
+    }
+  }
+  return torn
+}"""
+"""Short words that stand on two lines: only what is longer than a line may be broken."""
+
+
+def test_no_page_is_wider_than_a_phone_for_a_long_text(site: Site, admin_page: Page) -> None:
+    page, faults = admin_page, []
+    page.set_viewport_size({"width": 360, "height": 740})
+    for address in world(site):
+        page.goto(address)
+        expect(page.locator("h1").first).to_be_attached()
+        faults += [(address, *found) for found in (page.evaluate(TOO_WIDE), page.evaluate(TORN)) if found]
+    assert not faults, "\n".join(map(str, faults))
