@@ -225,12 +225,14 @@ class Journey:
 
     def _find_out(self, call: ToolCall) -> Answer | None:
         """What became of it. One that did not happen is made anew: it was the worker that failed, and not the call."""
-        said = self._heard_of(call, "worker lost")
-        if said is not NotHappened.FOR_SURE:
-            return said
         ledger = self.ledger
         assert ledger.snapshot.pending is not None
-        why = f"A worker was lost or stopped, and {call.tool} says that the call did not happen. It is made anew."
+        restored = store.lost_by_restore(self.run.pk, ledger.snapshot.pending.seq)
+        said = self._heard_of(call, "restored" if restored else "worker lost")
+        if said is not NotHappened.FOR_SURE:
+            return said
+        lost = "This site was restored from a backup" if restored else "A worker was lost or stopped"
+        why = f"{lost}, and {call.tool} says that the call did not happen. It is made anew."
         notice = Notice(code=MADE_ANEW, message=why)
         anew = Ask(call, (notice,), attempt=ledger.snapshot.pending.attempt)
         ledger.write(Decision(anew, ledger.snapshot.totals), None)

@@ -49,11 +49,15 @@ MARGIN = 1.25
 DELAYS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
 
-Known = Literal["worker lost", "cut off", "tool can't tell"]
+Known = Literal["worker lost", "restored", "cut off", "tool can't tell"]
 """What is known of a call whose answer nobody has heard."""
 
 _KNOWN: dict[Known, str] = {
     "worker lost": "The worker was lost or stopped while {tool} ran, and nobody has heard how it ended.",
+    "restored": (
+        "This site was restored from a backup that was made after {tool} had begun, "
+        "and before anybody had heard how it ended."
+    ),
     "cut off": "The call was cut off: no answer came, and nobody has heard how it ended.",
     "tool can't tell": "{tool} was asked whether it happened, and could not tell.",
 }

@@ -17,7 +17,7 @@ from django.db.models import Count
 from django.template import loader
 
 from runs.machines import CATALOGUE
-from runs.models import Budget, Interrupt, Run, Step
+from runs.models import Budget, Interrupt, Run, RunStatus, Step
 from runs.reading import words
 from runs.reading.artifacts import MOST_LISTED, files_of
 from runs.reading.cards import card_of
@@ -27,6 +27,7 @@ from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
 from runs.reading.limits import Standing, standings, used_of
 from runs.reading.machine_panels import machine_panel
+from runs.reading.restored import why_restored
 from runs.reading.statuses import exit_of, status_name, status_word
 from runs.reading.unheard import unheard_html, unheard_of
 from runs.rights import decides
@@ -72,6 +73,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "exit": exit_of(run),
         "gauges": [*gauges_of(run, budgets), *_context_gauge(filling)],
         "card": card,
+        "restored": why_restored(run) if run.status == RunStatus.PAUSED else "",
         "halt": None if run.finished else halt_now(),
         "strip": strip_of(run, visits),
         "graph": graph_svg(run.machine, run.node, tuple(sorted(visits.items()))),

@@ -95,6 +95,12 @@ def all_restored(user: Person) -> Iterator[RestoredRun]:
         yield from restored_views(runs[first : first + AT_ONCE], user)
 
 
+def why_restored(run: Run) -> str:
+    """What the restore that paused the run said; empty where the run is not paused by one."""
+    paused = paused_by_restore(Run.objects.filter(pk=run.pk)).values_list("paused_in", flat=True).first()
+    return str(json.loads(paused)[0]["message"]) if paused else ""
+
+
 def doubts_of(questions: Iterable[Interrupt]) -> dict[Any, str]:
     """Those that still wait, and may have been answered after the backup that the site comes from: the warning."""
     waiting = [one for one in questions if one.status == Interrupt.Status.PENDING]

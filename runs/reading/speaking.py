@@ -105,7 +105,7 @@ def _raised(fact: Data) -> Line:
 
 def _by(title: str, icon: str) -> Callable[[Data], Line]:
     def line(fact: Data) -> Line:
-        message = f" — “{short(fact['message'], 200)}”" if fact.get("message") else ""
+        message = f" — “{short(fact['message'])}”" if fact.get("message") else ""
         by = f"by {fact['by']}" if fact["by"] else ""
         return Line(title, f"{by}{message}".strip(), icon=icon, level="turn")
 

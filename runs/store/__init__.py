@@ -34,7 +34,7 @@ from runs.store.copying import (
     totals_at,
     write_replay,
 )
-from runs.store.doubts import asked_before_restore
+from runs.store.doubts import asked_before_restore, lost_by_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible
 from runs.store.going_back import rewind_batch
@@ -183,6 +183,7 @@ __all__ = [
     "load_blocks",
     "load_window",
     "lost_artifacts",
+    "lost_by_restore",
     "lost_in_a_row",
     "made_by",
     "may_share",

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db.models import Q
+
 from runs.models import Interrupt, Step
 
 THE_RESTORE = "the restore"
@@ -32,6 +34,13 @@ def asked_before_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime |
         if since is not None:
             found[one.pk] = _made_at(since)
     return found
+
+
+def lost_by_restore(run_id: int, seq: int) -> bool:
+    """Whether what parted the run from the call of row `seq` was a restore, and no loss of a worker since."""
+    restored = Q(kind=Step.Kind.PAUSE, facts_json__startswith=BY_THE_RESTORE)
+    parted = Step.objects.filter(Q(kind=Step.Kind.RECOVERED) | restored, run=run_id, seq__gt=seq)
+    return parted.order_by("-seq").values_list("kind", flat=True).first() == Step.Kind.PAUSE
 
 
 def _made_at(text: str) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from datetime import timedelta
@@ -16,7 +17,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from agentsite.restoring import UNKNOWN
 from runs import actions, store, tasks
+from runs.adapters.tool import NotHappened
 from runs.models import Interrupt, Run
 from runs.reading.again import again
 from runs.reading.cards import card_of
@@ -191,6 +194,63 @@ def test_who_waits_goes_on_waiting_and_what_may_have_happened_is_asked() -> None
     actions.resume_restored([waiting.pk, deed.pk], by=None)
     assert status_of(waiting, deed) == ["waiting", "queued"]
     assert work(deed).interrupts.get().kind == "may_have_happened"
+
+
+def during_send(**parts: Any) -> Run:
+    """A run in whose call a backup was made, from which the site is restored."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW, **parts)
+    die_in(run, before=kill, only="send")
+    restore()
+    actions.resume(run, by=None)
+    return run
+
+
+RESTORED = (
+    "This site was restored from a backup that was made after send had begun, "
+    "and before anybody had heard how it ended."
+)
+
+
+def test_a_call_in_whose_middle_the_backup_was_made_is_asked_about_with_that_cause() -> None:
+    run = work(during_send())
+    assert pending(run).kind == "may_have_happened"
+    assert pending(run).why == f"{RESTORED} Calling it twice may do harm."
+    decide(run, "respond", message="it was sent")
+    assert work(run).status == "succeeded"
+    assert actions.replay(run, by=None)[1] is None
+
+
+def test_a_worker_that_was_lost_after_the_restore_is_the_cause() -> None:
+    """The run stood before the call; the call was begun afterwards."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    slice_of(run, after=lambda: actions.halt_site(by=None, reason="x") and None, only="decision")
+    actions.unhalt_site(by=None)
+    restore()
+    actions.resume(run, by=None)
+    die_in(run, before=kill, only="send")
+    assert pending(work(run)).why.startswith("The worker was lost or stopped while send ran,")
+
+
+def test_a_call_that_did_not_happen_says_that_a_restore_had_it_made_anew() -> None:
+    run = during_send()
+    slice_of(run, far_side=NotHappened.FOR_SURE)
+    (anew,) = run.steps.filter(kind="ask", facts_json__contains="not_happened")
+    assert (
+        "This site was restored from a backup, and send says that the call did not happen." in anew.facts_json
+    )
+    assert run.status == "succeeded"
+
+
+def test_the_page_of_a_run_that_the_restore_paused_says_so_and_what_it_means() -> None:
+    client, run = root(), launch(FINAL)
+    backups.pause_unfinished(why := f"Restored from a backup of 2026-11-28 07:25:00 UTC. {UNKNOWN}")
+    page = html.unescape(client.get(f"/runs/{run.pk}/").text)
+    assert f"<strong>Paused by the restore.</strong> {why} Nothing goes on until" in page
+    assert f"by the restore — “{why}”" in page
+    actions.resume(run, by=None)
+    assert "<strong>Paused" not in client.get(f"/runs/{run.pk}/").text
+    actions.pause(run, by=None)
+    assert "<strong>Paused.</strong> Nothing goes on" in client.get(f"/runs/{run.pk}/").text
 
 
 # --- what each was about to do ------------------------------------------------------------------------------------
