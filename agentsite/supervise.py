@@ -68,6 +68,8 @@ class Patience:
     quick_death: float = 5.0
     quick_deaths_allowed: int = 4
     ready_within: float = 30.0
+    last_words: float = 5.0
+    """How long a child that tells of its end has for that where nobody wants to wait."""
 
 
 class Supervisor:
@@ -222,7 +224,10 @@ class Supervisor:
             await asyncio.gather(*map(self._stop_one, now))
 
     async def _stop_one(self, child: Child) -> None:
-        """TERM, then after the child's grace, or at once where nobody wants to wait, KILL, for its whole group."""
+        """TERM, then after the child's grace, or at once where nobody wants to wait, KILL, for its whole group.
+
+        In between a child that tells of its end is told again, for it to name what it leaves undone.
+        """
         process = self.processes.get(child.name)
         if process is None or process.returncode is not None:
             return
@@ -230,6 +235,9 @@ class Supervisor:
         ended, hurried = asyncio.ensure_future(process.wait()), asyncio.ensure_future(self.hurrying.wait())
         await asyncio.wait([ended, hurried], timeout=child.grace, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
+        if child.tells and self.hurrying.is_set() and not ended.done():
+            signal_group(process.pid, signal.SIGTERM)
+            await asyncio.wait([ended], timeout=self.patience.last_words)
         if not ended.done():
             signal_group(process.pid, signal.SIGKILL)
         await ended

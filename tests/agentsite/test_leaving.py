@@ -181,6 +181,20 @@ def test_a_deed_that_takes_longer_than_the_drain_is_a_persons_to_judge(tmp_path:
         assert [one["kind"] for one in site.export(str(run))["interrupts"]] == ["may_have_happened"]
 
 
+def test_a_second_interrupt_does_not_wait_and_names_the_calls_that_it_cut_off(tmp_path: Path) -> None:
+    with gated(tmp_path) as site:
+        runs = launch(site, None, played(DEED, FINAL), played(DEED, FINAL))
+        wait_for(lambda: all(deed(site, run) == "started" for run in runs), PATIENCE_S)
+        calls = "; ".join(f"run {run}, gate" for run in runs)
+        assert site.process is not None
+        site.process.send_signal(signal.SIGINT)
+        wait_for(lambda: f"Waiting up to 25 s for 2 calls: {calls}." in site.output)
+        assert site.stop() == 0
+        told = f"Cut off in the middle: {calls}. Nobody has heard how they ended."
+        assert site.output.endswith(f"\n{told}\nStopped.")
+        assert told in (site.data_dir / "logs" / "worker.log").read_text()
+
+
 def test_a_deploy_hands_every_run_to_the_other_worker_at_once(tmp_path: Path) -> None:
     """One is in a silent call, one in a streamed one, one in a deed: the first worker ends, the second goes on."""
     model = SilentFirst()

@@ -260,6 +260,48 @@ async def test_who_says_stop_twice_waits_for_nobody(tmp_path: Path) -> None:
         await task
 
 
+async def test_who_is_hurried_is_told_again_and_names_what_it_leaves(tmp_path: Path) -> None:
+    code = """
+import signal, sys
+told = []
+def tell(*_):
+    told.append(1)
+    print('WARNING farewell', ('I wait for a call.', 'It is cut off.')[len(told) - 1], flush=True)
+    if len(told) > 1: sys.exit()
+signal.signal(signal.SIGTERM, tell)
+print('up', flush=True)
+while True: signal.pause()
+"""
+    running, said = supervisor(
+        tmp_path, replace(child("worker", code, tmp_path, grace=60), tells="WARNING farewell ")
+    )
+    task = asyncio.create_task(running.run())
+    log = tmp_path / "worker.log"
+    await until(lambda: log.exists() and "up" in log.read_text())
+    running.stop()
+    await until(lambda: said == ["I wait for a call."])
+    running.stop()
+    await task
+    assert said == ["I wait for a call.", "It is cut off."]
+
+
+async def test_who_is_hurried_and_tells_nothing_is_killed_after_its_last_words(tmp_path: Path) -> None:
+    deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {WAITS}"
+    running, said = supervisor(
+        tmp_path, replace(child("worker", deaf, tmp_path, grace=60), tells=" WARNING farewell ")
+    )
+    running.patience = replace(HASTY, last_words=0.1)
+    task = asyncio.create_task(running.run())
+    log = tmp_path / "worker.log"
+    await until(lambda: log.exists() and "deaf" in log.read_text())
+    who = passport(pid_of(running, "worker"))
+    running.stop()
+    running.stop()
+    async with asyncio.timeout(10):
+        await task
+    assert not is_alive(who) and said == []
+
+
 async def test_a_terminal_that_is_gone_keeps_no_child_from_ending(tmp_path: Path) -> None:
     talks = "for _ in range(30): print('ERROR ' + 'x' * 200_000, flush=True)"
     running, _ = supervisor(

@@ -13,7 +13,7 @@ from django.db import connections
 from django.db.models.functions import Now
 
 from agentsite import presence
-from agentsite.leaving import leave
+from agentsite.leaving import leave, leave_in_a_thread
 from agentsite.restoring import renew_old_id
 from runs import store
 from runs.models import Run
@@ -40,8 +40,14 @@ class Command(BaseCommand):
     def handle(self, *args: Any, every: float, **options: Any) -> None:
         """Sweep until a signal; a sweep that fails is logged, and the next one tries again."""
         stopping = threading.Event()
+
+        def told(*_: Any) -> None:
+            if stopping.is_set():
+                leave_in_a_thread()
+            stopping.set()
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stopping.set())
+            signal.signal(number, told)
         presence.begin()
         hands = Hands()
         while not stopping.is_set():
