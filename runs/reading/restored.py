@@ -11,6 +11,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils.dateformat import format as date_text
 
+from runs.adapters.tools import TOOLS
 from runs.engine.effects import EFFECT, ChildRun, ToolCall, call_in
 from runs.models import Exchange, Interrupt, Run
 from runs.reading import words
@@ -136,7 +137,7 @@ def in_flight(run: Run, exchange: Exchange | None) -> InFlight:
     answer = json.loads(exchange.answer_json) if exchange.answer_json else None
     match exchange.kind:
         case "tool_call":
-            return _called(asked, exchange.status)
+            return _called(run, asked, exchange.status)
         case "human_call":
             return _decided(asked, answer) if answer else _asking(asked)
     if answer is not None:
@@ -146,7 +147,7 @@ def in_flight(run: Run, exchange: Exchange | None) -> InFlight:
     return InFlight(Word("Next", "model"), "", _what(asked), "it asks, and pays, again.")
 
 
-def _called(asked: dict[str, Any], status: str) -> InFlight:
+def _called(run: Run, asked: dict[str, Any], status: str) -> InFlight:
     code = call_text(asked["tool"], asked["args"])
     touches = _touches(asked["effects"])
     match status:
@@ -158,9 +159,20 @@ def _called(asked: dict[str, Any], status: str) -> InFlight:
             then = "it makes the call again under the same key, by which the other side can tell."
             return InFlight(words.INTERRUPT["may_have_happened"], code, "", then, touches)
         case Exchange.Status.STARTED:
-            then = "the tool is asked whether it happened; where that can’t tell, a person is."
+            then = "a person is asked whether it happened: the tool has no way to tell."
+            if _can_tell(run, asked["tool"]):
+                then = "the tool is asked whether it happened; where it can’t tell, a person is."
             return InFlight(words.INTERRUPT["may_have_happened"], code, "", then, touches)
     return InFlight(Word("Next", "tool"), code, "", "it makes this call.", touches)
+
+
+def _can_tell(run: Run, name: str) -> bool:
+    """Whether the tool is there and has a way to tell what became of a call, and no script plays it."""
+    tool = TOOLS.get(name)
+    if tool is None or tool.happened is None:
+        return False
+    script = run.script_json
+    return not script or name not in (json.loads(script).get("tools") or {})
 
 
 def _decided(asked: dict[str, Any], answer: dict[str, Any]) -> InFlight:

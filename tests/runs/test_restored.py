@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +20,9 @@ from django.urls import reverse
 
 from agentsite.restoring import UNKNOWN
 from runs import actions, store, tasks
-from runs.adapters.tool import NotHappened
+from runs.adapters.tool import Arguments, NotHappened, Result, Tool
 from runs.models import Interrupt, Run
+from runs.reading import restored as reading
 from runs.reading.again import again
 from runs.reading.cards import card_of
 from runs.reading.restored import RestoredRun, all_restored
@@ -264,9 +266,39 @@ def test_what_may_have_happened_comes_first_and_is_held() -> None:
     assert [one.run.pk for one in found] == [deed.pk, keyed.pk, plain.pk]
     assert [one.may_have_happened for one in found] == [True, True, False]
     assert [one.hold for one in found] == ['send(to="bob") may have happened'] * 2 + [""]
-    assert found[0].at.word.text == "May have happened" and "a person is" in found[0].at.then
+    assert found[0].at.word.text == "May have happened" and found[0].at.then == A_PERSON
     assert "same key" in found[1].at.then
     assert found[0].at.effects is not None and found[0].at.effects.text == "sends"
+
+
+class Nothing(Arguments):
+    """It takes no arguments."""
+
+
+BLIND = Tool("send", "Sends.", Nothing, "send", False, 10.0, lambda *_: Result("sent"))
+TELLS = replace(BLIND, happened=lambda *_: None)
+A_PERSON = "a person is asked whether it happened: the tool has no way to tell."
+
+
+@pytest.mark.parametrize(
+    ("tool", "played_by", "told"),
+    [
+        (TELLS, "nobody", "the tool is asked whether it happened; where it can’t tell, a person is."),
+        (BLIND, "nobody", A_PERSON),
+        (TELLS, "the script", A_PERSON),
+    ],
+)
+def test_who_is_asked_about_a_call_that_may_have_happened_is_said_for_the_tools_kind(
+    tool: Tool, played_by: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool that a script plays can't tell, whatever is registered under its name."""
+    monkeypatch.setattr(reading, "TOOLS", {"send": tool})
+    run = uncertain()
+    restore()
+    one, script_id = Run.objects.filter(pk=run.pk), Run.objects.get(pk=run.pk).script_id
+    one.update(script=script_id if played_by == "the script" else None)
+    assert seen(run).at.then == told
+    one.update(script=script_id)
 
 
 def test_each_says_where_it_stands_and_what_it_does_next() -> None:
