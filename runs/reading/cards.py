@@ -12,7 +12,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from runs.models import Budget, Decision, Interrupt, Run, Step
+from runs.models import Budget, Decision, Exchange, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.again import Again
 from runs.reading.arguments import ArgumentField, fields_of
@@ -31,6 +31,7 @@ from runs.reading.looking import is_risky
 from runs.reading.phrases import Line, call_text
 from runs.reading.questions import questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
+from runs.reading.unheard import Unheard, late_end_of
 from runs.rights import decides
 
 Person = User | AnonymousUser
@@ -89,6 +90,10 @@ class Card:
     """Why it may have been answered already, and done; empty where nothing speaks for it."""
     began: datetime | None = None
     """When the call began that may have happened."""
+    late_end: Unheard | None = None
+    """How that call ended, where its worker was thought lost and has come back since."""
+    heard_at: datetime | None = None
+    """When that was heard."""
     decision: Decision | None = None
     typed: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -252,6 +257,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
     limits = _limits_of(run, interrupt)
     about = limit_asked(interrupt, run, limits, wishes_of([interrupt])[interrupt.pk]) if limits else None
     questions = questions_of([interrupt])[interrupt.pk]
+    unsure = _unsure_of(run, interrupt) if interrupt.kind == "may_have_happened" else None
     return Card(
         interrupt=interrupt,
         run=run,
@@ -271,15 +277,16 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=decides(person),
         doubt=doubts_of([interrupt]).get(interrupt.pk, ""),
-        began=_began(run, interrupt) if interrupt.kind == "may_have_happened" else None,
+        began=unsure.started_at if unsure else None,
+        late_end=late_end_of(run, unsure),
+        heard_at=unsure.answered_at if unsure else None,
         decision=getattr(interrupt, "decision", None),
     )
 
 
-def _began(run: Run, interrupt: Interrupt) -> datetime | None:
-    """When the last call before the question began."""
-    calls = run.exchanges.filter(kind="tool_call", seq__lt=interrupt.seq).order_by("-seq")
-    return calls.values_list("started_at", flat=True).first()
+def _unsure_of(run: Run, interrupt: Interrupt) -> Exchange | None:
+    """The last call before the question."""
+    return run.exchanges.filter(kind="tool_call", seq__lt=interrupt.seq).order_by("-seq").first()
 
 
 def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:

@@ -46,6 +46,18 @@ class Unheard:
         return f"{SAID[self.outcome]}: {self.result}" if self.result else f"{SAID[self.outcome]}."
 
 
+def late_end_of(run: Run, exchange: Exchange | None) -> Unheard | None:
+    """How a call ended of which a person is asked whether it happened; None for as long as nobody has heard.
+
+    Its worker was thought lost, and has come back: its answer was kept, and not used.
+    """
+    if exchange is None or exchange.answer_json is None:
+        return None
+    request = json.loads(exchange.request_json)
+    code = call_text(request["tool"], request["args"])
+    return Unheard(exchange.seq, request["tool"], code, *_ended(run, exchange))
+
+
 def unheard_of(run: Run) -> Unheard | None:
     """The tool call that was under way when the run was stopped; None where every call is told by a row."""
     if not run.steps.filter(kind=Step.Kind.STOP, live=True).exists():

@@ -23,6 +23,7 @@ from runs.driver.window import Reader
 from runs.engine.effects import Failed, ModelReplied, ToolCall, ToolReturned, Usage
 from runs.models import Run
 from runs.store import copying
+from tests.factories import cast_member, signed_in
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -389,6 +390,35 @@ def test_a_summary_that_was_cut_is_no_answer() -> None:
     work(run)
     assert run.steps.filter(kind="compaction").exists()
     assert not run.steps.filter(facts_json__contains="compaction_failed").exists()
+
+
+def frozen_in_a_deed() -> tuple[Run, MeddledJourney]:
+    """A run whose worker sleeps in a call, beyond its lease; a person is asked whether that has happened."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    journey = die_in(run, worker="frozen", before=kill, only="send")
+    assert pending(work(run)).kind == "may_have_happened"
+    return run, journey
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (ToolReturned(value="sent <b>1</b>"), "It was done: sent &lt;b&gt;1&lt;/b&gt;"),
+        (Failed(blame="recoverable", message="no such address"), "It failed: no such address"),
+    ],
+)
+def test_a_worker_that_wakes_up_tells_the_card_how_its_call_ended(answer: Any, told: str) -> None:
+    """The answer is for whoever decides, and is not used."""
+    run, journey = frozen_in_a_deed()
+    client = signed_in(cast_member("root", is_superuser=True))
+    page = f"/interrupts/{pending(run).pk}/"
+    assert "came back" not in client.get(page).text
+    journey.ledger.keep(journey.ledger.asked, answer)
+    assert f"and had heard how the call ended. {told}</span>" in client.get(page).text
+    assert f"and had heard how the call ended. {told}</span>" in client.get(f"/runs/{run.pk}/").text
+    assert work(run).status == "waiting"
+    decide(run, "respond", message="it was sent")
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
 
 
 def test_a_worker_that_slept_before_its_deed_looks_at_its_seat(monkeypatch: pytest.MonkeyPatch) -> None:
