@@ -251,7 +251,7 @@ class Journey:
             ledger.write(Decision(uncertain(pending, *known), ledger.snapshot.totals), None)
         elif said is not NotHappened.FOR_SURE:
             self._count_attempt(asked)
-        return said
+        return said.model_copy(update={"by_asking": True}) if isinstance(said, ToolReturned) else said
 
     # the world
 

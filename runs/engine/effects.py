@@ -219,6 +219,8 @@ class ToolReturned(Value):
     value: Json = None
     files: tuple[MadeFile, ...] = ()
     ran: bool = True
+    by_asking: bool = False
+    """Nobody had heard it from the call itself: the tool was asked afterwards what became of it."""
 
 
 class Summarised(Value):

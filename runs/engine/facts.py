@@ -31,6 +31,9 @@ class Notice(Fact):
 MADE_ANEW = "not_happened"
 """Code of the notice on a call that is made anew: its worker was lost, and the far side says that it did not happen."""
 
+FOUND_OUT = "found_out"
+"""Code of the notice beside a result that nobody had heard: the tool was asked what became of the call."""
+
 
 class ToolCalled(Fact):
     """The run reached a call of a tool."""

@@ -29,7 +29,7 @@ from runs.engine.effects import (
     ToolReturned,
     Usage,
 )
-from runs.engine.facts import Answered, CallEdited, Exited, Fact, Notice, Rewound, Spent
+from runs.engine.facts import FOUND_OUT, Answered, CallEdited, Exited, Fact, Notice, Rewound, Spent
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.settings import LIMIT_REASONS
@@ -102,8 +102,8 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         move, totals = Stop("fatal_error", (*fault.facts, exited)), snapshot.totals
         if isinstance(settled, _Ready):
             totals = settled.totals
-    cost = cost_of(answer)
-    return Decision(replace(move, facts=(*cost, *move.facts)) if cost else move, totals)
+    beside = cost_of(answer) + _found_out(snapshot, answer)
+    return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
 
 
 class _Ready(NamedTuple):
@@ -406,6 +406,15 @@ def cost_of(answer: Answer | None) -> tuple[Fact, ...]:
         case ChildFinished(cost_usd=cost) if cost:
             return (Spent(cost_usd=cost),)
     return ()
+
+
+def _found_out(snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
+    """That the tool was asked what became of its call, as a fact; none where the call itself was answered."""
+    call = snapshot.pending.effect if snapshot.pending else None
+    if not (isinstance(call, ToolCall) and isinstance(answer, ToolReturned) and answer.by_asking):
+        return ()
+    why = f"Nobody had heard how {call.tool} ended. It was asked, and says that the call happened."
+    return (Notice(code=FOUND_OUT, message=why),)
 
 
 def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) -> Snapshot:

@@ -82,7 +82,7 @@ def common_block(fact: Fact) -> Block | None:
             return Block(kind=fact.kind, author="system", text=fact.model_dump_json(), act=fact)
         case Notice(code=code) if code in (*NO_COMPACTION, WAITS):
             return Block(kind=fact.kind, author="system", text=code, act=fact)
-        case Notice(code="rule_notified" | "retried" | "context_overflow" | "answer_unfit"):
+        case Notice(code="rule_notified" | "retried" | "context_overflow" | "answer_unfit" | "found_out"):
             return None
         case Notice(message=message):
             return Block(kind=fact.kind, author="system", text=f"Note: {message}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runs.engine import wording
+from runs.engine.facts import FOUND_OUT, MADE_ANEW
 from runs.engine.timeline import NO_COMPACTION, WAITS
 from runs.reading import words
 from runs.reading.limits import as_asked
@@ -39,6 +40,8 @@ def _marked(line: Line, facts: list[Data]) -> Line:
         line = _replace(line, tone="warn", tag=f"violation: {words.spoken(code.partition('.')[2])}")
     elif code == "decision_invalid_strategy":
         line = _replace(line, tone="warn", tag=f"violation: {words.spoken(code)}")
+    elif code == FOUND_OUT:
+        line = _replace(line, tag=", ".join(filter(None, (line.tag, "learned by asking the tool"))))
     elif "contract.wrapup.began" in kinds and line.title != "Wrap-up":
         line = _replace(line, tag="wrap-up begins")
     elif line.title != "Slot filled":
@@ -130,6 +133,8 @@ def _retried(line: Line, facts: list[Data]) -> Line:
     for fact in facts:
         if fact["kind"] == "react.notice" and fact["code"] in ("retried", "context_overflow"):
             return _replace(line, text=fact["message"], tone="warn", tag="tried again", level="turn")
+        if fact["kind"] == "react.notice" and fact["code"] == MADE_ANEW:
+            return _replace(line, text=fact["message"], tone="warn", tag="made anew", level="turn")
         if fact["kind"] == "react.tool.edited":
             return _replace(line, tag="changed by a person")
     return line

@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from runs import actions, driver, store, tasks
+from runs import actions, driver, reading, store, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver import ledger as ledgers
@@ -67,6 +67,30 @@ def test_it_did_not_happen_and_is_made_anew_under_another_key() -> None:
     assert world.keys == [second.key] and first.key != second.key
     assert (run.status, run.tool_calls) == ("succeeded", 1)
     assert run.steps.filter(kind="ask", facts_json__contains="not_happened").count() == 1
+
+
+def test_the_rows_say_that_the_tool_was_asked_and_what_it_said() -> None:
+    """Of a call whose worker was lost, and of one that was cut off; of one that was answered they say nothing."""
+    happened, anew, cut, answered = (
+        lost_run(),
+        lost_run(),
+        *(launch(think("send", to="bob"), FINAL, rules=ALLOW) for _ in range(2)),
+    )
+    slice_of(happened, far_side=ToolReturned(value="in the outbox"))
+    slice_of(anew, far_side=NotHappened.FOR_SURE)
+    slice_of(cut, after=cut_off, only="send", far_side=ToolReturned(value="in the outbox"))
+    work(answered)
+    rows = {run: [row.summary for row in reading.row_views(run)] for run in (happened, anew, cut, answered)}
+    for run in (happened, cut):
+        assert "Result (send, learned by asking the tool): in the outbox" in rows[run]
+        told = run.steps.get(facts_json__contains="found_out").facts_json
+        assert "Nobody had heard how send ended. It was asked, and says that the call happened." in told
+    why = "A worker was lost or stopped, and send says that the call did not happen. It is made anew."
+    assert f'Calls (made anew): {why} send(to="bob")' in rows[anew]
+    assert "Result (send): sent 1" in rows[anew] and "Result (send): sent 1" in rows[answered]
+    for run in rows:
+        assert run.status == "succeeded"
+        assert actions.replay(run, by=None)[1] is None
 
 
 def test_a_worker_that_dies_after_it_has_asked_leaves_the_same_question() -> None:
