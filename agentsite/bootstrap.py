@@ -5,6 +5,7 @@ Works on a bare Python; nothing here may import a package that has to be install
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
 import hashlib
@@ -18,9 +19,10 @@ from pathlib import Path
 OLDEST = (3, 11)
 ENTERED = "AGENTSITE_ENTERED_VENV"
 NEEDED = ("django", "celery", "channels", "daphne", "psycopg", "pydantic_settings", "redis")
+TAKE_DATA = frozenset({"up", "local_model", "backup", "restore"})
+"""The commands that have `--data`: all that declare it."""
+
 LAST_LINES = 12
-HAVE_DATA_DIR = frozenset({"up", "local_model", "backup", "restore"})
-"""Commands with an option `--data`."""
 LOCKED_INSTALL = (
     *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
     *("--require-hashes", "--no-deps", "--only-binary", ":all:"),
@@ -81,15 +83,24 @@ def enter(root: Path) -> None:
 
 
 def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.environ) -> None:
-    """Let `--data DIR` decide where the settings, which are read before any command runs, find the data."""
+    """Let `--data DIR` decide where the settings, read before any command runs, find the data.
+
+    Read as the command itself reads it: wherever it stands, also `--data=DIR` or shortened. What can't be read is
+    left for the command to refuse; but an empty name, which would be the folder at hand, is refused here.
+    """
     environ.pop(ENTERED, None)
-    if len(argv) < 2 or argv[1] not in HAVE_DATA_DIR:
+    if len(argv) < 2 or argv[1] not in TAKE_DATA:
         return
-    for here, argument in enumerate(argv):
-        if argument == "--data" and here + 1 < len(argv):
-            environ["AGENTSITE_DATA_DIR"] = os.path.abspath(argv[here + 1])
-        elif argument.startswith("--data="):
-            environ["AGENTSITE_DATA_DIR"] = os.path.abspath(argument.removeprefix("--data="))
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--data")
+    try:
+        data = parser.parse_known_args(argv[2:])[0].data
+    except argparse.ArgumentError:
+        return
+    if data is not None:
+        if not data:
+            sys.exit("--data names no folder: what is given for it is empty.")
+        environ["AGENTSITE_DATA_DIR"] = os.path.abspath(data)
 
 
 def check_python(found: tuple[int, ...]) -> None:

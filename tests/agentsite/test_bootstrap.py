@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.core.management import get_commands, load_command_class
 
 from agentsite import bootstrap
 from agentsite.environment import ROOT
@@ -80,18 +81,48 @@ def test_without_ensurepip_the_sentence_names_the_package(
         bootstrap.create_venv(tmp_path / ".venv")
 
 
-@pytest.mark.parametrize("argv", [["--data", "there"], ["--data=there"]])
-def test_the_data_directory_of_up_is_known_before_the_settings_are_read(argv: list[str]) -> None:
-    environ: dict[str, str] = {}
-    bootstrap.take_data_dir(["manage.py", "up", *argv], environ)
+@pytest.mark.parametrize("name", sorted(bootstrap.TAKE_DATA))
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--data", "there"],
+        ["--data=there"],
+        ["--dat", "there"],
+        ["--da=there"],
+        ["file.zip", "--data", "there"],
+        ["--data", "there", "file.zip", "--force"],
+        ["--data", "elsewhere", "--data=there"],
+    ],
+    ids=" ".join,
+)
+def test_the_data_directory_is_known_before_the_settings_are_read(name: str, words: list[str]) -> None:
+    environ = {"AGENTSITE_DATA_DIR": "/usual"}
+    bootstrap.take_data_dir(["manage.py", name, *words], environ)
     assert environ["AGENTSITE_DATA_DIR"] == str(Path("there").absolute())
 
 
-@pytest.mark.parametrize("name", ["backup", "restore", "local_model"])
-def test_commands_on_a_data_directory_are_told_it_as_up_is(name: str) -> None:
+def test_every_command_that_declares_a_data_directory_takes_it() -> None:
+    """One that did not would work, and restore, in another directory than the one that it was told."""
+    ours = [name for name, app in get_commands().items() if app in {"agentsite", "runs"}]
+    declare = {name for name in ours if "--data" in options_of(name)}
+    assert declare == bootstrap.TAKE_DATA
+
+
+def options_of(name: str) -> set[str]:
+    parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
+    return {option for action in parser._actions for option in action.option_strings}
+
+
+@pytest.mark.parametrize("words", [["--data"], ["file.zip", "--", "--data", "there"], ["--drain", "5"]])
+def test_what_names_no_data_directory_is_left_for_the_command(words: list[str]) -> None:
     environ: dict[str, str] = {}
-    bootstrap.take_data_dir(["manage.py", name, "site.zip", "--data", "there"], environ)
-    assert environ["AGENTSITE_DATA_DIR"] == str(Path("there").absolute())
+    bootstrap.take_data_dir(["manage.py", "restore", *words], environ)
+    assert environ == {}
+
+
+def test_an_empty_data_directory_is_not_the_folder_at_hand() -> None:
+    with pytest.raises(SystemExit, match="--data names no folder"):
+        bootstrap.take_data_dir(["manage.py", "restore", "file.zip", "--data", ""], {})
 
 
 def test_other_commands_keep_their_own_data_option() -> None:
