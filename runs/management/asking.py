@@ -38,14 +38,24 @@ def halt_notice() -> str:
     return f"{visible(store.halt_sentence(halt))} Nothing begins until: manage.py unhalt"
 
 
-def driven_inline(run: Run) -> Run:
-    """The run as it stands once this process can bring it no further."""
+def driven_inline(run: Run) -> tuple[Run, str]:
+    """The run as it stands once this process can bring it no further; and the bad input that keeps it there, if any.
+
+    The run is there all the same, and is told of first.
+    """
     try:
-        return driver.drive_inline(run.pk)
+        run = driver.drive_inline(run.pk)
     except store.Halted as halted:
-        raise bad_input(f"Run {run.pk} stays queued. {halted}") from None
-    except driver.BadAnswer as fault:
-        raise bad_input(f"settings.answers: {fault.sentence}") from None
+        return Run.objects.get(pk=run.pk), f"Run {run.pk} stays queued. {halted}"
+    except driver.BadAnswer:
+        run = Run.objects.get(pk=run.pk)
+    return run, unfit_answer(asked_by(run))
+
+
+def unfit_answer(asked: list[Interrupt]) -> str:
+    """What is wrong with the answer of the settings that one of these questions could not take; empty if nothing is."""
+    found = (store.unfit_answer(question) for question in asked)
+    return next((f"settings.answers: {sentence}" for sentence in found if sentence), "")
 
 
 def run_of(text: str) -> Run:

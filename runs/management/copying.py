@@ -78,14 +78,17 @@ class CopyingCommand(BaseCommand):
         except actions.NotPossible as fault:
             raise bad_input(fault.sentence) from None
         self.tell(found, options)
+        fault = ""
         if options["inline"]:
-            made = driven_inline(made)
+            made, fault = driven_inline(made)
         elif notice := halt_notice():
             self.stderr.write(notice)
         if options["json"]:
             self.stdout.write(json.dumps(export(made), ensure_ascii=False))
         else:
             self.stdout.write(str(made.pk))
+        if fault:
+            raise bad_input(fault)
         if options["inline"]:
             sys.exit(exit_code(made))
 

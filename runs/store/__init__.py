@@ -97,6 +97,7 @@ from runs.store.people import (
     rewind,
     stop_children,
     unanswered,
+    unfit_answer,
 )
 from runs.store.purse import Worst, may_share, reserve, shared_limits, shared_limits_of, take_over
 from runs.store.restored import (
@@ -215,6 +216,7 @@ __all__ = [
     "totals_at",
     "unanswered",
     "undo_summary",
+    "unfit_answer",
     "unfinished_ids",
     "unhalt_site",
     "unpin",

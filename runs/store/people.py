@@ -5,6 +5,7 @@ A person's row raises the epoch: a worker that is busy finds its seat taken at i
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +51,8 @@ MAX_MESSAGE = 4_000
 
 MAX_RESPONSE = 65_536
 """Characters of what a person responds: it stands for a result, and may be as long as a tool's."""
+
+UNFIT = "An answer given at launch does not fit: "
 
 TAKE_ARGS = ("edit", "top_up")
 """The verdicts that take arguments."""
@@ -231,9 +234,18 @@ def commit_answered(batch: Batch, said: Said) -> tuple[str, BadDecision | None]:
             pass  # its deadline was over at once, and has decided
         except BadDecision as fault:
             Run.objects.filter(pk=batch.run_id).update(status=RunStatus.WAITING)
-            note(batch.run_id, "answer_unfit", f"An answer given at launch does not fit: {fault.sentence}")
+            note(batch.run_id, "answer_unfit", f"{UNFIT}{fault.sentence}")
             return head_hash, fault
     return head_hash, None
+
+
+def unfit_answer(question: Interrupt) -> str:
+    """What is wrong with the answer that was prepared for the question, where it did not fit; else empty."""
+    note = Step.objects.filter(run=question.run_id, seq=question.seq + 1, kind=Step.Kind.NOTE).first()
+    for fact in json.loads(note.facts_json) if note is not None else ():
+        if fact.get("code") == "answer_unfit":
+            return str(fact["message"]).removeprefix(UNFIT)
+    return ""
 
 
 def _apply_deadline(interrupt_id: Any, said: Said) -> None:

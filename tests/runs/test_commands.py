@@ -178,14 +178,30 @@ def test_bad_input_is_refused_in_a_sentence(words: tuple[str, ...], said: str) -
     assert not Run.objects.exists()
 
 
-def test_a_given_answer_that_does_not_fit_is_bad_input() -> None:
-    settings = json.dumps({"answers": [{"verdict": "resume"}]})
-    played = json.dumps(script(think("send", to="a"), FINAL))
-    said = refused("launch", *GOAL, "--script", played, "--run-settings", settings, "--inline")
-    assert said.startswith(
+@pytest.mark.parametrize("how", ["--inline", "--wait"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_given_answer_that_does_not_fit_is_bad_input_and_the_run_is_told_of(
+    how: str,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    settings = json.dumps({"answers": [{"verdict": "approve"}, {"verdict": "resume"}]})
+    played = json.dumps(script(think("send", to="a"), think("send", to="b"), FINAL))
+    words = ("launch", *GOAL, "--script", played, "--run-settings", settings, how)
+    out = io.StringIO()
+    with contextlib.ExitStack() as stack:
+        if how == "--wait":
+            stack.enter_context(just_after("runs_run", lambda: work(Run.objects.get())))
+        caught = stack.enter_context(pytest.raises(CommandError))
+        call_command(*words, *(["--json"] if as_json else []), stdout=out)
+    run = Run.objects.get()
+    assert (run.status, caught.value.returncode) == ("waiting", 2)
+    assert str(caught.value).startswith(
         "settings.answers: resume is no answer to this question (tool_call). Possible: approve"
     )
-    assert Run.objects.get().status == "waiting"
+    if as_json:
+        assert json.loads(out.getvalue())["run"]["id"] == str(run.pk)
+    else:
+        assert f"Run {run.pk}: waiting" in out.getvalue() and f"decide {pending(run).pk}" in out.getvalue()
 
 
 def test_a_batch_prints_one_export_a_line_in_order_and_errors_in_their_place() -> None:

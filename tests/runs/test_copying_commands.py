@@ -75,6 +75,19 @@ def test_fork_refuses_in_a_sentence(words: tuple[str, ...], said: str) -> None:
     assert Run.objects.count() == 1
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_fork_whose_given_answer_does_not_fit_is_told_of(as_json: bool) -> None:  # noqa: FBT001
+    run = work(launch(think("send", to="bob"), FINAL))
+    out = io.StringIO()
+    words = ("fork", str(run.pk), "--at=0", '--run-settings={"answers": [{"verdict": "top_up"}]}', "--inline")
+    with pytest.raises(CommandError, match="settings.answers: top_up is no answer") as caught:
+        call_command(*words, *(["--json"] if as_json else []), stdout=out)
+    made = Run.objects.get(copied_from=run)
+    assert (caught.value.returncode, made.status) == (2, "waiting")
+    printed = json.loads(out.getvalue())
+    assert (printed["run"]["id"] if as_json else str(printed)) == str(made.pk)
+
+
 def test_rerun_says_first_what_comes_again() -> None:
     run = finished()
     at = transitions(run, "executed")[0]

@@ -19,6 +19,7 @@ from runs.management.asking import (
     halt_notice,
     how_to_answer,
     json_of,
+    unfit_answer,
 )
 from runs.models import Interrupt, Run, RunStatus
 from runs.reading import export, row_views
@@ -70,16 +71,19 @@ class Command(BaseCommand):
         driven_by: Driver = "the caller" if options["inline"] else "a worker"
         run = self._started(options["machine"], options["goal"], settings, script, driven_by)
         if options["inline"]:
-            run = driven_inline(run)
+            run, fault = driven_inline(run)
             asked = asked_by(run)
         else:
             said = self._tell_of_halt("")
             follows = options["wait"] or options["json"]
             asked = self._followed(run, said, silent=options["json"]) if follows else []
+            fault = unfit_answer(asked)
         if options["json"]:
             self.stdout.write(json.dumps(export(run), ensure_ascii=False))
         else:
             self._say(run, asked, options["inline"] and options["wait"])
+        if fault:
+            raise bad_input(fault)
         if options["inline"] or options["wait"] or options["json"]:
             sys.exit(exit_code(run))
 
