@@ -19,13 +19,34 @@ def main() -> None:
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
+    from agentsite.stopped import STOPPED, sentence_of
+
     try:
-        execute_from_command_line(own_settings(sys.argv))
-    except ImproperlyConfigured as why:
-        sys.exit(f"{why}")
+        try:
+            execute_from_command_line(own_settings(sys.argv))
+        finally:
+            sys.stdout.flush()  # what has no place to go is noticed here, and not after the exit code is told
     except BrokenPipeError:  # whoever reads has read enough (`… | head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print_no_more()
         sys.exit(READER_GONE)
+    except ImproperlyConfigured as why:
+        sys.stderr.write(f"{why}\n")
+        sys.exit(STOPPED)
+    except Exception as fault:
+        sentence = sentence_of(fault)
+        if sentence is None or "--traceback" in sys.argv:
+            raise
+        print_no_more()
+        sys.stderr.write(f"{sentence}\n")
+        sys.exit(STOPPED)
+
+
+def print_no_more() -> None:
+    """What could not be printed is dropped: the interpreter would try again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def own_settings(argv: list[str]) -> list[str]:

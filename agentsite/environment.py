@@ -153,6 +153,11 @@ def private_dir(path: Path) -> Path:
         raise BadDataDirectory(
             f"{path} can't be the data directory: {why.strerror}. Name a folder."
         ) from None
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise BadDataDirectory(
+            f"{path} can't be the data directory: this user may not read and write in it. "
+            "Run it as the user whose it is, or name another folder."
+        )
     if path.stat().st_mode & 0o077:
         if any(path.iterdir()) and not (path / "secret_key").exists():
             raise BadDataDirectory(

@@ -5,18 +5,32 @@ from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from agentsite.stopped import sentence_of_database
+from runs.store.backups import newer_database, unknown_migrations
+
 
 class DatabaseAway(CommandError):
-    """The database of DATABASE_URL does not answer."""
+    """The database of DATABASE_URL does not answer, or has no room."""
 
     def __init__(self, why: OperationalError) -> None:
-        super().__init__(
-            f"The database can't be reached; check DATABASE_URL and start again. It says: {why}".strip()
-        )
+        super().__init__(sentence_of_database(why))
+
+
+class NewerDatabase(CommandError):
+    """A newer version has changed the tables: this one would read, and write, what it does not know."""
+
+    def __init__(self, unknown: list[str]) -> None:
+        super().__init__(newer_database(unknown))
+        self.unknown = unknown
 
 
 def prepare_database() -> None:
-    """Migrate, but only where something is missing: the check is fast, the command is not."""
+    """Migrate, but only where something is missing: the check is fast, the command is not.
+
+    `NewerDatabase` where a newer version was here.
+    """
+    if unknown := unknown_migrations():
+        raise NewerDatabase(unknown)
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         call_command("migrate", interactive=False, verbosity=0)

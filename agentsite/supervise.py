@@ -345,13 +345,20 @@ def read_record(record: Path) -> dict[str, Any]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Readers see the old text or the new one, after a power cut too; when it returns, the new one."""
+    """Readers see the old text or the new one, after a power cut too; when it returns, the new one.
+
+    Where it can't be written the old one stays, and no draft.
+    """
     draft = path.with_name(path.name + ".new")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

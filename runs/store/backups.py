@@ -66,6 +66,20 @@ def is_migrated() -> bool:
     return {f"{app}.{name}" for app, name in applied} >= set(migrations())
 
 
+def unknown_migrations() -> list[str]:
+    """What was done to the database by a newer version: migrations of apps that are here, unknown to this one."""
+    loader = MigrationLoader(None)
+    replaced = {key for one in loader.disk_migrations.values() for key in one.replaces}
+    applied = MigrationRecorder(connection).applied_migrations()
+    known = replaced | set(loader.disk_migrations)
+    return sorted(f"{app}.{name}" for app, name in set(applied) - known if app in loader.migrated_apps)
+
+
+def newer_database(unknown: list[str]) -> str:
+    """Why nothing is done with a database that has these migrations."""
+    return f"The database is that of a newer version ({unknown[0]} is not known here). Use that version."
+
+
 # --- out ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from django.db import OperationalError
 from agentsite import archive, presence, restoring
 from agentsite.environment import private_dir
 from agentsite.migrating import DatabaseAway, prepare_database
+from agentsite.stopped import sentence_of
 from agentsite.supervise import held, stop_leftovers
 from runs.management.asking import halt_notice
 from runs.management.lost_files import lost_notice
@@ -61,6 +62,8 @@ class Command(BaseCommand):
                         done = restoring.restore(backup)
             except OperationalError as why:
                 raise DatabaseAway(why) from None
+            except OSError as why:
+                raise BrokeOff(why) from None
             except (archive.BadBackup, restoring.NotEmpty) as why:
                 raise CommandError(str(why), returncode=2) from None
         self.say(backup, done, time.monotonic() - began)
@@ -87,6 +90,16 @@ class Command(BaseCommand):
                 f"This site has another secret key than the one of the backup: {done.lost_keys} stored key(s) of "
                 "models can't be opened. Bring the old SECRET_KEY (or the file secret_key) back, or enter them again."
             )
+
+
+class BrokeOff(CommandError):
+    """No room, or no right to write, in the middle of it."""
+
+    def __init__(self, why: OSError) -> None:
+        super().__init__(
+            f"The restore broke off. {sentence_of(why) or why} It is brought to its end then, or at the next start, "
+            "if its data is in the database already; else the site is as it was before."
+        )
 
 
 def refuse_another_schema(backup: archive.Backup) -> None:

@@ -13,6 +13,7 @@ from runs.engine.tools import ToolSpec
 from runs.management.asking import bad_input, run_of
 from runs.management.lost_files import lost_notice
 from runs.models import Run
+from runs.store.backups import newer_database, unknown_migrations
 from runs.store.moment import of_one_moment
 
 
@@ -32,7 +33,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Verify, and say what was found."""
         if options["all"] == bool(options["run"]):
-            raise bad_input("Name a run, or --all.")
+            raise bad_input("Name either a run or --all.")
+        if unknown := unknown_migrations():
+            raise bad_input(newer_database(unknown))
         runs = Run.objects.order_by("pk").only("pk") if options["all"] else [run_of(options["run"])]
         faults = 0
         for run in runs:

@@ -1,0 +1,61 @@
+"""What stops a command from outside, as a sentence: no room, no right, a database that is away or has no tables."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+
+from django.db import DatabaseError, OperationalError
+
+STOPPED = 74
+"""The exit code, as sysexits.h has it for input and output: neither a run nor what was asked for is at fault."""
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+_NO_TABLES = ("42P01", "42703")  # PostgreSQL: no such table, no such column
+_DISK_FULL = "53100"
+_MAY_NOT = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
+
+
+def sentence_of(fault: BaseException) -> str | None:
+    """What is wrong and what to do, where the fault came from outside; None where it may be one of this program."""
+    match fault:
+        case OSError(errno=number) if number in NO_ROOM:
+            return f"There is no room left{_at(fault)} ({fault.strerror}). Make room, then run it again."
+        case OSError(errno=number) if number in NO_RIGHT:
+            return (
+                f"This user may not do that{_at(fault)} ({fault.strerror}). Run it as the user whose site it is, "
+                "or name another data directory (AGENTSITE_DATA_DIR)."
+            )
+        case DatabaseError():
+            return sentence_of_database(fault)
+    return None
+
+
+def _at(fault: OSError) -> str:
+    return f" at {fault.filename}" if fault.filename is not None else " where this writes"
+
+
+def sentence_of_database(fault: DatabaseError) -> str | None:
+    """The same, of a fault that the database reports."""
+    cause = fault.__cause__
+    said = f"It says: {fault}".strip()
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    state = getattr(cause, "sqlstate", "") or ""
+    if state in _NO_TABLES or (code == sqlite3.SQLITE_ERROR and "no such " in str(fault)):
+        return (
+            "The database has not the tables of this version. Start the site once (manage.py up), which makes them, "
+            f"or name the data directory that is meant (AGENTSITE_DATA_DIR). {said}"
+        )
+    if state == _DISK_FULL or code == sqlite3.SQLITE_FULL:
+        return f"There is no room left where the database is. Make room, then run it again. {said}"
+    if code in _MAY_NOT:
+        return f"The database's file can't be opened, or not be written, by this user. {said}"
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"Others keep the database busy. Run it again. {said}"
+    if code == sqlite3.SQLITE_IOERR:
+        return f"The disk where the database is does not do what it should; is it full? {said}"
+    if isinstance(fault, OperationalError):
+        return f"The database can't be reached; check DATABASE_URL and start again. {said}"
+    return None

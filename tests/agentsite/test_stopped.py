@@ -1,0 +1,123 @@
+"""What stops a command from outside is a sentence and an exit code of its own, and no traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.utils import ConnectionHandler
+
+from agentsite.environment import ROOT, sqlite_database
+from agentsite.migrating import DatabaseAway, prepare_database
+from agentsite.stopped import STOPPED, sentence_of
+from agentsite.supervise import write_atomically
+from tests.runs.commands import database_url
+from tests.runs.running import FINAL, _every_run_verifies, launch, work
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+
+def manage(*words: str, data: Path, stdout: Any = subprocess.PIPE, database: str = "") -> Any:
+    environ = os.environ | {"AGENTSITE_DATA_DIR": str(data), "DATABASE_URL": database, "REDIS_URL": ""}
+    return subprocess.run(
+        [sys.executable, "manage.py", *words],
+        cwd=ROOT,
+        env=environ,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["export", "verify"])
+def test_output_that_has_no_place_is_said_and_is_no_fault_of_the_run(name: str, tmp_path: Path) -> None:
+    run = work(launch(FINAL))
+    with Path("/dev/full").open("w") as full:
+        done = manage(name, str(run.pk), data=tmp_path, stdout=full, database=database_url())
+    assert done.returncode == STOPPED
+    assert done.stderr == (
+        "There is no room left where this writes (No space left on device). Make room, then run it again.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("verify", "--all"), ("launch", "--machine=ruled", "--goal=x", "--inline", '--script={"replies": {}}')],
+)
+def test_where_no_site_was_started_the_command_that_makes_one_is_named(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = manage(*words, data=tmp_path / "new")
+    assert (done.returncode, done.stdout) == (STOPPED, "")
+    assert done.stderr.startswith(
+        "The database has not the tables of this version. Start the site once (manage.py up), which makes them,"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_not_taken_for_a_wrong_address(tmp_path: Path) -> None:
+    database = ConnectionHandler({"default": sqlite_database(tmp_path / "full.sqlite3")})["default"]
+    with database.cursor() as cursor:
+        cursor.execute("PRAGMA max_page_count = 2")
+        with pytest.raises(OperationalError) as full:
+            cursor.execute("CREATE TABLE long AS SELECT randomblob(100000) AS bytes")
+    database.close()
+    assert sentence_of(full.value) == str(DatabaseAway(full.value))
+    assert str(DatabaseAway(full.value)).startswith("There is no room left where the database is. Make room")
+
+
+def test_a_data_directory_of_another_user_is_refused_in_a_sentence() -> None:
+    code = (
+        "import os, pathlib, sys; from agentsite.environment import BadDataDirectory, private_dir\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "try: private_dir(pathlib.Path(sys.argv[1]))\n"
+        "except BadDataDirectory as why: print(why)"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "data")
+        data.mkdir(mode=0o500)
+        Path(folder).chmod(0o755)
+        said = subprocess.run(
+            [sys.executable, "-c", code, str(data)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    assert said.stdout.startswith(f"{data} can't be the data directory: this user may not"), said.stderr
+
+
+def test_a_fault_of_the_program_keeps_its_traceback() -> None:
+    assert sentence_of(KeyError("x")) is None
+    assert sentence_of(FileNotFoundError(errno.ENOENT, "No such file")) is None
+
+
+def test_a_text_that_can_not_be_written_leaves_no_draft(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(there, "text")
+    assert list(tmp_path.iterdir()) == [there]
+
+
+def test_a_database_of_a_newer_version_is_refused_and_named() -> None:
+    MigrationRecorder(connection).record_applied("runs", "9999_later")
+    try:
+        with pytest.raises(
+            CommandError, match=r"that of a newer version \(runs\.9999_later is not known here\)"
+        ):
+            prepare_database()
+        with pytest.raises(CommandError, match="newer version") as refused:
+            call_command("verify", "--all")
+        assert refused.value.returncode == 2
+    finally:
+        MigrationRecorder(connection).record_unapplied("runs", "9999_later")
