@@ -148,10 +148,19 @@ def parse_object(text: str) -> dict[str, Any] | None:
     return None
 
 
+def no_object(text: str) -> str:
+    """Why `parse_object` finds nothing in a reply: a text that `clean_text` had to cut may have been one."""
+    if len(text) > MAX_TEXT and (cut := _CUT.search(text)):
+        length = MAX_TEXT + int(cut[1])
+        return f"The reply is too long: it has {length} characters, and {MAX_TEXT} are read at most."
+    return "The reply holds no JSON object."
+
+
 def _decode(text: str) -> tuple[Any, int]:
     return json.JSONDecoder().raw_decode(text)
 
 
+_CUT = re.compile(r"… \[(\d{1,12}) characters cut\]\Z")
 _FENCED = re.compile(r"```[\w-]*\s*")
 _BEGINS = re.compile(r'[{["\d]')
 """How JSON begins: an array or a text that stands alone is no object, and what is in it is not looked at."""

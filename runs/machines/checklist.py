@@ -50,7 +50,7 @@ from runs.engine.moves import Ask, Go
 from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw
 from runs.engine.states import Checked
 from runs.engine.tools import InspectedCall, ToolSpec, inspect_call
-from runs.engine.values import Json, Value, parse_object
+from runs.engine.values import Json, Value, no_object, parse_object
 from runs.machines.prompts import checklist as words
 
 Strategy = Literal["explore", "exploit"]
@@ -380,7 +380,7 @@ def read_decision(text: str) -> DecisionReply | Unread:
     """The decision in a reply, or what is wrong with it."""
     found = parse_object(text)
     if found is None:
-        return Unread("The reply holds no JSON object.")
+        return Unread(no_object(text))
     try:
         return DecisionReply.model_validate(found, strict=True)
     except ValidationError as fault:
@@ -392,7 +392,8 @@ def read_plan(text: str) -> PlanMade:
     """The plan in a planner's reply; an unusable one is no plan."""
     found = parse_object(text)
     if found is None:
-        return PlanMade(source="model", steps=(), why="The planner's reply holds no JSON object.")
+        why = no_object(text).replace("The reply", "The planner's reply")
+        return PlanMade(source="model", steps=(), why=why)
     try:
         reply = PlanReply.model_validate(found, strict=True)
     except ValidationError as fault:

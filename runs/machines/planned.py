@@ -35,7 +35,7 @@ from runs.engine.moves import Ask, Go
 from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw, sentence_of
 from runs.engine.states import Checked
 from runs.engine.tools import ToolSpec, inspect_call
-from runs.engine.values import Value, canonical, fingerprint, parse_object
+from runs.engine.values import Value, canonical, fingerprint, no_object, parse_object
 from runs.machines.prompts import planned as words
 
 FINAL = ToolSpec(
@@ -393,7 +393,7 @@ def _read(text: str, shape: type[Reply]) -> Reply | str:
     """The reply, or what is wrong with it."""
     found = parse_object(text)
     if found is None:
-        return "The reply holds no JSON object."
+        return no_object(text)
     try:
         return shape.model_validate(found, strict=True)
     except ValidationError as fault:

@@ -40,7 +40,7 @@ from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, Sta
 from runs.engine.moves import Ask, Go
 from runs.engine.settings import MOST_ROUNDS, Settings
 from runs.engine.tools import check_arguments
-from runs.engine.values import Value, add_cost, canonical, parse_object
+from runs.engine.values import Value, add_cost, canonical, no_object, parse_object
 from runs.machines.prompts import ruled as words
 
 REPLIES = 3
@@ -372,7 +372,7 @@ def _read(text: str) -> ThoughtReply | str:
     """The reply, or what is wrong with it."""
     found = parse_object(text)
     if found is None:
-        return "The reply holds no JSON object."
+        return no_object(text)
     try:
         return ThoughtReply.model_validate(found, strict=True)
     except ValidationError as fault:

@@ -24,6 +24,7 @@ from runs.engine.values import (
     clean,
     clean_text,
     fingerprint,
+    no_object,
     parse_object,
 )
 
@@ -252,6 +253,16 @@ def test_costs_do_not_drift() -> None:
 )
 def test_the_object_in_a_reply(text: str, found: dict[str, Any] | None) -> None:
     assert parse_object(text) == found
+
+
+def test_a_reply_that_had_to_be_cut_is_called_too_long_and_no_other() -> None:
+    reply = '{"a": "' + "x" * MAX_TEXT + '"}'
+    assert parse_object(clean_text(reply)) is None
+    assert no_object(clean_text(reply)) == (
+        f"The reply is too long: it has {len(reply)} characters, and {MAX_TEXT} are read at most."
+    )
+    for other in ("no JSON", clean_text("x") + "… [5 characters cut]", "x" * (MAX_TEXT + 30)):
+        assert no_object(other) == "The reply holds no JSON object."
 
 
 @given(st.text(max_size=60))

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from runs.engine.values import Json, Value, canonical, parse_object
+from runs.engine.values import Json, Value, canonical, no_object, parse_object
 from runs.machines.contract.settings import Hint, SlotType
 
 Shape = TypeVar("Shape", bound=Value)
@@ -118,7 +118,7 @@ def read(shape: type[Shape], text: str) -> Shape | str:
     """The reply, or what is wrong with it."""
     found = parse_object(text)
     if found is None:
-        return "The reply holds no JSON object."
+        return no_object(text)
     try:
         return shape.model_validate_json(canonical(found), strict=True)
     except ValidationError as fault:
