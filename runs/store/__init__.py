@@ -107,7 +107,7 @@ from runs.store.restored import (
     resume_restored,
     urgent_first,
 )
-from runs.store.verifying import Misfit, verify
+from runs.store.verifying import Misfit, unreadable, verify
 
 __all__ = [
     "IN_FORK",
@@ -220,6 +220,7 @@ __all__ = [
     "unfit_answer",
     "unhalt_site",
     "unpin",
+    "unreadable",
     "unsaved",
     "urgent_first",
     "verify",

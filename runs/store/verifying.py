@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain as chained
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from runs.engine.effects import ANSWER, Answer, ChildFinished, ToolReturned
@@ -44,14 +45,26 @@ def verify(run: Run, tools: Mapping[str, ToolSpec]) -> Misfit | None:
         return Misfit(None, f"there is no machine {run.machine}")
     try:
         terms = terms_of(run, tools)
-    except ValueError as fault:
-        return Misfit(None, f"what it was launched with can't be read ({type(fault).__name__})")
+        terms_hash(run)
+    except (ValueError, ObjectDoesNotExist) as fault:
+        return Misfit(None, f"what it was launched with can't be read ({type(fault).__qualname__})")
     try:
         return _Walk(run, CATALOGUE[run.machine], terms).misfit()
-    except DatabaseError:
-        raise
     except Exception as fault:  # whatever a changed content brings about is what is looked for
-        return _broken_link(run) or Misfit(None, f"what is kept of it can't be read ({type(fault).__name__})")
+        unread = unreadable(fault)
+    try:
+        return _broken_link(run) or unread
+    except Exception as fault:
+        return unreadable(fault)
+
+
+def unreadable(fault: Exception) -> Misfit:
+    """That something kept of a run can't be read. What the database itself can't do at this moment is raised again."""
+    if (
+        isinstance(fault, DatabaseError) and "decode" not in str(fault).lower()
+    ):  # SQLite on bytes that are no text
+        raise fault
+    return Misfit(None, f"what is kept of it can't be read ({type(fault).__qualname__})")
 
 
 def _broken_link(run: Run) -> Misfit | None:

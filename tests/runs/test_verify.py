@@ -233,6 +233,52 @@ def test_the_command_says_what_it_found() -> None:
     assert f"Run {other.pk}" not in out.getvalue()
 
 
+def unbound(statement: str, *values: Any) -> None:
+    """What somebody does to the file of the database with a tool that looks at no constraint."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA foreign_keys = OFF")
+        cursor.execute("PRAGMA ignore_check_constraints = ON")
+        cursor.execute(statement, values)
+        cursor.execute("PRAGMA ignore_check_constraints = OFF")
+        cursor.execute("PRAGMA foreign_keys = ON")
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="a server keeps its constraints")
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE runs_run SET script_id = 'gone' WHERE id = %s", "launched with can't be read (ScriptText"),
+        ("UPDATE runs_run SET site_skills_id = 'gone' WHERE id = %s", "launched with can't be read (Scri"),
+        ("UPDATE runs_run SET head = 'many' WHERE id = %s", "head is many"),
+        (
+            "UPDATE runs_run SET goal = CAST(x'ff' AS TEXT) WHERE id = %s",
+            "what is kept of it can't be read (",
+        ),
+        ("UPDATE runs_step SET at = 'soon' WHERE run_id = %s", "what is kept of it can't be read ("),
+        (
+            "UPDATE runs_step SET facts_json = CAST(x'ff' AS TEXT) WHERE run_id = %s",
+            "what is kept of it can't",
+        ),
+        (
+            "UPDATE runs_exchange SET answer_json = x'ff' WHERE run_id = %s",
+            "what is kept of it can't be read (",
+        ),
+    ],
+)
+def test_what_can_not_be_read_is_a_fault_of_its_run_and_the_others_are_verified(
+    statement: str, said: str
+) -> None:
+    run, other = busy_run(), busy_run()
+    other.steps.filter(seq=4).update(node="validate")
+    unbound(statement, run.pk)
+    out = io.StringIO()
+    with pytest.raises(CommandError, match=r"2 run\(s\) do not verify"):
+        call_command("verify", "--all", stdout=out)
+    first, second = out.getvalue().splitlines()
+    assert first.startswith(f"Run {run.pk}: ") and said in first
+    assert second.startswith(f"Run {other.pk}: row 4: ")
+
+
 @pytest.mark.parametrize("words", [(), ("1", "--all"), ("nope",), ("999999",), ("9" * 30,)])
 def test_it_needs_a_run_that_exists_or_all(words: tuple[str, ...]) -> None:
     with pytest.raises(CommandError) as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import BaseCommand, CommandError
 
 from runs import driver, store
@@ -51,9 +52,16 @@ class Command(BaseCommand):
             self.stdout.write(f"{len(runs)} runs verify.")
 
 
-@of_one_moment
 def _verified(run: Run) -> tuple[str, bool]:
     """What is to be told of the run, and whether all of it fits."""
+    try:
+        return _of_one_moment(run)
+    except Exception as fault:  # its own row can't be read: the other runs are verified all the same
+        return str(store.unreadable(fault)), False
+
+
+@of_one_moment
+def _of_one_moment(run: Run) -> tuple[str, bool]:
     misfit = store.verify(run, _tools(run))
     return (f"{run.head} rows, all fit.", True) if misfit is None else (str(misfit), False)
 
@@ -62,5 +70,5 @@ def _tools(run: Run) -> dict[str, ToolSpec]:
     """The tools that the run knows of; none where what it was launched with can't be read."""
     try:
         return driver.tool_specs(run)
-    except (BadScript, KeyError, ValueError):
+    except (BadScript, KeyError, ValueError, ObjectDoesNotExist):
         return {}
