@@ -81,6 +81,8 @@ class Ledger:
         self.woken: list[int] = []
         """Other runs that want a worker now: a child that was started, a parent that was answered."""
         self.mark = time.monotonic()
+        self.counted_s = self.snapshot.totals.active_seconds
+        """What the run has been active as far as its row has it from here."""
         self.took = 0.0
         """Seconds since the last row that says how long its move took."""
         self.counts_calls = any(rule.when.same_call for rule in terms.settings.rules)
@@ -107,14 +109,18 @@ class Ledger:
         )
 
     def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
-        """Save a paid answer that led nowhere: for the next worker where its ask is written, else as cost."""
-        if answer is None or asked is None or (isinstance(answer, Failed) and asked.kind in store.OF_A_MODEL):
-            return  # a failed model call is not paid, and whoever goes on makes it again
+        """Save a paid answer that led nowhere, for the next worker where its ask is written, else as cost.
+
+        The time that it took counts too; of a model call that failed nothing else does.
+        """
+        if answer is None or asked is None:
+            return
         if asked.answer is None:
             asked.answered(answer)
+        seconds = round(self.snapshot.totals.active_seconds - self.counted_s, 6)
         for _ in range(TIMES_KEPT):
             try:
-                store.keep_answer(self.run.pk, self.epoch, asked, written=self.held_back is None)
+                store.keep_answer(self.run.pk, self.epoch, asked, seconds, written=self.held_back is None)
                 return
             except OperationalError:  # the row was locked for too long, or the connection is gone
                 log.warning("run %s: a paid answer could not be kept yet", self.run.pk, exc_info=True)
@@ -160,7 +166,7 @@ class Ledger:
             epoch=self.epoch,
             node=self.snapshot.node,
             totals=decision.totals,
-            known=self.snapshot.totals,
+            known=replace(self.snapshot.totals, active_seconds=self.counted_s),
             head_hash=self.head_hash,
             prompt_hash=self.prompt_hash,
         )
@@ -297,6 +303,7 @@ class Ledger:
         """After the commit, and only then, viewers are told."""
         self.held_back = None
         self.prompt_hash = batch.prompt_hash
+        self.counted_s = batch.totals.active_seconds
         self.started_here = bool(batch.asked) and batch.asked[-1].status == "started"
         if isinstance(move, Rewind):
             store.stop_children(self.run.pk, move.to)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connection, transaction
 from django.db.models import Q
 
-from runs.engine.effects import ANSWER
+from runs.engine.effects import ANSWER, Failed
 from runs.engine.facts import RECOVERED
 from runs.engine.machine import END
 from runs.engine.snapshot import Totals
@@ -19,8 +19,10 @@ OF_A_MODEL = ("model_call", "compaction")
 
 
 @again
-def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None:
+def keep_answer(run_id: int, epoch: int, asked: Asked, seconds: float, *, written: bool) -> None:
     """Keep what the call of the worker with that epoch brought. `written`: its ask is a row.
+
+    The `seconds` that it was at work, and that no row has counted, count in any case: they are gone.
 
     Whoever goes on from that ask uses it. Where nobody will (it is no row, is answered otherwise, or the run has ended
     or gone back), the run is charged at once; so it is where the model is asked anew, for the limits or the context
@@ -32,6 +34,10 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, *, written: bool) -> None
         _lock(run_id)
         if Exchange.objects.filter(run_id=run_id, seq=asked.seq, answered_at=asked.answered_at).exists():
             return
+        add_beside(run_id, Totals(active_seconds=seconds))
+        answer = ANSWER.validate_json(asked.answer)
+        if isinstance(answer, Failed) and asked.kind in OF_A_MODEL:
+            return  # it is not paid, and whoever goes on makes the call again
         _take_back_the_guess(run_id, epoch)
         if not written:
             _charge(run_id, asked, asked.answer, since=asked.seq)

@@ -215,19 +215,21 @@ def _begin_nothing_where_halted(batch: Batch) -> None:
 
 
 _SEAT = (
-    "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s, active_seconds = %s,"
+    "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s,"
+    " active_seconds = CASE WHEN active_seconds = %s THEN %s ELSE active_seconds + %s END,"
     " model_calls = model_calls + %s, cached_model_calls = cached_model_calls + %s, tool_calls = tool_calls + %s,"
     " input_tokens = input_tokens + %s, output_tokens = output_tokens + %s,"
     " cost_usd = CASE WHEN cost_usd = %s THEN %s ELSE cost_usd + %s END,"
     " reserved_usd = CASE WHEN reserved_epoch = %s THEN 0 ELSE reserved_usd END,"
     " reserved_tokens = CASE WHEN reserved_epoch = %s THEN 0 ELSE reserved_tokens END"
 )
-"""A sum of costs is rounded to ten places where it was reckoned: as a rule it replaces the one it was reckoned from."""
+"""A sum of costs or seconds is rounded where it was reckoned: as a rule it replaces the one it was reckoned from."""
 
 
 def _take_the_seat(batch: Batch, head_hash: str) -> None:
     totals, known = batch.totals, batch.known
-    values: list[Any] = [batch.rows[-1].seq, head_hash, batch.prompt_hash, batch.node, totals.active_seconds]
+    values: list[Any] = [batch.rows[-1].seq, head_hash, batch.prompt_hash, batch.node]
+    values += [known.active_seconds, totals.active_seconds, totals.active_seconds - known.active_seconds]
     values += [totals.model_calls - known.model_calls, totals.cached_model_calls - known.cached_model_calls]
     values += [totals.tool_calls - known.tool_calls, totals.input_tokens - known.input_tokens]
     values += [totals.output_tokens - known.output_tokens]
@@ -366,6 +368,7 @@ def add_beside(run_id: int, used: Totals) -> None:
         input_tokens=F("input_tokens") + used.input_tokens,
         output_tokens=F("output_tokens") + used.output_tokens,
         cost_usd=F("cost_usd") + used.cost_usd,
+        active_seconds=F("active_seconds") + used.active_seconds,
     )
     ended = Run.objects.filter(pk=run_id, ended_at__isnull=False, parent__isnull=False)
     parent = ended.values_list("parent_id", flat=True).first()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +16,9 @@ from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from runs import actions, store
+from runs.adapters.scripted import ScriptedModel
 from runs.adapters.toolbox import Toolbox
+from runs.driver import holds
 from runs.driver import journey as journeys
 from runs.driver import ledger as ledgers
 from runs.driver.ports import NoSuchModel
@@ -300,6 +303,97 @@ def test_a_call_that_is_stopped_before_anybody_answered_for_it_is_counted_when_i
     assert Run.objects.get(pk=run.pk).tool_calls == 0
     tool_wakes(journey)
     assert Run.objects.get(pk=run.pk).tool_calls == 1
+
+
+# --- how long it took -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Clock:
+    """A clock that goes only where it is told to."""
+
+    at: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+    def passes(self, seconds: float) -> None:
+        self.at += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """How long a worker is at a run."""
+    found = Clock()
+    monkeypatch.setattr(ledgers, "time", found)
+    monkeypatch.setattr(holds, "GLANCE_S", 60.0)
+    return found
+
+
+@pytest.mark.parametrize("tool", ["search", "send"])
+@pytest.mark.parametrize("deed", ["abort", "rewind", "pause"])
+def test_the_time_of_a_call_that_is_under_way_counts_whatever_people_do_meanwhile(
+    deed: str, tool: str, clock: Clock
+) -> None:
+    args = {"q": "tides"} if tool == "search" else {"to": "bob"}
+    run = launch(think("search", q="a"), think(tool, **args), FINAL, rules=ALLOW)
+
+    def meddle() -> None:
+        clock.passes(3)
+        more = {"to": transitions(run, "executed")[0]} if deed == "rewind" else {}
+        getattr(actions, deed)(Run.objects.get(pk=run.pk), by=None, **more)
+        clock.passes(4)
+
+    with pytest.raises(store.Fenced):
+        slice_of(run, only=tool, before=at_call(2 if tool == "search" else 1, meddle))
+    run.refresh_from_db()
+    assert run.active_seconds == pytest.approx(7)
+
+
+def test_the_time_of_a_model_call_that_was_cut_counts_though_it_is_not_paid(clock: Clock) -> None:
+    run = launch("no JSON", FINAL)
+
+    def stopped() -> None:
+        clock.passes(3)
+        actions.abort(Run.objects.get(pk=run.pk), by=None)
+
+    def cut(*_: Any) -> Failed:
+        stopped()
+        return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(store.Fenced):
+        patch.setattr(ScriptedModel, "ask", cut)
+        slice_of(run)
+    run.refresh_from_db()
+    assert (run.active_seconds, run.model_calls) == (pytest.approx(3), 0)
+
+
+def test_the_time_of_a_late_call_stays_when_the_run_goes_on(clock: Clock) -> None:
+    run = launch(think("send", to="bob"), "no JSON", FINAL, rules=ALLOW)
+
+    def taken_back() -> None:
+        clock.passes(5)
+        actions.rewind(Run.objects.get(pk=run.pk), to=transitions(run)[0], by=None)
+
+    with pytest.raises(store.Fenced):
+        slice_of(run, only="send", before=at_call(1, taken_back))
+    clock.passes(100)  # nobody is at the run
+    slice_of(run, only="decision", before=at_call(1, lambda: clock.passes(2)))
+    assert run.status == "succeeded"
+    assert run.active_seconds == pytest.approx(7)
+
+
+def test_the_time_that_is_counted_while_another_worker_is_at_the_run_is_not_overwritten(clock: Clock) -> None:
+    run, journey = frozen_in_the_second_call()
+    journey.ledger.counted_s -= 6  # it had been at work for so long
+
+    def woken() -> None:
+        wake(journey)
+        clock.passes(2)
+
+    slice_of(run, after=at_call(1, woken))
+    assert run.finished
+    assert run.active_seconds == pytest.approx(6 + 2)
 
 
 # --- an answer that was kept ----------------------------------------------------------------------------------------
