@@ -40,6 +40,10 @@ from runs.engine.values import Json, Value, clean_text
 MAX_SCRIPT = 5_000_000
 """Characters of a script."""
 
+COPIED_COUNT = (
+    ". The script is that of the whole run: its first replies are those of the rows that were copied."
+)
+
 ParamType = Literal["string", "integer", "number", "boolean", "object", "array"]
 ReplyError = Literal["context_length", "transient", "fatal"]
 Seconds = Annotated[float, Field(ge=0, le=60)]
@@ -266,17 +270,20 @@ def _shown(value: Any) -> str:
 class ScriptedModel:
     """Plays a script's replies, each role's in order; it never waits unless the script sets a pace."""
 
-    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, script: Script, sleep: Callable[[float], None] = time.sleep, *, begun: bool = False
+    ) -> None:
         self._script = script
         self._sleep = sleep
+        self._begun = begun
+        """Whether the run began with rows of another one: their calls are counted, too."""
 
     def ask(self, request: ModelRequest, watch: Watch) -> ModelReplied | ContextOverflowed | Failed:
         """The reply number `request.nth` of the role; the usage is charged where there is one."""
         row = (self._script.replies or {}).get(request.role, ())
         if not 1 <= request.nth <= len(row):
-            return Failed(
-                blame="fatal", message=f"script exhausted (role {request.role}, call {request.nth})"
-            )
+            why = f"script exhausted (role {request.role}, call {request.nth})"
+            return Failed(blame="fatal", message=f"{why}{COPIED_COUNT}" if self._begun else why)
         reply = row[request.nth - 1]
         if isinstance(reply, dict) and "$error" in reply:
             return _reply_error(reply["$error"], clean_text(reply.get("message", "")))

@@ -50,7 +50,8 @@ def ports_of(run: Run) -> Ports:
     script = script_of(run.script_json) if run.script_json else None
     tools = _toolbox(run, script)
     if script is not None:
-        return Ports(ScriptedModel(script), "script", False, False, None, None, tools)
+        played = ScriptedModel(script, begun=bool(run.copied_upto))
+        return Ports(played, "script", False, False, None, None, tools)
     profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
     if profile is None:
         raise NoSuchModel(run.model)

@@ -402,7 +402,29 @@ def test_another_script_is_played_from_the_row_on() -> None:
     at = transitions(run)[0]
     other = script(FINAL, {"thought": "FINAL ANSWER: other", "action": None})
     forked = work(fork(run, at, script=other))
-    assert forked.status == "succeeded"
+    assert (forked.status, forked.answer) == ("succeeded", "other")
+
+
+def test_another_script_that_is_too_short_for_the_whole_run_says_what_it_is_read_as() -> None:
+    run = finished()
+    forked = work(fork(run, transitions(run)[0], script=script(FINAL)))
+    assert forked.exit_reason == "model_error"
+    stop = forked.steps.get(kind="stop").facts_json
+    assert "script exhausted (role decision, call 2). The script is that of the whole run" in stop
+    anew = work(fork(run, 0, script=script(think("search", q="a"))))
+    assert "whole run" not in anew.steps.get(kind="stop").facts_json
+
+
+def test_other_answers_are_those_of_the_whole_run_as_a_script_is() -> None:
+    replies = (think("send", to="a"), think("send", to="b"), FINAL)
+    run = work(launch(*replies, answers=[{"verdict": "approve"}, {"verdict": "approve"}]))
+    at = transitions(run, "executed")[0]
+    forked = work(fork(run, at, settings={"answers": [{"verdict": "reject", "message": "no"}]}))
+    assert forked.status == "waiting"
+    answers = [{"verdict": "approve"}, {"verdict": "reject", "message": "no"}]
+    forked = work(fork(run, at, settings={"answers": answers}))
+    decided = Decision.objects.filter(interrupt__run=forked).order_by("interrupt__seq")
+    assert [one.verdict for one in decided] == ["approve", "reject"]
 
 
 # --- answers --------------------------------------------------------------------------------------------------------

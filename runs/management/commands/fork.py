@@ -29,9 +29,15 @@ class Command(CopyingCommand):
             "--run-settings",
             metavar="FILE|JSON",
             help="the settings that are to be others, by name; null takes one away; "
+            "answers are those of the whole run: as many as the copied rows have used are passed over; "
             "also written --settings '{…}', which is not Django's own option here",
         )
-        parser.add_argument("--script", metavar="FILE|JSON", help="another script, played from there on")
+        parser.add_argument(
+            "--script",
+            metavar="FILE|JSON",
+            help="another script, that of the whole run: what the copied rows have used of each role and tool "
+            "is passed over, and the rest is played",
+        )
         parser.add_argument(
             "--state", metavar="FILE|JSON", help="control values that are to be others, by name"
         )
