@@ -23,9 +23,11 @@ from runs.store import standing
 from runs.store.appending import totals_of
 from runs.store.artifacts import Made, made_by
 from runs.store.birth import terms_hash
+from runs.store.endings import ended
 from runs.store.loading import gone_over, load, terms_of
 from runs.store.log import budgets_of, chain
 from runs.store.summaries import flaws
+from runs.store.told import Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class _Walk:
         """What people added to each limit."""
         self.guessed = Totals()
         """What calls that were cut off may have used; taken back where it becomes known."""
+        self.told = Told()
         self.asked: int | None = None
         """The last row that asked."""
         self.named: dict[int, tuple[int | None, tuple[Fact, ...]]] = {}
@@ -125,6 +128,7 @@ class _Walk:
             or self._exchanges()
             or self._interrupts()
             or self._standing()
+            or self._told()
             or self._artifacts()
             or self._summaries()
         )
@@ -145,6 +149,7 @@ class _Walk:
 
     def _fold(self, step: Step) -> str:
         facts = self.machine.facts.validate_json(step.facts_json)
+        self.told.take(step.seq, step.kind, facts)
         self.guessed = self.guessed.after_losses(facts)
         self.raised.update({fact.name: fact.added for fact in facts if isinstance(fact, LimitRaised)})
         if any(isinstance(fact, Forked) for fact in facts):
@@ -201,10 +206,13 @@ class _Walk:
             return Misfit(None, f"the run says that it is at {run.node}, and its rows lead to {self.node}")
         if run.finished != (self.node == "end"):
             return Misfit(None, f"the run is {run.status} at {self.node}")
-        if run.exit_reason != (self.state.exit_reason if run.finished else None) or (
-            run.finished and run.answer != self.state.answer
-        ):
-            return Misfit(None, "the run's exit reason or answer is not that of its rows")
+        end = ended(self.machine, self.state) if run.finished else {}
+        names = ("exit_reason", "answer", "ok", "answer_source", *(("status",) if end else ()))
+        for name in names:
+            if getattr(run, name) != end.get(name):
+                return Misfit(None, f"the run's {name} is not that of its rows")
+        if run.cached_model_calls > run.model_calls:
+            return Misfit(None, "more of the run's model calls are said to be cached than it made")
         return None
 
     def _budget(self) -> Misfit | None:
@@ -287,6 +295,10 @@ class _Walk:
             return Misfit(None, why)
         flaws = chained(standing.effects_of(self.run), standing.decisions_of(self.run))
         return next((Misfit(seq, why) for seq, why in flaws), None)
+
+    def _told(self) -> Misfit | None:
+        """What stands beside the rows, as far as they tell of it."""
+        return next((Misfit(seq, why) for seq, why in self.told.flaws(self.run)), None)
 
     def _interrupts(self) -> Misfit | None:
         """A question is open exactly where the run waits for its answer."""

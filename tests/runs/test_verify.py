@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from runs import actions, driver, store
-from runs.models import Run, ScriptText
-from tests.runs.running import FINAL, decide, launch, think, transitions, work
+from runs.models import Decision, Interrupt, Run, ScriptText
+from tests.runs.running import FINAL, decide, launch, script, think, transitions, work
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
@@ -215,6 +215,107 @@ def test_a_forged_row_with_a_right_hash_is_found_by_its_fold() -> None:
     misfit = misfit_of(run)
     assert misfit is not None
     assert (misfit.seq, "its state is not what its facts make" in misfit.why) == (step.seq, True)
+
+
+def forge(run: Run, column: str, before: str, after: str, **which: Any) -> None:
+    """Another text in a column of an exchange."""
+    exchange = run.exchanges.filter(**which).order_by("seq")[0]
+    text = getattr(exchange, column)
+    assert before in text
+    run.exchanges.filter(pk=exchange.pk).update(**{column: text.replace(before, after)})
+
+
+def decided(run: Run) -> Any:
+    """The questions that were decided."""
+    return Interrupt.objects.filter(run=run, status="decided")
+
+
+def dearer(run: Run) -> None:
+    """Both the answer and the columns beside it say that a reply cost more; so does the run's own row."""
+    forge(run, "answer_json", '"input_tokens":100', '"input_tokens":900', kind="model_call")
+    first = run.exchanges.filter(kind="model_call").order_by("seq")[0]
+    run.exchanges.filter(pk=first.pk).update(input_tokens=900)
+    Run.objects.filter(pk=run.pk).update(input_tokens=run.input_tokens + 800)
+
+
+FORGED: dict[str, tuple[Callable[[Run], Any], str]] = {
+    "status": (lambda run: Run.objects.filter(pk=run.pk).update(status="failed"), "status is not that"),
+    "ok": (lambda run: Run.objects.filter(pk=run.pk).update(ok=False), "ok is not that"),
+    "source": (lambda run: Run.objects.filter(pk=run.pk).update(answer_source="x"), "answer_source is not"),
+    "calls": (lambda run: Run.objects.filter(pk=run.pk).update(tool_calls=0), "tool_calls is 0"),
+    "cached": (lambda run: Run.objects.filter(pk=run.pk).update(cached_model_calls=99), "to be cached"),
+    "usage": (dearer, "cost is not what it cost"),
+    "result": (
+        lambda run: forge(run, "answer_json", "three", "four", name="search"),
+        "result is not what was answered",
+    ),
+    "request": (
+        lambda run: forge(run, "request_json", '"a"', '"b"', name="search"),
+        "marked as another one than its request",
+    ),
+    "held": (
+        lambda run: forge(run, "request_json", '"bob"', '"eve"', name="tool_call"),
+        "asks for another call than its rows",
+    ),
+    "by": (
+        lambda run: forge(run, "answer_json", '"by":"', '"by":"not ', name="tool_call", status="answered"),
+        "I5: the answer that its decision became is another",
+    ),
+    "shown": (lambda run: decided(run).update(args_json="{}"), "its question shows another call"),
+    "title": (lambda run: decided(run).update(title="Really?"), "its question is another one than was asked"),
+    "question": (lambda run: decided(run)[0].delete(), "its question is not there"),
+    "moved": (
+        lambda run: decided(run).filter(seq=decided(run)[0].seq).update(seq=999),
+        "question is not there",
+    ),
+    "name": (
+        lambda run: Decision.objects.filter(interrupt__run=run, verdict="approve").update(by_name="eve"),
+        "the decision is another",
+    ),
+    "amount": (
+        lambda run: Decision.objects.filter(interrupt__run=run, verdict="top_up").update(args_json='{"a":2}'),
+        "the decision is another",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", FORGED)
+def test_what_stands_beside_the_rows_is_held_against_what_they_tell(change: str) -> None:
+    run = busy_run()
+    forged, said = FORGED[change]
+    forged(run)
+    misfit = misfit_of(run)
+    assert misfit is not None
+    assert said in misfit.why
+
+
+def test_a_question_that_was_moved_to_another_run_is_found_in_both() -> None:
+    run, other = busy_run(), busy_run()
+    first = decided(run).order_by("seq")[0]
+    Interrupt.objects.filter(pk=first.pk).update(run=other, seq=1)
+    for one in (run, other):
+        misfit = misfit_of(one)
+        assert misfit is not None and ("question is not there" in misfit.why or "I5: " in misfit.why)
+
+
+def test_a_child_is_that_of_the_row_that_asked_for_it() -> None:
+    part = {"machine": "ruled", "settings": {}}
+    replies = (think("agent.helper", goal="Look"), FINAL)
+    played = script(*replies, subgraphs={"helper": {"replies": {"decision": [FINAL]}}})
+    parent = work(launch(played=played, subgraphs={"helper": part}))
+    child = Run.objects.get(parent=parent)
+    other = busy_run()
+    assert misfit_of(parent) is misfit_of(child) is None
+    for changes in ({"parent": other}, {"parent_seq": 1}, {"parent": None}):
+        Run.objects.filter(pk=child.pk).update(**changes)
+        misfit = misfit_of(parent)
+        assert misfit is not None and "is not marked as its child" in misfit.why
+        misfit = misfit_of(child)
+        assert changes == {"parent": None} or (misfit is not None and "did not ask for it" in misfit.why)
+        Run.objects.filter(pk=child.pk).update(parent=parent, parent_seq=child.parent_seq)
+    forge(parent, "answer_json", '"answer":"42"', '"answer":"43"', kind="child_run")
+    misfit = misfit_of(parent)
+    assert misfit is not None
 
 
 def test_the_command_says_what_it_found() -> None:

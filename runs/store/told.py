@@ -1,0 +1,225 @@
+"""What stands beside the log, held against what its hashed rows tell of it.
+
+Questions, decisions, requests and answers have rows of their own, which no hash covers. Where a fact says the same,
+the two must agree; where none does (the text of a model's reply, what was paid beside the rows) nothing is said here,
+and a replay tells more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runs.engine.effects import (
+    ANSWER,
+    EFFECT,
+    Answer,
+    ChildFinished,
+    Effect,
+    Failed,
+    HumanCall,
+    HumanSaid,
+    ToolCall,
+    ToolReturned,
+    call_in,
+    fingerprint_of,
+)
+from runs.engine.facts import CallEdited, Decided, Fact, Spent, ToolCalled, ToolReported
+from runs.engine.kernel import cost_of
+from runs.engine.values import canonical, fingerprint
+from runs.models import Decision, Exchange, Interrupt, Run, Step
+
+_MOVES_ON = (Step.Kind.TRANSITION, Step.Kind.STOP, Step.Kind.REWIND, Step.Kind.COMPACTION)
+"""Kinds of rows after which no ask is pending."""
+
+
+class Told:
+    """What the rows tell, taken in one after the other."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, str] = {}
+        """By each row that asks: the call that had been reached by then, as a fingerprint."""
+        self.results: dict[int, tuple[int, str]] = {}
+        """By each row that asks: the row that has the result of it, and that result as a fingerprint."""
+        self.costs: dict[int, tuple[int, Spent]] = {}
+        """By each row that asks: the row that says what its answer cost, and how much."""
+        self.decided: dict[str, tuple[int, Decided]] = {}
+        """By each question that was decided."""
+        self.ran = 0
+        """Calls that took place."""
+        self._call = ""
+        self._pending: int | None = None
+
+    def take(self, seq: int, kind: str, facts: tuple[Fact, ...]) -> None:
+        """One more row."""
+        asked, results = self._pending, []
+        for fact in facts:
+            match fact:
+                case ToolCalled(tool=tool, args=args) | CallEdited(tool=tool, args=args):
+                    self._call = fingerprint(tool, args)
+                case ToolReported():
+                    results.append(fact)
+                    self.ran += fact.ran
+                case Spent() if asked is not None:
+                    self.costs[asked] = (seq, fact)
+                case Decided():
+                    self.decided[fact.interrupt] = (seq, fact)
+        if asked is not None and len(results) == 1:
+            self.results[asked] = (seq, _told_by(results[0]))
+        if kind == Step.Kind.ASK:
+            self._pending = seq
+            if self._call:
+                self.calls[seq] = self._call
+        elif kind in _MOVES_ON:
+            self._pending = None
+
+    def flaws(self, run: Run) -> Iterator[tuple[int | None, str]]:
+        """Each row beside which something else stands than it tells, and what."""
+        if self.ran > run.tool_calls:
+            yield None, f"the run's tool_calls is {run.tool_calls}, and its rows tell of {self.ran}"
+        questions = {found.seq: found for found in Interrupt.objects.filter(run=run)}
+        children: dict[int, tuple[int, ChildFinished]] = {}
+        for exchange in Exchange.objects.filter(run=run).order_by("seq").iterator():
+            effect = EFFECT.validate_json(exchange.request_json)
+            answer = ANSWER.validate_json(exchange.answer_json) if exchange.answer_json else None
+            yield from ((exchange.seq, why) for why in self._request(exchange, effect))
+            yield from self._answer(exchange.seq, effect, answer)
+            if isinstance(effect, HumanCall):
+                why = _question(questions.pop(exchange.seq, None), effect)
+                if why:
+                    yield exchange.seq, why
+            if isinstance(answer, ChildFinished) and _is_own(run, exchange):
+                children[exchange.seq] = (int(answer.run), answer)
+        yield from ((seq, "it has a question, and asks nobody") for seq in questions)
+        yield from self._decisions(run)
+        yield from _children(run, children)
+        if why := _parent(run):
+            yield None, why
+
+    def _request(self, exchange: Exchange, effect: Effect) -> Iterator[str]:
+        if exchange.kind != effect.kind or exchange.fingerprint != fingerprint_of(effect):
+            yield "its exchange is marked as another one than its request"
+        call = call_in(effect.holds) if isinstance(effect, HumanCall) else call_in(effect)
+        if call is None or (isinstance(call, ToolCall) and call.infra) or exchange.seq not in self.calls:
+            return
+        if fingerprint_of(call) != self.calls[exchange.seq]:
+            yield "its exchange asks for another call than its rows"
+
+    def _answer(self, seq: int, effect: Effect, answer: Answer | None) -> Iterator[tuple[int, str]]:
+        call = call_in(effect)
+        if seq in self.results and call is not None and not (isinstance(call, ToolCall) and call.infra):
+            row, told = self.results[seq]
+            if _answered(call.tool, answer) not in ("", told):
+                yield row, f"its result is not what was answered to row {seq}"
+        if seq in self.costs:
+            row, spent = self.costs[seq]
+            if cost_of(answer) != (spent,):
+                yield row, f"what it says that the answer to row {seq} cost is not what it cost"
+
+    def _decisions(self, run: Run) -> Iterator[tuple[int | None, str]]:
+        """Each decision is the one that its row tells of, and so is the answer that it became."""
+        found = Decision.objects.filter(interrupt__run=run).select_related("interrupt")
+        made = {str(decision.interrupt_id): decision for decision in found}
+        answers = run.exchanges.filter(kind="human_call", answer_json__isnull=False)
+        said = {seq: _said(text) for seq, text in answers.values_list("seq", "answer_json")}
+        for question, (row, decided) in self.decided.items():
+            decision = made.pop(question, None)
+            if decision is None:
+                yield row, "I5: the question that it decides is not there, or has no decision"
+            elif _recorded(decision) != _decided(decided) or decision.interrupt.kind != decided.about:
+                yield row, f"I5: it says that {decided.by} decided {decided.verdict}; the decision is another"
+            elif said.get(decision.interrupt.seq) != _as_answer(decided):
+                yield row, "I5: the answer that its decision became is another one"
+        if run.origin == "replay":
+            return  # one that ends before its source may have a question's decision without the row
+        for decision in made.values():
+            yield decision.interrupt.seq, "I5: its question was decided, and no row says so"
+
+
+def _told_by(fact: ToolReported) -> str:
+    return fingerprint(fact.tool, [fact.value, fact.error, fact.ran, list(fact.files)])
+
+
+def _answered(tool: str, answer: Answer | None) -> str:
+    """The same of an answer; empty where it does not say how the row has it."""
+    match answer:
+        case ToolReturned(value=value, ran=ran, files=files):
+            return fingerprint(tool, [value, None, ran, [file.name for file in files]])
+        case Failed(message=why, ran=ran):
+            return fingerprint(tool, [None, why, ran, []])
+        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
+            return fingerprint(tool, [text, None, True, []])
+        case ChildFinished():
+            return ""
+    return "another answer"
+
+
+def _question(question: Interrupt | None, asked: HumanCall) -> str:
+    """What is wrong with the question that an ask became; empty where nothing is."""
+    if question is None:
+        return "it asks a person, and its question is not there"
+    held = call_in(asked.holds)
+    shown = (held.tool if held else "", canonical(held.args if held else {}), fingerprint_of(held))
+    if (question.tool, question.args_json, question.fingerprint) != shown:
+        return "its question shows another call than the one that is held"
+    if (question.kind, question.title, question.limit) != (asked.about, asked.title, asked.limit):
+        return "its question is another one than was asked"
+    return ""
+
+
+def _recorded(decision: Decision) -> tuple[Any, ...]:
+    args = None if decision.args_json is None else json.loads(decision.args_json)
+    said = (decision.verdict, args, decision.message, decision.to_step)
+    return (*said, decision.by_name, decision.channel)
+
+
+def _decided(fact: Decided) -> tuple[Any, ...]:
+    return (fact.verdict, fact.args, fact.message, fact.to_step, fact.by, fact.channel)
+
+
+def _said(text: str | None) -> tuple[Any, ...] | None:
+    said = ANSWER.validate_json(text or "")
+    return (
+        (said.verdict, said.args, said.message, said.to_step, said.by)
+        if isinstance(said, HumanSaid)
+        else None
+    )
+
+
+def _as_answer(fact: Decided) -> tuple[Any, ...]:
+    return (fact.verdict, fact.args, fact.message, fact.to_step, fact.by)
+
+
+# --- parents and children -------------------------------------------------------------------------------------------
+
+
+def _is_own(run: Run, exchange: Exchange) -> bool:
+    """Whether the child that answered was called by this run, and not by the one that it was copied from."""
+    return run.origin != "replay" and exchange.seq > (run.copied_upto or 0)
+
+
+def _children(run: Run, ended: Mapping[int, tuple[int, ChildFinished]]) -> Iterator[tuple[int | None, str]]:
+    """Each child that has answered is there as that row's child, and ended as it says."""
+    found = Run.objects.filter(pk__in=[child for child, _ in ended.values()]) if ended else ()
+    there = {child.pk: child for child in found}
+    for seq, (number, answer) in ended.items():
+        child = there.get(number)
+        if child is None:
+            continue
+        if (child.parent_id, child.parent_seq) != (run.pk, seq):
+            yield seq, f"run {number} answered it, and is not marked as its child"
+        elif (child.status, child.answer) != (answer.status, answer.answer):
+            yield seq, f"run {number} ended otherwise than its answer says"
+
+
+def _parent(run: Run) -> str:
+    """What is wrong with the run's parent; empty where the ask for this very run is there."""
+    if run.parent_id is None:
+        return ""
+    asked = Exchange.objects.filter(run=run.parent_id, seq=run.parent_seq, kind="child_run")
+    text = asked.values_list("request_json", flat=True).first()
+    wanted = json.loads(text) if text else {}
+    if (wanted.get("name"), wanted.get("goal")) != (run.child_name, run.goal):
+        return f"row {run.parent_seq} of run {run.parent_id} did not ask for it"
+    return ""
