@@ -73,7 +73,7 @@ def question_of(site: Site, run: str) -> str:
 
 
 def world(site: Site) -> list[str]:
-    """The addresses of what shows long texts: a run that ended, one that was stopped while it asked, a fork that waits."""
+    """The addresses of what shows long texts: one run ended, one stopped while it asked, a fork that waits."""
     send, keep = says(NAME, body=LONG), says("write_file", name=FILE, content=LONG)
     ended, stopped = launch(site, send, keep), launch(site, send)
     answered, withdrawn = question_of(site, ended), question_of(site, stopped)
