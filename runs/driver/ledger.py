@@ -37,7 +37,7 @@ from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.snapshot import Snapshot
 from runs.engine.timeline import blocks_of, needed
-from runs.engine.values import canonical
+from runs.engine.values import canonical, fingerprint
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, Run, RunStatus
@@ -279,7 +279,7 @@ class Ledger:
                 self.said = store.prepared_answer(self.run, call, self.terms.settings.answers)
                 if self.said is None:
                     batch.changes = {"status": RunStatus.WAITING.value}
-                batch.interrupt = self._interrupt(call, batch.rows[-1].seq)
+                batch.interrupt = self._interrupt(call, move, batch.rows[-1].seq)
             case ChildRun() as call:
                 batch.changes = {"status": RunStatus.WAITING.value}
                 batch.child = self._child(call, batch.rows[-1].seq)
@@ -329,9 +329,17 @@ class Ledger:
         ms, self.took = round(self.took * 1000, 3), 0.0
         return ms
 
-    def _interrupt(self, call: HumanCall, seq: int) -> Interrupt:
+    def _interrupt(self, call: HumanCall, move: Ask, seq: int) -> Interrupt:
         held = call_in(call.holds)
         spec = self.terms.tools.get(held.tool) if held else None
+        args, schema, print_ = (
+            held.args if held else {},
+            spec.parameters if spec else {},
+            fingerprint_of(held),
+        )
+        if call.about == "plan" and self.machine.plan is not None:
+            args = self.machine.plan.shown(self.machine.fold(self.snapshot.state, move.facts))
+            schema, print_ = self.machine.plan.schema, fingerprint("plan", args)
         deadline = store.now() + timedelta(seconds=call.deadline_s) if call.deadline_s else None
         return Interrupt(
             run=self.run,
@@ -340,13 +348,13 @@ class Ledger:
             title=call.title,
             why=call.why,
             tool=held.tool if held else "",
-            args_json=canonical(held.args if held else {}),
-            schema_json=canonical(spec.parameters if spec else {}),
+            args_json=canonical(args),
+            schema_json=canonical(schema),
             effects=held.effects if held else "",
             risk=RISKS.get(held.effects, "unknown") if held else "low",
-            fingerprint=fingerprint_of(held),
+            fingerprint=print_,
             limit=call.limit,
-            verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or held]),
+            verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or print_]),
             deadline=deadline,
             on_timeout=call.on_timeout,
         )

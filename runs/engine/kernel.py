@@ -172,17 +172,17 @@ def no_answer(state: State) -> str:
     return f"The run ended without an answer to: {state.terms.goal}"
 
 
-def _enter(machine: Machine, snapshot: Snapshot) -> Move:
-    """A node is asked for the first time; before the deciding one, "every N steps" looks."""
+def _enter(machine: Machine, snapshot: Snapshot, told: tuple[Fact, ...] = ()) -> Move:
+    """A node is asked for the first time; before the deciding one, "every N steps" looks. `told` comes before all."""
     if snapshot.node == machine.deciding:
         match gates.on_entry(machine, snapshot):
             case gates.Hold(call=call, facts=facts):
-                return Ask(call, facts)
+                return Ask(call, told + facts)
             case gates.End(reason=reason, message=message):
-                return _stop(reason, message)
+                return Stop(reason, (*told, Exited(reason=reason, message=message)))
             case gates.Pass(facts=facts):
-                return _ask_node(machine, snapshot, None, facts)
-    return _ask_node(machine, snapshot, None)
+                return _ask_node(machine, snapshot, None, told + facts)
+    return _ask_node(machine, snapshot, None, told)
 
 
 def _ask_node(
@@ -292,6 +292,13 @@ def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSai
             return rewind(machine, snapshot, said.to_step, said.by, said.message)
         case "reject", "plan":
             return _stop("aborted", said.message)
+        case "edit", "plan" if machine.plan is not None:
+            changed = machine.plan.changed(said.args or {})
+            if isinstance(changed, str):
+                changed = Notice(
+                    code="plan_unfit", message=f"The plan that a person wrote can't be taken: {changed}"
+                )
+            return _enter(machine, snapshot, (changed,))
         case "top_up", "limit":
             return _release(machine, snapshot, call, call.holds, call.passed)
         case "finish", "limit":

@@ -130,6 +130,18 @@ class GraphError(Exception):
         super().__init__(f"The graph of {machine} is wrong: {why}.")
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The plan of a machine, as who is asked before the first step sees it and may change it."""
+
+    schema: dict[str, Any]
+    """JSON schema of what is shown."""
+    shown: Callable[[Any], dict[str, Any]]
+    """The plan of a state, as arguments."""
+    changed: Callable[[dict[str, Any]], Fact | str]
+    """The plan that a person gives in its place; or what is wrong with it, as a sentence."""
+
+
 NodeFunction = Callable[[Any, Answer | None], Ask | Go]
 
 
@@ -171,6 +183,8 @@ class Machine:
     built_in: tuple[ToolSpec, ...] = ()
     """Tools of its own, permitted in every run. They touch nothing: such a call gives back its arguments, or, where it
     is an infra call, what it found in the run's own record."""
+    plan: Plan | None = None
+    """The plan that stands before the first step; None where the machine has none by then."""
     remembers: tuple[str, str] | None = None
     """The transition (node, edge) after which the last reply may be given again from the cache."""
     targets: Mapping[tuple[str, str], str] = field(init=False)

@@ -62,7 +62,10 @@ class AnswerFields(ReadingForm):
         """The fields as they are where nobody has answered."""
         if self.question is None:
             return {"args": ""}
-        return {"asked": self.question.seq, "args": pretty(self.question.args) if self.question.tool else ""}
+        return {
+            "asked": self.question.seq,
+            "args": pretty(self.question.args) if "edit" in self.question.verdicts else "",
+        }
 
     @property
     def asks(self) -> str:

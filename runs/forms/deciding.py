@@ -41,7 +41,7 @@ def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
     errors: dict[str, str] = {}
     args: dict[str, Any] | None = None
     read = None
-    if verdict in ("approve", "edit") and interrupt.kind == "tool_call":
+    if verdict in ("approve", "edit") and "edit" in interrupt.verdicts:
         read = read_arguments(interrupt.schema, interrupt.args, data)
         errors |= {field.field: field.error for field in read.fields if field.error}
         verdict, args = approved(interrupt, read.args)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from runs.engine.effects import (
     Answer,
@@ -30,7 +30,7 @@ from runs.engine.facts import (
     ToolReported,
 )
 from runs.engine.kernel import UnexpectedAnswer, no_answer
-from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
+from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, Plan, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
 from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw, sentence_of
 from runs.engine.states import Checked
@@ -99,7 +99,7 @@ class PlanMade(Fact):
     kind: Literal["react.plan"] = "react.plan"
     rows: tuple[PlanRow, ...]
     outline: str = ""
-    by: Literal["form", "planner"]
+    by: Literal["form", "planner", "person"]
     why: ReplanReason | None = None
     """What brought a new plan; None for the first one."""
 
@@ -284,7 +284,7 @@ def _with(state: PlannedState, **changes: Any) -> PlannedState:
 def _planned(state: PlannedState, rows: tuple[PlanRow, ...], outline: str) -> PlannedState:
     """New rows, followed from the first one. A replan adds attempts, and never takes any away."""
     longest = max(1, len(rows) + state.settings.retry_buffer)
-    if state.replanning:
+    if state.replanning or state.attempts:
         longest = max(state.max_steps, state.attempts + longest)
     return _with(
         state,
@@ -409,6 +409,41 @@ def _row(reply: SelectionReply) -> PlanRow:
 def _complete(rows: tuple[PlanRow, ...]) -> tuple[PlanRow, ...]:
     """A planner's rows end with the answer."""
     return rows if rows and rows[-1].tool == FINAL.name else (*rows, PlanRow(tool=FINAL.name))
+
+
+ROWS: TypeAdapter[tuple[PlanRow, ...]] = TypeAdapter(tuple[PlanRow, ...])
+
+PLAN_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "plan": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "The rows, in order: tool, args, and the thought behind it.",
+        }
+    },
+    "required": ["plan"],
+}
+"""The plan as who is asked before the first step may change it."""
+
+
+def shown_plan(state: PlannedState) -> dict[str, Any]:
+    """The rows as a person sees them."""
+    return {"plan": [row.model_dump() for row in state.plan]}
+
+
+def changed_plan(args: dict[str, Any]) -> PlanMade | str:
+    """A person's plan, completed as the planner's; or what is wrong with it."""
+    try:
+        rows = _complete(ROWS.validate_python(args.get("plan"), strict=False))
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        row, *rest = first["loc"] or ("",)
+        place = f"row {row + 1}" if isinstance(row, int) else "the plan"
+        return f"{', '.join((place, *map(str, rest)))}: {first['msg']}."
+    if flaw := plan_flaw([row.text for row in rows]):
+        return sentence_of(flaw)
+    return PlanMade(rows=rows, by="person")
 
 
 def select(state: PlannedState, answer: Answer | None) -> Ask | Go:
@@ -610,4 +645,5 @@ PLANNED = Machine(
     block=words.block,
     reply_schema=words.reply_schema,
     built_in=(FINAL,),
+    plan=Plan(schema=PLAN_SCHEMA, shown=shown_plan, changed=changed_plan),
 )

@@ -264,9 +264,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         kind=words.INTERRUPT[interrupt.kind],
         effects=words.EFFECTS.get(interrupt.effects),
         risk=words.RISK.get(interrupt.risk) if interrupt.tool else None,
-        fields=fields_of(interrupt.schema, interrupt.args)
-        if interrupt.kind == "tool_call" and interrupt.tool
-        else (),
+        fields=fields_of(interrupt.schema, interrupt.args) if "edit" in interrupt.verdicts else (),
         call=call_text(interrupt.tool, interrupt.args) if interrupt.tool else "",
         thought=thought,
         context=context,

@@ -46,6 +46,8 @@ def _marked(line: Line, facts: list[Data]) -> Line:
         line = _replace(line, tag="wrap-up begins")
     elif line.title != "Slot filled":
         line = _filling(line, facts)
+    if kinds.get("react.plan", {}).get("by") == "person" and line.title != "Plan":
+        line = _replace(line, tag=", ".join(filter(None, (line.tag, "plan changed by a person"))))
     ended = kinds.get("react.exit")
     if ended is not None and line.level == "all":
         return exited(ended)

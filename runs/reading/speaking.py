@@ -33,7 +33,9 @@ def _planned(fact: Data) -> Line:
     """A plan is rows that name tools (`planned`), or texts (`checklist`)."""
     if "rows" in fact:
         calls = ", ".join(f"[{number}] {row['tool']}" for number, row in enumerate(fact["rows"], 1))
-        tag = f"after {fact['why']}" if fact["why"] else ""
+        tag = (
+            f"after {fact['why']}" if fact["why"] else "changed by a person" if fact["by"] == "person" else ""
+        )
         text = short(fact["outline"] or ("" if calls else "no steps"))
         return Line("New plan" if tag else "Plan", text, short(calls), "list", "think", "turn", tag)
     if not fact["steps"]:

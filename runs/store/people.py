@@ -364,12 +364,16 @@ def _check_args(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
 def _edited(interrupt: Interrupt, said: Said) -> dict[str, Any]:
     if not isinstance(said.args, dict):
         raise BadDecision("The new arguments must be a JSON object.", "args")
-    spec = ToolSpec(name=interrupt.tool or "the call", parameters=interrupt.schema, effects="execute")
+    name = interrupt.tool or ("the decision" if interrupt.kind == "plan" else "the call")
+    spec = ToolSpec(name=name, parameters=interrupt.schema, effects="execute")
     checked = check_arguments(spec, clean(said.args))
     for fault in checked.faults:
         raise BadDecision(fault.message, f"args.{fault.param}")
     for drop in checked.drops:
         raise BadDecision(drop.refusal, f"args.{drop.param}")
+    plan = CATALOGUE[interrupt.run.machine].plan if interrupt.kind == "plan" else None
+    if plan is not None and isinstance(wrong := plan.changed(checked.args), str):
+        raise BadDecision(wrong, "args.plan")
     return checked.args
 
 
