@@ -192,7 +192,7 @@ def test_a_number_that_is_too_large_is_named_as_it_was_typed() -> None:
     form = launch(signed_in(alice()), **limits, max_steps=huge).context["form"]
     said = {name: list(errors) for name, errors in form.errors.items()}
     assert said == {
-        **{key: [f"This must be at most 1,000,000,000,000, not {huge}."] for key in limits},
+        **{name: [f"This must be at most 1,000,000,000,000, not {huge}."] for name in limits},
         "max_steps": [f"This must be at most 1,000,000, not {huge}."],
     }
 
