@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from runs import store
@@ -13,7 +13,7 @@ from runs.engine.facts import KeptAnswer
 from runs.engine.values import clean_text
 from runs.models import Decision, Interrupt, Run
 from runs.rights import Person, may_decide
-from runs.store import Conflict, NotPossible
+from runs.store import BadDecision, Busy, Conflict, NotPossible
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,23 @@ def decide(
         tell(interrupt.run_id)  # the deadline may have decided just now
         raise
     tell(interrupt.run_id)
+    if verdict == "top_up":
+        _let_others_go_on(interrupt.run, said, by)
     return decision
+
+
+def _let_others_go_on(run: Run, said: store.Said, by: Person) -> None:
+    """What is added to a shared limit is there for all that share it: those that it has room for need not ask."""
+    for question in store.held_with_room(run):
+        if not may_decide(by, question.run):
+            continue
+        why = f"Added in run {run.pk}; there is room for this one too."
+        freed = replace(said, args=None, message=why, revision=question.revision, fingerprint=None)
+        try:
+            store.decide(question.pk, freed)
+        except (BadDecision, Busy, Conflict, NotPossible):
+            continue  # the room is gone, somebody answered, or the run is busy or over: its question stands as it is
+        tell(question.run_id)
 
 
 def abort(run: Run, *, by: Person, message: str = "") -> Run:

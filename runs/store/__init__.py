@@ -99,7 +99,15 @@ from runs.store.people import (
     unanswered,
     unfit_answer,
 )
-from runs.store.purse import Worst, may_share, reserve, shared_limits, shared_limits_of, take_over
+from runs.store.purse import (
+    Worst,
+    held_with_room,
+    may_share,
+    reserve,
+    shared_limits,
+    shared_limits_of,
+    take_over,
+)
 from runs.store.restored import (
     MAY_HAVE_HAPPENED,
     paused_by_restore,
@@ -175,6 +183,7 @@ __all__ = [
     "halt_sentence",
     "halt_site",
     "hand_back",
+    "held_with_room",
     "impatient",
     "is_halted",
     "keep_answer",

@@ -44,7 +44,7 @@ from runs.store.going_back import rewind_batch
 from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import Batch, Row, commit, lock
-from runs.store.purse import raise_shared
+from runs.store.purse import has_room, raise_shared
 
 MAX_MESSAGE = 4_000
 """Characters of a decision's message."""
@@ -377,10 +377,12 @@ def _edited(interrupt: Interrupt, said: Said) -> dict[str, Any]:
     return checked.args
 
 
-def _added(interrupt: Interrupt, said: Said) -> dict[str, Any]:
+def _added(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
     given = said.args or {}
     if not isinstance(given, dict):
         raise BadDecision("The amounts must be a JSON object: the limit's name and how much to add.", "args")
+    if not given and said.args is None and has_room(interrupt):
+        return None  # it only goes on: what it waits for was added elsewhere
     if not given:
         raise BadDecision(f"Say how much to add, e.g. {interrupt.limit}.", f"args.{interrupt.limit}")
     for name, amount in given.items():

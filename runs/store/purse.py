@@ -28,11 +28,12 @@ from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce
 
 from runs.engine.facts import LimitRaised
-from runs.engine.settings import PAID_LIMITS, LimitName
+from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit
-from runs.models import Budget, Run, Step
+from runs.engine.wording import limit_told
+from runs.models import Budget, Interrupt, Run, Step
 from runs.store.again import again
-from runs.store.appending import append
+from runs.store.appending import append, totals_of
 from runs.store.errors import Fenced
 from runs.store.loading import MOVES
 from runs.store.log import lock
@@ -195,3 +196,27 @@ def take_over(run: Run) -> bool:
             append(run, "limit", (LimitRaised(name=line.name, added=more, limit=own.limit, by=by),))
             Budget.objects.filter(pk=line.pk).update(used=line.limit)
     return True
+
+
+def held_with_room(run: Run) -> list[Interrupt]:
+    """The questions at a limit in other runs of its family that need not be asked any more."""
+    root = root_of(run)
+    family = Interrupt.objects.filter(Q(run=root) | Q(run__root=root), kind="limit").exclude(run=run)
+    waiting = family.filter(status=Interrupt.Status.PENDING).select_related("run").order_by("seq", "run")
+    return [question for question in waiting if has_room(question)]
+
+
+def has_room(question: Interrupt) -> bool:
+    """Whether more is left of the limit than when it was asked about, the run's own and the shared one.
+
+    The root has no other one than that which all share.
+    """
+    run, told = question.run, limit_told(question.title, question.why)
+    name = next(name for name in LIMIT_NAMES if name == question.limit)
+    used, shared = totals_of(run).used(name), shared_limits(run).get(name)
+    left = [] if shared is None else [shared.limit - shared.elsewhere - used]
+    if shared is None or shared.root != run.pk:
+        own = Budget.objects.filter(run=run, scope="limits", name=name)
+        left += [limit - used for limit in own.values_list("limit", flat=True)]
+    too_little = told.left if told and told.left else 0.0
+    return bool(left) and min(left) > too_little + 1e-9

@@ -571,6 +571,36 @@ def test_what_was_added_in_a_fork_is_its_sources_too() -> None:
     assert store.shared_limits(copy)["cost_usd"].limit == pytest.approx(0.013)
 
 
+def held_together() -> tuple[Run, Run]:
+    """A run and its fork, both of which wait at the limit that they share; the fork has none of its own."""
+    run = work(launch(*THINKING[:5], FINAL, limits={"cost_usd": 0.002}, max_steps=30))
+    copy = work(fork(run, settings={"limits": None}))
+    assert [pending(member).kind for member in (run, copy)] == ["limit", "limit"]
+    return run, copy
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_is_added_in_one_run_lets_all_go_on_that_wait_for_it(first: int) -> None:
+    run, copy = held_together()
+    asked, other = ((run, copy), (copy, run))[first]
+    decide(asked, "top_up", args={"cost_usd": 1.0})
+    told = json.loads(other.steps.get(kind="decision").facts_json)[0]
+    assert (told["verdict"], told["args"]) == ("top_up", None)
+    assert told["message"] == f"Added in run {asked.pk}; there is room for this one too."
+    assert (work(asked).status, work(other).status) == ("succeeded", "succeeded")
+    assert store.shared_limits(copy)["cost_usd"].limit == pytest.approx(1.002), "what was added counts once"
+    assert [driver.made_again(driver.record_of(member)).difference for member in (run, copy)] == [None, None]
+
+
+def test_where_one_run_uses_up_what_was_added_the_other_one_asks_again() -> None:
+    run, copy = held_together()
+    decide(run, "top_up", args={"cost_usd": 0.001})
+    work(run)
+    assert (work(copy).status, pending(copy).kind) == ("waiting", "limit")
+    with pytest.raises(store.BadDecision, match="Say how much to add"):
+        decide(copy, "top_up")
+
+
 def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
     run = work(calling_a_child(THINKING[0], FINAL))
     assert pending(run).kind == "tool_call"
