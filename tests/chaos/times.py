@@ -21,7 +21,7 @@ DECISIONS, DECISIONS_DOWN, KILLS, STEPS, LONG_RUNS = 105, 30, 40, 60, 5
 CALLS = 15
 """Calls of one run that are decided, one after the other."""
 
-LONG = 60
+LONG = 18
 """Calls of a run of several slices: of more than 120 moves."""
 
 HELD = {"when": {"tool": "*"}, "do": "ask"}
@@ -142,10 +142,10 @@ def inside(what: str, count: int, worker: int) -> list[float]:
     return deeds[what](count, worker)
 
 
-def _start(rule: dict[str, Any], played: dict[str, Any], **more: Any) -> Any:
+def _start(rule: dict[str, Any], played: dict[str, Any]) -> Any:
     from runs import actions
 
-    settings = {"rules": [rule], **more}
+    settings = {"rules": [rule]}
     return actions.start_run(machine="ruled", goal="times", settings=settings, owner=None, script=played)
 
 
@@ -249,7 +249,7 @@ def _long(count: int, broker: int) -> list[float]:
 
     took = []
     for _ in range(count):
-        run = _start(OPEN, script(LONG, seconds=0.01), max_steps=2 * LONG)
+        run = _start(OPEN, script(LONG, seconds=0.05))
         mine = Run.objects.filter(pk=run.pk)
         _until(mine.filter(head__gt=4).exists)
         if broker:
