@@ -13,7 +13,7 @@ from django.utils.dateformat import format as date_text
 
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import EFFECT, ChildRun, ToolCall, call_in
-from runs.models import Exchange, Interrupt, Run
+from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.limits import as_asked
 from runs.reading.phrases import call_text, short
@@ -98,8 +98,10 @@ def all_restored(user: Person) -> Iterator[RestoredRun]:
 
 def why_restored(run: Run) -> str:
     """What the restore that paused the run said; empty where the run is not paused by one."""
-    paused = paused_by_restore(Run.objects.filter(pk=run.pk)).values_list("paused_in", flat=True).first()
-    return str(json.loads(paused)[0]["message"]) if paused else ""
+    if not paused_by_restore(Run.objects.filter(pk=run.pk)).exists():
+        return ""
+    facts = json.loads(run.steps.filter(kind=Step.Kind.PAUSE).latest("seq").facts_json)
+    return str(facts[0]["message"])
 
 
 def doubts_of(questions: Iterable[Interrupt]) -> dict[Any, str]:
