@@ -17,7 +17,7 @@ from runs.engine.facts import KeptAnswer
 from runs.engine.kernel import decide as decide_next
 from runs.engine.machine import Machine, State, Terms
 from runs.engine.snapshot import Snapshot
-from runs.engine.states import carried, control_values, refused
+from runs.engine.states import carried, control_values, refused, taken_for_another
 from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
 from runs.models import Interrupt, Run
@@ -112,19 +112,19 @@ def _forked(wanted: _Fork) -> Run:
     if run.machine not in CATALOGUE:
         raise NotPossible(f"Run {run.pk} is of the machine {run.machine}, which is not here any more.")
     store.check_fork(run, at)
-    if (wanted.decision or wanted.answers == "keep") and not may_decide(by, run):
+    if (wanted.decision is not None or wanted.answers == "keep") and not may_decide(by, run):
         raise NotAllowed("Answers that are given in a fork need the right to decide, which you lack.")
     settings = _settings_of_fork(run, at, wanted.settings)
-    if wanted.decision and settings.get("answers") == run.settings.get("answers"):
+    if wanted.decision is not None and settings.get("answers") == run.settings.get("answers"):
         settings = _without_next_answer(run, at, settings)
-    script = wanted.script or _script_of_fork(run, wanted.settings)
+    script = wanted.script if wanted.script is not None else _script_of_fork(run, wanted.settings)
     new = new_run(machine=run.machine, goal=run.goal, settings=settings, owner=by, script=script)
     new = replace(new, goal=run.goal)  # to the letter: the rows that are copied were made by it
     unsaved = store.unsaved(new)
     terms = store.terms_of(unsaved, driver.tool_specs(unsaved))
     kept: tuple[KeptAnswer, ...] = ()
     answered = at
-    if wanted.decision:
+    if wanted.decision is not None:
         answered, first = _first_answer(run, at, wanted.decision)
         kept = (first,)
     if wanted.answers == "keep":  # the question that `decision` answers is not answered as before too
@@ -133,7 +133,7 @@ def _forked(wanted: _Fork) -> Run:
         by=name_of(by),
         message=clean_text(wanted.message),
         settings=_changed(run.settings, settings),
-        state=_state_of_fork(run, at, terms, clean(wanted.state or {})),
+        state=_state_of_fork(run, at, terms, clean({} if wanted.state is None else wanted.state)),
         answers=kept,
     )
     made = store.fork_run(run, at, new, terms, change, wanted.origin)
@@ -259,6 +259,9 @@ def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> 
         raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in flaws))
     _check_goes_on(machine, store.check_fork(run, at), state)
     told = state.model_dump(mode="json")
+    taken = [found for name in changes for found in taken_for_another(changes[name], told[name], (name,))]
+    if taken:
+        raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in taken))
     return {name: told[name] for name in values if told[name] != now[name]}
 
 

@@ -124,7 +124,7 @@ def check_launch(
 
 
 def _script_of(script: dict[str, Any] | str | None, problems: list[Problem]) -> Script | None:
-    if not script or (isinstance(script, str) and not script.strip()):
+    if script is None or (isinstance(script, str) and not script.strip()):
         return None
     try:
         return parse_script(script)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
@@ -43,6 +44,23 @@ def refused(before: State, after: State) -> Iterator[tuple[tuple[str, ...], str]
         for check in (one for one in field.metadata if isinstance(one, Checked)):
             if (why := check.flaw(after)) and why != check.flaw(before):
                 yield (name,), sentence_of(why)
+
+
+def taken_for_another(
+    given: Any, taken: Any, place: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Where a value was not what it was taken for: true for 1, "5" for 5. Each with a sentence."""
+    match given, taken:
+        case dict(), dict():
+            for key in given.keys() & taken.keys():
+                yield from taken_for_another(given[key], taken[key], (*place, str(key)))
+        case list(), list():
+            for index, (one, other) in enumerate(zip(given, taken, strict=False)):
+                yield from taken_for_another(one, other, (*place, str(index)))
+        case bool() | int() | float() | str(), bool() | int() | float():
+            if isinstance(given, str) or isinstance(given, bool) != isinstance(taken, bool):
+                what = {bool: "true or false", int: "a whole number"}.get(type(taken), "a number")
+                yield place, f"This must be {what}, not {json.dumps(given)[:80]}."
 
 
 def _numbers(kind: Any, value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int | float]]:

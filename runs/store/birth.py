@@ -76,7 +76,7 @@ def unsaved(new: NewRun) -> Run:
         goal=new.goal,
         settings_json=canonical(clean(new.settings)),
         site_rules_json=canonical(list(new.site_rules)),
-        script=_kept(canonical(clean(new.script))) if new.script else None,
+        script=_kept(canonical(clean(new.script))) if new.script is not None else None,
         site_skills=_skills_now(new.checked),
         model=new.model,
         owner_id=new.owner_id,

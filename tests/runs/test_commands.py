@@ -139,6 +139,17 @@ def test_json_prints_the_export_alone() -> None:
     assert [step["seq"] for step in export["steps"]] == list(range(1, export["run"]["head"] + 1))
 
 
+def test_an_empty_script_is_a_script() -> None:
+    _, code = told("launch", *GOAL, "--script", "{}", "--inline")
+    assert (code, Run.objects.get().exit_reason) == (4, "model_error")
+    assert "script exhausted" in export_of(Run.objects.get())
+    assert "it must be one JSON object" in refused("launch", *GOAL, "--script", "[]", "--inline")
+
+
+def export_of(run: Run) -> str:
+    return told("export", str(run.pk))[0]
+
+
 def test_settings_and_script_may_be_files(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"max_steps": 1}')
     (tmp_path / "script.json").write_text(json.dumps(script(think("search", q="a"))))

@@ -60,6 +60,14 @@ def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module()
         (("--at=0", '--state={"steps": "x"}'), "state.steps: This must be a whole number"),
         (("--at=0", '--state={"steps": -7}'), "state.steps: This must be a whole number from 0 to 1,000,000"),
         (("--at=0", '--state=["steps"]'), "state: The state must be a JSON object."),
+        (("--at=0", "--state=[]"), "state: The state must be a JSON object."),
+        (("--at=0", '--state={"steps": true}'), "state.steps: This must be a whole number, not true."),
+        (("--at=0", '--state={"steps": "3"}'), 'state.steps: This must be a whole number, not "3".'),
+        (("--at=0", "--run-settings=[]", "--model=nosuch"), "settings: The settings must be a JSON object."),
+        (("--at=0", '--run-settings="x"', "--model=nosuch"), "settings: The settings must be a JSON object."),
+        (("--at=0", "--script=[]"), "script: "),
+        (("--at=0", "--decision={}"), "decision: Run"),
+        (("--at=0", "--decision=[]"), "decision: A decision must be a JSON object."),
         (("--at=0", "--model=nosuch"), "settings.model: There is no model 'nosuch'."),
         (("--at=0", '--decision={"verdict": "approve"}'), "decision: Run"),
         (("--at=0", '--decision=["verdict"]'), "decision: A decision must be a JSON object."),
@@ -96,6 +104,19 @@ def test_rerun_says_first_what_comes_again() -> None:
         "Likely to be done again: 2 model calls (240 tokens, $0.002), 1 tool call, 1 of them with effects outside.\n"
     )
     assert (code, Run.objects.count()) == (0, 1)
+    out, code = told("rerun", str(run.pk), f"--at={at}", "--estimate", "--json")
+    assert (json.loads(out), code, Run.objects.count()) == (
+        {
+            "model_calls": 2,
+            "tokens": 240,
+            "cost_usd": 0.002,
+            "tool_calls": 1,
+            "outside_calls": 1,
+            "lost": [],
+        },
+        0,
+        1,
+    )
     out, code = told("rerun", str(run.pk), f"--at={at}", "--inline", "--sure")
     made = Run.objects.get(copied_from=run)
     assert (code, out.splitlines()[-1], made.origin) == (0, str(made.pk), "rerun")

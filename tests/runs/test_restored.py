@@ -545,8 +545,8 @@ def test_the_command_says_what_it_needs() -> None:
     run = launch(FINAL)
     number = str(run.pk)
     for words, said in (
-        (("resume",), "Name a run, or say --restored."),
-        (("resume", number, "--restored"), "Name a run, or say --restored."),
+        (("resume",), "Name a run, or say --restored; not both."),
+        (("resume", number, "--restored"), "Name a run, or say --restored; not both."),
         (("resume", number, "--except", number), "--except goes with --restored."),
         (("resume", "--restored", "--except", "999999"), "There is no run 999999."),
     ):

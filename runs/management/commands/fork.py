@@ -60,7 +60,7 @@ class Command(CopyingCommand):
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
         """The fork."""
         settings = json_of(options["run_settings"], "--settings")
-        if options["model"]:
+        if options["model"] and isinstance(settings, dict | None):
             settings = {**(settings or {}), "model": options["model"]}
         return actions.fork(
             run,

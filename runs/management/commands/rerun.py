@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser
 from typing import Any
 
@@ -35,7 +36,10 @@ class Command(CopyingCommand):
             store.check_fork(run, options["at"])
         except store.NotPossible as fault:
             raise bad_input(fault.sentence) from None
-        self.tell(again(run, options["at"]), options)
+        found = again(run, options["at"])
+        if options["json"]:
+            self.stdout.write(json.dumps(_estimate(found), ensure_ascii=False))
+        self.tell(found, options)
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
         """The new run."""
@@ -58,3 +62,15 @@ class Command(CopyingCommand):
             self.stdout.write(
                 "\n".join(["What people did to the context since is not in the new run:", *told])
             )
+
+
+def _estimate(found: Again) -> dict[str, Any]:
+    """What --estimate says, as JSON."""
+    return {
+        "model_calls": found.model_calls,
+        "tokens": found.tokens,
+        "cost_usd": found.cost_usd,
+        "tool_calls": found.tool_calls,
+        "outside_calls": found.outside_calls,
+        "lost": [{"seq": change.seq, "what": change.line.plain} for change in found.lost],
+    }

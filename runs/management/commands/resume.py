@@ -42,7 +42,7 @@ class Command(SteeringCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Make the move, or the moves, and say where each run is."""
         if options["restored"] == bool(options["run"]):
-            raise bad_input("Name a run, or say --restored.")
+            raise bad_input("Name a run, or say --restored; not both.")
         if options["left_out"] and not options["restored"]:
             raise bad_input("--except goes with --restored.")
         if options["run"]:

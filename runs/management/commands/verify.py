@@ -34,7 +34,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Verify, and say what was found."""
         if options["all"] == bool(options["run"]):
-            raise bad_input("Name either a run or --all.")
+            raise bad_input("Name a run, or say --all; not both.")
         if unknown := unknown_migrations():
             raise bad_input(newer_database(unknown))
         runs = Run.objects.order_by("pk").only("pk") if options["all"] else [run_of(options["run"])]
