@@ -266,7 +266,7 @@ FORGED: dict[str, tuple[Callable[[Run], Any], str]] = {
     "question": (lambda run: decided(run)[0].delete(), "its question is not there"),
     "moved": (
         lambda run: decided(run).filter(seq=decided(run)[0].seq).update(seq=999),
-        "question is not there",
+        "its answer is another",
     ),
     "name": (
         lambda run: Decision.objects.filter(interrupt__run=run, verdict="approve").update(by_name="eve"),
