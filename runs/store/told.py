@@ -217,7 +217,7 @@ def _parent(run: Run) -> str:
     """What is wrong with the run's parent; empty where the ask for this very run is there."""
     if run.parent_id is None:
         return ""
-    asked = Exchange.objects.filter(run=run.parent_id, seq=run.parent_seq, kind="child_run")
+    asked = Exchange.objects.filter(run=run.parent_id, seq=run.parent_seq or 0, kind="child_run")
     text = asked.values_list("request_json", flat=True).first()
     wanted = json.loads(text) if text else {}
     if (wanted.get("name"), wanted.get("goal")) != (run.child_name, run.goal):

@@ -10,8 +10,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import LoginView
 from django.db import connection
-from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -35,7 +34,7 @@ class SignInFirst(LoginRequiredMiddleware):
     Of a form that was sent that is the page with the form: its own address may be for sending only.
     """
 
-    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseBase:
+    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseRedirect:
         """The way there; the page says where something was sent in vain."""
         if request.method in ("GET", "HEAD"):
             return super().handle_no_permission(request, view_func)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.db import connection
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.utils import ConnectionHandler
 
 from agentsite.environment import postgres_database
@@ -22,7 +22,7 @@ def test_connections_that_died_in_the_pool_are_replaced_before_anybody_is_given_
         pytest.skip("only a server's connections wait in a pool")
     own: dict[str, Any] = {"default": {}, "pooled": postgres_database(database_url(), pool=IN_POOL)}
     handler = ConnectionHandler(own)
-    users = [handler.create_connection("pooled") for _ in range(IN_POOL)]
+    users = [cast(DatabaseWrapper, handler.create_connection("pooled")) for _ in range(IN_POOL)]
     try:
         numbers = [number_of(user) for user in users]
         assert len(set(numbers)) == IN_POOL
@@ -37,7 +37,7 @@ def test_connections_that_died_in_the_pool_are_replaced_before_anybody_is_given_
         users[0].close_pool()
 
 
-def number_of(user: BaseDatabaseWrapper) -> int:
+def number_of(user: DatabaseWrapper) -> int:
     """The session that a connection is, by the server's number."""
     with user.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")

@@ -156,7 +156,7 @@ def test_an_answer_that_was_saved_is_used_and_nothing_is_done_or_paid_twice() ->
         exchange.seq, exchange.kind, exchange.name, exchange.request_json, "started", exchange.key, nth=1
     )
     asked.answered(ToolReturned(value="sent, and saved"))
-    store.keep_answer(run.pk, run.epoch, asked, written=True)
+    store.keep_answer(run.pk, run.epoch, asked, 0.0, written=True)
     world = slice_of(run)
     assert world.calls == ["decision"]
     assert totals(run) == (2, 1, 200, 40, 0.002)

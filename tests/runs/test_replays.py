@@ -161,7 +161,7 @@ def test_a_run_that_waits_is_replayed_as_far_as_it_is_and_its_replay_waits_for_n
 def test_a_replay_that_ends_before_its_record_has_ended_says_so_and_not_that_it_was_stopped() -> None:
     run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
     client = signed_in(cast_member("root", is_superuser=True))
-    made = Run.objects.get(pk=client.post(f"/runs/{run.pk}/replay/").url.strip("/").split("/")[-1])
+    made = Run.objects.get(pk=client.post(f"/runs/{run.pk}/replay/")["Location"].strip("/").split("/")[-1])
     page, listed = client.get(f"/runs/{made.pk}/").text, client.get(f"/runs/?q=%23{made.pk}").text
     for told in (page, listed, client.get(f"/runs/{run.pk}/compare/{made.pk}/").text):
         assert "it goes no further than what it replays" in told
