@@ -161,7 +161,10 @@ def _question(question: Interrupt | None, asked: HumanCall) -> str:
         return "it asks a person, and its question is not there"
     held = call_in(asked.holds)
     shown = (held.tool if held else "", canonical(held.args if held else {}), fingerprint_of(held))
-    if (question.tool, question.args_json, question.fingerprint) != shown:
+    found = (question.tool, question.args_json, question.fingerprint)
+    # The plan stands in place of the call's arguments; no fact has it as it was shown.
+    of_plan = (shown[0], question.args_json, fingerprint("plan", json.loads(question.args_json)))
+    if found != shown and (asked.about != "plan" or found != of_plan):
         return "its question shows another call than the one that is held"
     if (question.kind, question.title, question.limit) != (asked.about, asked.title, asked.limit):
         return "its question is another one than was asked"
