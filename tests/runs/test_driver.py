@@ -328,7 +328,7 @@ def test_a_log_that_can_not_be_written_postpones_the_run_and_takes_no_worker_wit
 
 def test_a_fault_of_our_own_leaves_a_row_and_the_run_is_tried_again_later() -> None:
     run = launch(think("send", to="bob"), FINAL)
-    run.interrupts.create(seq=4, kind="tool_call", title="in the way", status="superseded")
+    in_the_way = run.interrupts.create(seq=4, kind="tool_call", title="in the way", status="superseded")
     assert driver.drive(run.pk) == []
     run.refresh_from_db()
     assert (kinds(run)[-1], run.status, run.worker) == ("recovered", "queued", "")
@@ -336,6 +336,7 @@ def test_a_fault_of_our_own_leaves_a_row_and_the_run_is_tried_again_later() -> N
     assert store.claim(run.pk, "alpha") is None
     assert work(run).status == "waiting"
     assert pending(run).seq == 5
+    in_the_way.delete()  # no row asks it
 
 
 def test_a_run_whose_script_can_not_be_read_ends_with_a_reason() -> None:
