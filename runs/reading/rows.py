@@ -31,6 +31,9 @@ LEAD_IN = 12
 
 CONCLUDING = ("transition", "stop", "decision", "compaction")
 
+NO_ASK_AFTER = (*CONCLUDING, "rewind")
+"""Kinds of rows after which no ask before them is concluded any more: what a rollback went back over never is."""
+
 
 @dataclass(frozen=True)
 class RowView:
@@ -118,12 +121,11 @@ def _unheard(run: Run, shown: list[Step]) -> str:
 
 def _asked_before(run: Run, found: list[Step], first: int) -> int:
     """The ask that one of these rows concludes, though more than the lead-in lies between; 0 where none does."""
-    telling = next((step for step in found if step.kind in ("ask", *CONCLUDING)), None)
-    if telling is None or telling.kind == "ask" or telling.seq < first or found[0].seq == 1:
+    telling = next((step for step in found if step.kind in ("ask", *NO_ASK_AFTER)), None)
+    if telling is None or telling.kind in ("ask", "rewind") or telling.seq < first or found[0].seq == 1:
         return 0
-    before = Step.objects.filter(run=run, seq__lt=found[0].seq, kind__in=("ask", *CONCLUDING)).order_by(
-        "-seq"
-    )
+    before = Step.objects.filter(run=run, seq__lt=found[0].seq, kind__in=("ask", *NO_ASK_AFTER))
+    before = before.order_by("-seq")
     last = before.values_list("seq", "kind").first()
     return last[0] if last is not None and last[1] == "ask" else 0
 
@@ -134,8 +136,9 @@ def _concluded(steps: Iterable[Step], asked: int) -> dict[int, int]:
     for step in steps:
         if step.kind == "ask":
             asked = step.seq
-        elif step.kind in CONCLUDING and asked:
-            pairs[step.seq] = asked
+        elif step.kind in NO_ASK_AFTER:
+            if asked and step.kind in CONCLUDING:
+                pairs[step.seq] = asked
             asked = 0
     return pairs
 

@@ -25,6 +25,7 @@ from runs.driver.ports import NoSuchModel
 from runs.driver.window import Reader
 from runs.engine.effects import Failed, ModelReplied, ToolCall, ToolReturned, Usage
 from runs.models import Run
+from runs.reading.rows import render_row, row_views
 from runs.store import copying
 from tests.factories import cast_member, signed_in
 from tests.runs.running import (
@@ -303,6 +304,20 @@ def test_a_call_that_is_stopped_before_anybody_answered_for_it_is_counted_when_i
     assert Run.objects.get(pk=run.pk).tool_calls == 0
     tool_wakes(journey)
     assert Run.objects.get(pk=run.pk).tool_calls == 1
+
+
+def test_what_a_call_that_was_gone_back_over_brings_late_is_not_shown_beside_the_rows_after_the_rollback() -> None:
+    run, journey = frozen_in("send")
+    actions.rewind(run, to=transitions(run)[0], by=None)
+    slice_of(run)
+    shown = painted(run)
+    tool_wakes(journey)
+    assert painted(run) == shown
+
+
+def painted(run: Run) -> list[str]:
+    """The rows as a page shows them that is opened now."""
+    return [render_row(row) for row in row_views(run)]
 
 
 # --- how long it took -----------------------------------------------------------------------------------------------
