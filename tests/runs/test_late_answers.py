@@ -306,9 +306,7 @@ def test_a_call_that_is_stopped_before_anybody_answered_for_it_is_counted_when_i
     assert Run.objects.get(pk=run.pk).tool_calls == 1
 
 
-def test_what_a_call_that_was_gone_back_over_brings_late_is_not_shown_beside_the_rows_after_the_rollback() -> (
-    None
-):
+def test_rows_after_a_rollback_look_the_same_whenever_the_call_that_was_gone_back_over_answers() -> None:
     run, journey = frozen_in("send")
     actions.rewind(run, to=transitions(run)[0], by=None)
     slice_of(run)
