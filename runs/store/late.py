@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connection, transaction
 from django.db.models import Q
 
-from runs.engine.effects import ANSWER, Failed
+from runs.engine.effects import ANSWER, Answer, Failed
 from runs.engine.facts import RECOVERED
 from runs.engine.machine import END
 from runs.engine.snapshot import Totals
@@ -40,11 +40,11 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, seconds: float, *, writte
             return  # it is not paid, and whoever goes on makes the call again
         _take_back_the_guess(run_id, epoch)
         if not written:
-            _charge(run_id, asked, asked.answer, since=asked.seq)
+            _charge(run_id, asked, answer, since=asked.seq)
         elif _is_asked_anew(run_id, asked):
-            pay(run_id, asked.answer)
+            pay(run_id, answer)
         else:
-            _use_or_charge(run_id, asked, asked.answer)
+            _use_or_charge(run_id, asked, answer)
 
 
 def _lock(run_id: int) -> None:
@@ -70,7 +70,7 @@ def _is_asked_anew(run_id: int, asked: Asked) -> bool:
     return unanswered and later.filter(for_another).exists()
 
 
-def _use_or_charge(run_id: int, asked: Asked, answer: str) -> None:
+def _use_or_charge(run_id: int, asked: Asked, answer: Answer) -> None:
     with connection.cursor() as cursor:
         kept = answer_first(cursor, run_id, asked)
     if not kept:
@@ -79,10 +79,10 @@ def _use_or_charge(run_id: int, asked: Asked, answer: str) -> None:
         _charge(run_id, asked, answer, since=asked.seq + 1)
 
 
-def _charge(run_id: int, asked: Asked, answer: str, since: int) -> None:
+def _charge(run_id: int, asked: Asked, answer: Answer, since: int) -> None:
     """What nobody will conclude: a model's reply is paid in any case, the attempts of a tool's call are one."""
     if asked.kind in OF_A_MODEL or not _is_counted_later(run_id, since):
-        charge(run_id, ANSWER.validate_json(answer))
+        charge(run_id, answer)
 
 
 def _is_counted_later(run_id: int, since: int) -> bool:

@@ -317,13 +317,13 @@ def lock(run_id: int) -> None:
     list(Run.objects.select_for_update(no_key=True).filter(pk=run_id).values_list("pk"))
 
 
-def _answer_of(run_id: int, seq: int) -> str | None:
-    return Exchange.objects.values_list("answer_json", flat=True).get(run_id=run_id, seq=seq)
+def _answer_of(run_id: int, seq: int) -> Answer | None:
+    text = Exchange.objects.values_list("answer_json", flat=True).get(run_id=run_id, seq=seq)
+    return ANSWER.validate_json(text) if text else None
 
 
-def pay(run_id: int, text: str | None) -> None:
+def pay(run_id: int, answer: Answer | None) -> None:
     """Add what an answer cost beside the one that was used. A tool that two workers called at one ask counts once."""
-    answer = ANSWER.validate_json(text) if text else None
     if isinstance(answer, ModelReplied | Summarised):
         charge(run_id, answer)
 

@@ -381,9 +381,9 @@ def _added(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
     given = said.args or {}
     if not isinstance(given, dict):
         raise BadDecision("The amounts must be a JSON object: the limit's name and how much to add.", "args")
-    if not given and said.args is None and has_room(interrupt):
-        return None  # it only goes on: what it waits for was added elsewhere
     if not given:
+        if said.args is None and has_room(interrupt):
+            return None  # it only goes on: what it waits for was added elsewhere
         raise BadDecision(f"Say how much to add, e.g. {interrupt.limit}.", f"args.{interrupt.limit}")
     for name, amount in given.items():
         if name not in LIMIT_NAMES:

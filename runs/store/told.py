@@ -29,9 +29,7 @@ from runs.engine.facts import CallEdited, Decided, Fact, Spent, ToolCalled, Tool
 from runs.engine.kernel import cost_of
 from runs.engine.values import canonical, fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, Step
-
-_MOVES_ON = (Step.Kind.TRANSITION, Step.Kind.STOP, Step.Kind.REWIND, Step.Kind.COMPACTION)
-"""Kinds of rows after which no ask is pending."""
+from runs.store.loading import MOVES
 
 
 class Told:
@@ -71,7 +69,7 @@ class Told:
             self._pending = seq
             if self._call:
                 self.calls[seq] = self._call
-        elif kind in _MOVES_ON:
+        elif kind in MOVES:
             self._pending = None
 
     def flaws(self, run: Run) -> Iterator[tuple[int | None, str]]:
