@@ -12,6 +12,7 @@ import logging
 import time
 from dataclasses import replace
 from datetime import UTC, timedelta
+from functools import cached_property
 from typing import Any
 
 from django.db import OperationalError, connection
@@ -254,11 +255,29 @@ class Ledger:
             name=_name(effect),
             request=effect.model_dump_json(),
             status="started" if deed else "asked",
-            key=before.key if before is not None else _key(self.run, seq, call or self.head_hash),
+            key=before.key if before is not None else self._key(seq, call),
             attempt=move.attempt,
             fingerprint=call,
         )
         return row, asked
+
+    def _key(self, seq: int, call: str | None) -> str:
+        """The idempotency key of what is asked at a row, with at most 64 characters.
+
+        After a restore the same call at the same move has the same key, so that the far side still knows it; the rows
+        that the restore, people and the runtime add in one of the two lives do not count. Another call there, or a call
+        of another run that was given the same number, has another key: it would be taken for done. What is no call has
+        the hash of the rows before, which no other life repeats.
+        """
+        place = seq - self._added if call else seq
+        born = self.run.created_at.astimezone(UTC).isoformat(timespec="microseconds")
+        told = hashlib.sha256(f"{born} {place} {call or self.head_hash}".encode()).hexdigest()
+        return f"run-{self.run.pk}-{place}-{told[:12]}"
+
+    @cached_property
+    def _added(self) -> int:
+        """Rows that are no moves; as long as this worker has the run, every other row is its own."""
+        return store.rows_added(self.run.pk, self.loaded.snapshot.head)
 
     def _budget(self, batch: store.Batch, after: Snapshot) -> None:
         """The budget lines that have changed."""
@@ -430,17 +449,6 @@ def _name(effect: Effect) -> str:
             return about
         case Compaction():
             return "summary"
-
-
-def _key(run: Run, seq: int, asked: str) -> str:
-    """The idempotency key of what is asked at a row, with at most 64 characters.
-
-    After a restore the same call at the same row has the same key, so that the far side still knows it. Another call
-    there, or a call of another run that was given the same number, has another one: it would be taken for done.
-    `asked` is the call's fingerprint; of what is no call, the hash of the rows before, which no other life repeats.
-    """
-    born = run.created_at.astimezone(UTC).isoformat(timespec="microseconds")
-    return f"run-{run.pk}-{seq}-{hashlib.sha256(f'{born} {asked}'.encode()).hexdigest()[:12]}"
 
 
 def _changed(before: State, after: State) -> str | None:

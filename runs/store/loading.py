@@ -106,6 +106,11 @@ def _last_move(run: Run) -> tuple[int, str] | None:
     return run.steps.filter(live=True, kind__in=MOVES).order_by("-seq").values_list("seq", "kind").first()
 
 
+def rows_added(run_id: int, seq: int) -> int:
+    """How many of the rows up to `seq` people or the runtime added, those gone back over included."""
+    return Step.objects.filter(run_id=run_id, seq__lte=seq).exclude(kind__in=MOVES).count()
+
+
 def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
     """The control state after row `seq`. A row without a state has that of the row before; a rewind has its own."""
     rows = run.steps.filter(seq__lte=seq, state_json__isnull=False).order_by("-seq")

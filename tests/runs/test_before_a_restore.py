@@ -8,6 +8,7 @@ import pytest
 from django.db import connection, transaction
 
 from runs import actions, store
+from runs.driver.journey import Slice
 from runs.engine.effects import ToolReturned
 from runs.models import Run
 from runs.store import backups
@@ -24,6 +25,7 @@ from tests.runs.running import (
     make_due,
     slice_of,
     think,
+    transitions,
     work,
 )
 from tests.runs.test_late_answers import OTHER, at_call
@@ -181,15 +183,42 @@ def restored(run: Run, dump: Dump) -> Run:
 
 
 def test_the_same_call_of_the_same_run_has_the_same_key_after_a_restore() -> None:
-    run, dump = waits_for_a_yes()
+    """The rows of the restore, and whoever pauses it in one of its two lives, do not move it."""
+    run = work(launch(think("send", to="bob"), FINAL))
+    dump = dumped()
     decide(run, "approve")
     before = slice_of(run).keys
-    seq = run.exchanges.get(name="send").seq
-    run = restored(run, dump)
+    run = paused_and_resumed(restored(run, dump))
     decide(run, "approve")
     assert slice_of(run).keys == before
-    assert run.exchanges.get(name="send").seq == seq
     assert len(before) == 1 and len(before[0]) <= 64
+
+
+def test_calls_that_a_run_made_after_the_backup_have_their_keys_again() -> None:
+    """It moved while the backup was made, and went on: what it sends again, the far side can tell."""
+    run = launch(
+        think("send", to="bob"), think("send", to="bob"), think("send", to="eve"), FINAL, rules=ALLOW
+    )
+    make_due(run.pk)
+    dump = dumped()
+    before = slice_of(run).keys
+    run = paused_and_resumed(restored(run, dump))
+    after = slice_of(run).keys
+    assert after == before
+    assert len(set(after)) == 3
+
+
+def test_the_same_call_after_a_rollback_has_another_key() -> None:
+    """It is wanted once more: a far side that knows the first one must not take it for that."""
+    run = launch(think("search", q="a"), think("send", to="bob"), FINAL, rules=ALLOW)
+    paused_and_resumed(run)
+    first = slice_of(run, Slice(moves=9)).keys
+    actions.pause(now(run), by=None)
+    actions.rewind(now(run), to=transitions(run)[0], by=None)
+    actions.resume(now(run), by=None)
+    again = slice_of(run).keys
+    assert (len(first), len(again)) == (1, 1)
+    assert again != first
 
 
 def test_another_call_at_the_same_row_has_another_key_after_a_restore() -> None:
