@@ -12,7 +12,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from runs.models import Budget, Decision, Exchange, Interrupt, Run, Step
+from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.again import Again
 from runs.reading.arguments import ArgumentField, fields_of
@@ -31,7 +31,7 @@ from runs.reading.looking import is_risky
 from runs.reading.phrases import Line, call_text
 from runs.reading.questions import questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
-from runs.reading.unheard import Unheard, late_end_of
+from runs.reading.unheard import Unheard, late_end_of, unsure_of
 from runs.rights import decides
 
 Person = User | AnonymousUser
@@ -257,7 +257,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
     limits = _limits_of(run, interrupt)
     about = limit_asked(interrupt, run, limits, wishes_of([interrupt])[interrupt.pk]) if limits else None
     questions = questions_of([interrupt])[interrupt.pk]
-    unsure = _unsure_of(run, interrupt) if interrupt.kind == "may_have_happened" else None
+    unsure = unsure_of(interrupt) if interrupt.kind == "may_have_happened" else None
     return Card(
         interrupt=interrupt,
         run=run,
@@ -280,11 +280,6 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         heard_at=unsure.answered_at if unsure else None,
         decision=getattr(interrupt, "decision", None),
     )
-
-
-def _unsure_of(run: Run, interrupt: Interrupt) -> Exchange | None:
-    """The last call before the question."""
-    return run.exchanges.filter(kind="tool_call", seq__lt=interrupt.seq).order_by("-seq").first()
 
 
 def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:

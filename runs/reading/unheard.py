@@ -14,7 +14,7 @@ from typing import Any, Literal
 from django.template import loader
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.models import Exchange, Run, Step
+from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading.phrases import call_text, short, value_text
 
 Outcome = Literal["done", "failed", "not_done", "under_way", "unknown"]
@@ -26,6 +26,8 @@ SAID: dict[Outcome, str] = {
     "under_way": "It is still under way",
     "unknown": "It may have happened: nobody has heard how it ended",
 }
+
+CAME_BACK = "The worker that was thought lost came back, and had heard how the call ended."
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,12 @@ class Unheard:
     def sentence(self) -> str:
         """How it ended."""
         return f"{SAID[self.outcome]}: {self.result}" if self.result else f"{SAID[self.outcome]}."
+
+
+def unsure_of(interrupt: Interrupt) -> Exchange | None:
+    """The call of which the question asks whether it happened: the last one before it."""
+    calls = interrupt.run.exchanges.filter(kind="tool_call", seq__lt=interrupt.seq)
+    return calls.order_by("-seq").first()
 
 
 def late_end_of(run: Run, exchange: Exchange | None) -> Unheard | None:

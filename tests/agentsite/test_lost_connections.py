@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from django.db.utils import ConnectionHandler
 
 from agentsite.environment import postgres_database
 from tests.runs.commands import database_url
+from tests.stack import running_site, wait_for
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
@@ -35,6 +37,21 @@ def test_connections_that_died_in_the_pool_are_replaced_before_anybody_is_given_
         for user in users:
             user.close()
         users[0].close_pool()
+
+
+@pytest.mark.stack
+def test_a_stop_after_the_server_cut_every_connection_is_an_orderly_one(tmp_path: Path) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("only a server cuts connections")
+    with running_site(tmp_path, {"DATABASE_URL": database_url()}) as site:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        wait_for(site.answers)
+        assert site.stop() == 0, site.output
+        assert site.lines[-1] == "Stopped."
 
 
 def number_of(user: DatabaseWrapper) -> int:

@@ -19,14 +19,18 @@ from django.db import connection
 
 from agentsite.environment import ROOT
 from runs import actions
+from runs.engine.effects import ToolReturned
 from runs.management.asking import exit_code
 from runs.management.commands.launch import Command
 from runs.models import Interrupt, Run, RunStatus
+from runs.reading.unheard import CAME_BACK
 from tests.runs.commands import database_url
 from tests.runs.running import (
     ALLOW,
     FINAL,
     _every_run_verifies,
+    die_in,
+    kill,
     kinds,
     launch,
     pending,
@@ -295,6 +299,29 @@ def test_decide_takes_the_number_of_a_run_that_asks_one_thing() -> None:
     work(run)
     assert told(*words) == (f"Recorded: approve on run {run.pk}.\n", 0)
     assert work(run).tool_calls == 2
+
+
+def test_a_call_that_may_have_happened_is_made_again_only_by_who_is_sure() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    journey = die_in(run, before=kill, only="send")
+    words = ("decide", str(pending(work(run)).pk), "--verdict", "approve")
+    twice = 'This makes the call send(to="bob") once more: if it has happened already, it happens twice.'
+    assert refused(*words) == f"{twice} Look outside first; then say --sure with it. Nothing was decided."
+    assert journey.ledger.asked is not None
+    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))
+    assert refused(*words).startswith(f"{CAME_BACK} It was done: sent 1. {twice}")
+    assert pending(run).status == "pending"
+    assert told(*words, "--sure") == (f"Recorded: approve on run {run.pk}.\n", 0)
+    assert told(*words) == (f"Recorded: approve on run {run.pk}.\n", 0)  # the same one again
+    work(run)
+    assert run.exchanges.filter(name="send").count() == 2
+
+
+def test_what_is_not_made_again_wants_no_sureness() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    work(run)
+    assert told("decide", str(run.pk), "--verdict", "reject") == (f"Recorded: reject on run {run.pk}.\n", 0)
 
 
 def with_a_child_that_asks() -> Run:

@@ -96,6 +96,7 @@ class Command(BaseCommand):
                 raise CommandError(str(why)) from None
             except KeyboardInterrupt:
                 pass
+            connections.close_all()  # what was opened at the start may have died since
             renew_id()
         self.say("Stopped.")
 

@@ -12,7 +12,9 @@ from runs.management.asking import bad_input, halt_notice, interrupt_of, json_of
 from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.models import Interrupt
 from runs.reading.again import staying
+from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
+from runs.reading.unheard import CAME_BACK, late_end_of, unsure_of
 
 
 class Command(BaseCommand):
@@ -35,7 +37,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--sure",
             action="store_true",
-            help="approve what may have been done already, before a restore; "
+            help="approve what may have been done already, before a restore or by a lost worker; "
             "roll back past what stays done outside, or past what people did to the context",
         )
 
@@ -78,10 +80,22 @@ def _check_options(options: dict[str, Any]) -> None:
 
 
 def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> None:
-    """What a restore made doubtful is approved by those alone who say that they have looked."""
-    doubt = doubts_of([interrupt]).get(interrupt.pk)
-    if doubt and options["verdict"] in ("approve", "edit") and not options["sure"]:
+    """What a restore made doubtful, or a lost worker, is approved by those alone who say that they have looked."""
+    if options["sure"] or options["verdict"] not in ("approve", "edit"):
+        return
+    doubt = doubts_of([interrupt]).get(interrupt.pk) or _of_a_lost_call(interrupt)
+    if doubt:
         raise bad_input(f"{doubt} Look outside first; then say --sure with it. Nothing was decided.")
+
+
+def _of_a_lost_call(interrupt: Interrupt) -> str:
+    """What may happen twice, and what is known of it by now; empty where the question is another one, or is decided."""
+    if interrupt.kind != "may_have_happened" or interrupt.status != Interrupt.Status.PENDING:
+        return ""
+    call = call_text(interrupt.tool, interrupt.args)
+    late_end = late_end_of(interrupt.run, unsure_of(interrupt))
+    known = f"{CAME_BACK} {late_end.sentence.rstrip('.')}. " if late_end else ""
+    return f"{known}This makes the call {call} once more: if it has happened already, it happens twice."
 
 
 def _what_going_back_means(interrupt: Interrupt, options: dict[str, Any]) -> str:
