@@ -50,7 +50,7 @@ class Unheard:
 
 def unsure_of(interrupt: Interrupt) -> Exchange | None:
     """The call of which the question asks whether it happened: the last one before it."""
-    calls = interrupt.run.exchanges.filter(kind="tool_call", seq__lt=interrupt.seq)
+    calls = Exchange.objects.filter(run=interrupt.run_id, kind="tool_call", seq__lt=interrupt.seq)
     return calls.order_by("-seq").first()
 
 
