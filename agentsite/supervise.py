@@ -39,7 +39,10 @@ class NotReady(Exception):
     """A child runs but does not do its work."""
 
     def __init__(self, name: str, seconds: float) -> None:
-        super().__init__(f"The {name} was not ready after {seconds:g} seconds, so everything stops.")
+        super().__init__(
+            f"The {name} was not ready after {seconds:g} seconds, so everything stops. "
+            f"What it has printed is in the data directory under logs/{name}.log."
+        )
         self.name = name
 
 
@@ -67,7 +70,10 @@ class Patience:
     longest_pause: float = 5.0
     quick_death: float = 5.0
     quick_deaths_allowed: int = 4
-    ready_within: float = 30.0
+    ready_within: float = 180.0
+    """A few seconds on an idle machine; on a busy one a child that is only slow is not given up for that."""
+    slow_after: float = 15.0
+    """When the terminal is told that a child is waited for."""
     last_words: float = 5.0
     """How long a child that tells of its end has for that where nobody wants to wait."""
 
@@ -133,11 +139,17 @@ class Supervisor:
     async def _until_ready(self, child: Child, up: asyncio.Event) -> None:
         """Until the child does its work, or everything is being stopped."""
         assert child.ready is not None
-        until = time.monotonic() + self.patience.ready_within
+        began, patience, told = time.monotonic(), self.patience, False
         await up.wait()
         while not self.stopping.is_set() and not child.ready():
-            if time.monotonic() > until:
-                raise NotReady(child.name, self.patience.ready_within)
+            waited = time.monotonic() - began
+            if waited > patience.ready_within:
+                raise NotReady(child.name, patience.ready_within)
+            if waited > patience.slow_after and not told:
+                self.say(
+                    f"The {child.name} is not ready yet; waiting up to {patience.ready_within:g} seconds."
+                )
+                told = True
             await asyncio.sleep(0.03)
 
     async def _keep(self, child: Child, up: asyncio.Event) -> None:

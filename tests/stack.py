@@ -22,8 +22,8 @@ from agentsite.environment import ROOT
 from agentsite.supervise import is_alive, read_record
 from tests.forking import Forker
 
-START_SECONDS = 180.0
-"""A few seconds on idle cores; tests share theirs with others."""
+START_SECONDS = 240.0
+"""A few seconds on idle cores; tests share theirs with others. Longer than `up` waits for its own processes."""
 
 STOP_SECONDS = 60.0
 LONGEST_S = 60.0

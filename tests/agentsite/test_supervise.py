@@ -28,7 +28,7 @@ from agentsite.supervise import (
 )
 
 WAITS = "import signal; signal.pause()"
-HASTY = Patience(first_pause=0.01, quick_death=30, quick_deaths_allowed=2, ready_within=0.5)
+HASTY = Patience(first_pause=0.01, quick_death=30, quick_deaths_allowed=2, ready_within=0.5, slow_after=60)
 
 
 def child(
@@ -133,6 +133,24 @@ async def test_a_child_that_never_gets_ready_stops_everything_with_a_sentence(tm
     with pytest.raises(NotReady, match="The web was not ready after 0"):
         await running.run()
     assert running.processes == {}
+
+
+async def test_a_child_that_is_slow_to_get_ready_is_waited_for_and_the_terminal_says_so(
+    tmp_path: Path,
+) -> None:
+    running, said = supervisor(tmp_path, child("web", WAITS, tmp_path, ready=lambda: bool(said)))
+    running.patience = replace(HASTY, slow_after=0.05, ready_within=30)
+    welcomed = asyncio.Event()
+
+    async def welcome() -> None:
+        welcomed.set()
+
+    task = asyncio.create_task(running.run(welcome))
+    async with asyncio.timeout(10):
+        await welcomed.wait()
+    running.stop()
+    await task
+    assert said == ["The web is not ready yet; waiting up to 30 seconds."]
 
 
 async def test_the_terminal_shows_alarms_and_the_log_has_everything(tmp_path: Path) -> None:
