@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from runs.engine import wording
-from runs.engine.effects import ChildRun, Effect, Failed, HumanCall, ModelCall, ToolCall, call_in
+from runs.engine.effects import ChildRun, Effect, EffectClass, Failed, HumanCall, ModelCall, ToolCall, call_in
 from runs.engine.facts import Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
 from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule, LimitName
 from runs.engine.snapshot import Price, Snapshot
+from runs.engine.tools import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,21 @@ def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
     return Hold(_ask_about(call, "default", why, passed))
 
 
+def at_loosest(rules: tuple[InterruptRule, ...], tool: ToolSpec) -> Literal["allow", "ask", "deny"]:
+    """The most that the rules let a call of the tool do, whatever its arguments are."""
+    asks = False
+    for rule in rules:
+        when = rule.when
+        if not when.about_calls or when.same_call is not None or not _is_about(rule, tool.name, tool.effects):
+            continue
+        if rule.do in ("allow", "notify"):
+            return "allow"
+        asks = asks or rule.do == "ask" or bool(when.args)  # arguments that can't be compared ask
+        if not when.args:
+            return "ask" if asks else "deny"
+    return "allow" if tool.effects in ("none", "read") else "ask"
+
+
 def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
     """The same call for the K-th time."""
     if (call := call_in(effect)) is None:
@@ -290,18 +306,22 @@ def _question(rule: InterruptRule, about: Any, title: str) -> HumanCall:
 
 def _matches(rule: InterruptRule, call: ToolCall | ChildRun) -> bool | str:
     """Whether the rule's keys hold for the call; a text says why that can't be told."""
-    when = rule.when
-    if when.tool is not None and not fnmatchcase(call.tool, when.tool):
-        return False
-    if when.effects is not None and call.effects not in when.effects:
+    if not _is_about(rule, call.tool, call.effects):
         return False
     unsure = ""
-    for path, test in (when.args or {}).items():
+    for path, test in (rule.when.args or {}).items():
         held = _holds(test, _argument(call.args, path))
         if held is False:
             return False
         unsure = unsure or (held if isinstance(held, str) else "")
     return unsure or True
+
+
+def _is_about(rule: InterruptRule, tool: str, effects: EffectClass) -> bool:
+    """Whether the rule looks at calls of such a tool."""
+    when = rule.when
+    named = when.tool is None or fnmatchcase(tool, when.tool)
+    return named and (when.effects is None or effects in when.effects)
 
 
 _MISSING = object()

@@ -18,15 +18,18 @@ from runs.reading import words
 from runs.reading.limits import as_asked
 from runs.reading.phrases import call_text, short
 from runs.reading.questions import whole_title
+from runs.reading.unattended import unattended, with_kept_answers
 from runs.reading.words import Word
 from runs.rights import Person, may_steer
 from runs.store import (
     MAY_HAVE_HAPPENED,
-    asked_before_restore,
+    doubted_by_restore,
     paused_by_restore,
     pausers_before,
     urgent_first,
 )
+
+MAKES_IT = "it makes this call."
 
 AT_ONCE = 100
 """Runs that a page shows, and lets go on, at a time."""
@@ -44,6 +47,8 @@ class InFlight:
     then: str
     effects: Word | None = None
     """What the call touches, where it touches anything."""
+    acts: bool = False
+    """It makes that call as soon as it is resumed, and a second one would be another deed."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ class RestoredRun:
     """A call was begun that changes something, and no answer is known."""
     paused_before: str
     """Who had paused it before the restore; empty where nobody had."""
+    unattended: tuple[str, ...]
+    """Tools that it may call without asking, and whose calls since the backup it would make again."""
     mine: bool
     """Whether the reader may let it go on."""
 
@@ -64,25 +71,36 @@ class RestoredRun:
         """Why it is better looked at first; empty where it may go on with all others."""
         if self.may_have_happened:
             return f"{self.at.code} may have happened"
-        return f"{self.paused_before} had paused it before" if self.paused_before else ""
+        return f"{self.paused_before} had paused it before" if self.paused_before else self.again
+
+    @property
+    def again(self) -> str:
+        """What it may do a second time without that anybody is asked; empty where nothing."""
+        if self.at.acts:
+            return f"it makes {self.at.code} next, and may have made that call since the backup"
+        if not self.unattended:
+            return ""
+        return f"it may call {' or '.join(self.unattended)} unasked, and may have done so since the backup"
 
 
 def restored_of(user: Person) -> QuerySet[Run]:
     """The runs that a restore paused and `user` may see, those first that may have done something."""
     found = urgent_first(paused_by_restore(Run.objects.all() if user is None else Run.objects.for_user(user)))
-    return found.select_related("owner").defer("settings_json", "site_rules_json", "answer")
+    return found.select_related("owner", "script").defer("answer")
 
 
 def restored_views(runs: Sequence[Any], user: Person) -> list[RestoredRun]:
     """At most AT_ONCE of them, as they are shown."""
     waits = _waits_of(runs)
-    before = pausers_before([run.pk for run in runs])
+    numbers = [run.pk for run in runs]
+    before, kept = pausers_before(numbers), with_kept_answers(numbers)
     return [
         RestoredRun(
             run=run,
             at=in_flight(run, waits.get(run.pk)),
             may_have_happened=run.urgency == MAY_HAVE_HAPPENED,
             paused_before=before.get(run.pk, ""),
+            unattended=unattended(run, kept=run.pk in kept),
             mine=may_steer(user, run),
         )
         for run in runs
@@ -107,7 +125,7 @@ def why_restored(run: Run) -> str:
 def doubts_of(questions: Iterable[Interrupt]) -> dict[Any, str]:
     """Those that still wait, and may have been answered after the backup that the site comes from: the warning."""
     waiting = [one for one in questions if one.status == Interrupt.Status.PENDING]
-    return {key: _doubt(made_at) for key, made_at in asked_before_restore(waiting).items()}
+    return {key: _doubt(made_at) for key, made_at in doubted_by_restore(waiting).items()}
 
 
 def _doubt(made_at: datetime | None) -> str:
@@ -165,7 +183,8 @@ def _called(run: Run, asked: dict[str, Any], status: str) -> InFlight:
             if _can_tell(run, asked["tool"]):
                 then = "the tool is asked whether it happened; where it can’t tell, a person is."
             return InFlight(words.INTERRUPT["may_have_happened"], code, "", then, touches)
-    return InFlight(Word("Next", "tool"), code, "", "it makes this call.", touches)
+    acts = touches is not None and not asked.get("idempotent")
+    return InFlight(Word("Next", "tool"), code, "", MAKES_IT, touches, acts)
 
 
 def _can_tell(run: Run, name: str) -> bool:
@@ -181,14 +200,13 @@ def _decided(asked: dict[str, Any], answer: dict[str, Any]) -> InFlight:
     """A person has answered, and what they said is still to be done."""
     code, text, touches = _held(asked)
     word = words.VERDICT_DONE.get(answer["verdict"], Word("Answered", "check", "good"))
-    if answer["verdict"] == "edit" and (call := _call_in(asked)) and answer.get("args") is not None:
+    call = _call_in(asked)
+    if call is None or answer["verdict"] not in ("approve", "edit"):
+        return InFlight(word, code, text, "it does what was answered.", touches)
+    if answer["verdict"] == "edit" and answer.get("args") is not None:
         code = call_text(call.tool, answer["args"])
-    then = (
-        "it makes this call."
-        if answer["verdict"] in ("approve", "edit") and code
-        else "it does what was answered."
-    )
-    return InFlight(word, code, text, then, touches)
+    acts = touches is not None and isinstance(call, ToolCall) and not call.idempotent
+    return InFlight(word, code, text, MAKES_IT, touches, acts)
 
 
 def _asking(asked: dict[str, Any]) -> InFlight:

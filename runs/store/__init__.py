@@ -34,7 +34,7 @@ from runs.store.copying import (
     totals_at,
     write_replay,
 )
-from runs.store.doubts import asked_before_restore, lost_by_restore
+from runs.store.doubts import doubted_by_restore, lost_by_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible
 from runs.store.going_back import rewind_batch
@@ -73,6 +73,7 @@ from runs.store.loading import (
     load_window,
     reached_calls,
     rows_added,
+    settings_of,
     state_at,
     summary_text,
     terms_of,
@@ -153,7 +154,6 @@ __all__ = [
     "artifact_bytes",
     "artifact_text",
     "artifacts_of",
-    "asked_before_restore",
     "attempts_of",
     "blocks_at",
     "chain",
@@ -169,6 +169,7 @@ __all__ = [
     "context_blocks",
     "create_run",
     "decide",
+    "doubted_by_restore",
     "edit_summary",
     "ended",
     "facts_text",
@@ -216,6 +217,7 @@ __all__ = [
     "rewind",
     "rewind_batch",
     "rows_added",
+    "settings_of",
     "shared_limits",
     "shared_limits_of",
     "start",

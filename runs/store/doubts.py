@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from runs.models import Interrupt, Step
+from runs.models import Interrupt, Run, Step
 
 THE_RESTORE = "the restore"
 """Who paused the runs. A person's name has no blanks."""
@@ -18,22 +18,45 @@ BY_THE_RESTORE = f'[{{"kind":"run.paused","by":"{THE_RESTORE}",'
 _MADE_AT = re.compile(r"backup of (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
 
 
-def asked_before_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | None]:
-    """Those questions that were asked already when a restore paused their run, by key: when the backup was made.
+def doubted_by_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | None]:
+    """Those questions, by key, that may have been answered, and acted on, in the life that a restore has ended.
 
-    What was answered since then is not known. Of several backups the first counts; None where its time is not told.
+    They are those that were asked already when their run was paused by it, and whatever the run, or a parent, asked
+    later about a call that changes something: it goes the same way again. With it stands when the backup was made: of
+    several the first; None where its time is not told.
     """
     asked = list(questions)
+    families = _with_parents({one.run_id for one in asked})
     pauses = Step.objects.filter(
-        run__in={one.run_id for one in asked}, kind=Step.Kind.PAUSE, facts_json__startswith=BY_THE_RESTORE
+        run__in=set().union(*families.values()), kind=Step.Kind.PAUSE, facts_json__startswith=BY_THE_RESTORE
     )
-    rows = list(pauses.order_by("seq").values_list("run_id", "seq", "facts_json"))
+    rows = list(pauses.order_by("pk").values_list("run_id", "seq", "facts_json"))
     found: dict[Any, datetime | None] = {}
     for one in asked:
-        since = next((text for run_id, seq, text in rows if run_id == one.run_id and seq > one.seq), None)
+        acts = one.kind == "tool_call" and one.effects not in ("none", "read")
+        since = next(
+            (
+                text
+                for run_id, seq, text in rows
+                if (acts and run_id in families[one.run_id]) or (run_id == one.run_id and seq > one.seq)
+            ),
+            None,
+        )
         if since is not None:
             found[one.pk] = _made_at(since)
     return found
+
+
+def _with_parents(run_ids: set[int]) -> dict[int, set[int]]:
+    """Each run with those that it was started by, up to the first."""
+    families, above = {one: {one} for one in run_ids}, {one: one for one in run_ids}
+    while above:
+        rows = Run.objects.filter(pk__in=above.values()).values_list("pk", "parent")
+        parents = {run: parent for run, parent in rows if parent is not None}
+        above = {one: parents[last] for one, last in above.items() if last in parents}
+        for one, parent in above.items():
+            families[one].add(parent)
+    return families
 
 
 def lost_by_restore(run_id: int, seq: int) -> bool:

@@ -43,12 +43,16 @@ class Loaded:
 
 
 def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False) -> Terms:
-    """What the run was agreed on; site rules come before its own."""
+    """What the run was agreed on."""
+    own = settings_of(run)
+    return Terms(goal=run.goal, settings=own, tools=dict(tools), skills=_skills(run, own), guided=guided)
+
+
+def settings_of(run: Run) -> Settings:
+    """Those of the run; site rules come before its own."""
     own = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
     site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))
-    if site:
-        own = own.model_copy(update={"rules": site + own.rules})
-    return Terms(goal=run.goal, settings=own, tools=dict(tools), skills=_skills(run, own), guided=guided)
+    return own.model_copy(update={"rules": site + own.rules}) if site else own
 
 
 def _skills(run: Run, own: Settings) -> dict[str, str]:

@@ -37,7 +37,7 @@ from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, S
 from runs.store import clock
 from runs.store.again import again, for_people
 from runs.store.appending import append, batch_on, facts_text, tell_lost
-from runs.store.doubts import asked_before_restore
+from runs.store.doubts import doubted_by_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
@@ -266,7 +266,7 @@ def unanswered(interrupt: Interrupt) -> Said:
 
     What was asked before a restore may have been approved and done since the backup: silence denies it.
     """
-    doubtful = interrupt.on_timeout == "approve" and asked_before_restore([interrupt])
+    doubtful = interrupt.on_timeout == "approve" and doubted_by_restore([interrupt])
     wanted = {"deny": ("reject",), "approve": ("approve", "resume"), "abort": ("abort",)}[
         "deny" if doubtful else interrupt.on_timeout
     ]

@@ -21,6 +21,8 @@ from django.urls import reverse
 from agentsite.restoring import UNKNOWN
 from runs import actions, store, tasks
 from runs.adapters.tool import Arguments, NotHappened, Result, Tool
+from runs.adapters.toolbox import Toolbox
+from runs.adapters.tools import TOOLS
 from runs.models import Interrupt, Run
 from runs.reading import restored as reading
 from runs.reading.again import again
@@ -333,9 +335,11 @@ def test_each_says_where_it_stands_and_what_it_does_next() -> None:
         "begun": (begun, "Next", 'send(to="bob")', "it makes this call."),
     }
     for run, word, code, then in told.values():
-        at = seen(run).at
+        one = seen(run)
+        at = one.at
         assert (at.word.text, at.code, at.then) == (word, code, then)
-        assert not seen(run).hold
+        at_once = f"it makes {code} next, and may have made that call since the backup"
+        assert one.hold == (at_once if then == "it makes this call." else "")
     assert seen(limited).at.text == "Cost limit reached: $0.00 of $0.00 used"
     order = [one.run.pk for one in all_restored(None)]
     assert set(order[:3]) == {approved.pk, refused.pk, begun.pk}  # they would act at once
@@ -363,6 +367,52 @@ def test_a_child_that_a_person_let_start_or_gave_another_goal_says_so() -> None:
     call_command("resume", "--restored", stdout=io.StringIO())
     assert work(edited).status == "succeeded"
     assert edited.children.get().goal == "other"
+
+
+UNASKED = "it may call send unasked, and may have done so since the backup"
+SENDING = script(think("send", to="bob"), FINAL, tools={"send": SEND})
+
+
+@pytest.mark.parametrize(
+    ("parts", "hold"),
+    [
+        ({"rules": ALLOW}, UNASKED),
+        ({"rules": [{"when": {"effects": ["send"]}, "do": "notify"}]}, UNASKED),
+        ({"rules": [{"when": {"tool": "send", "args": {"to": {"equals": "bob"}}}, "do": "allow"}]}, UNASKED),
+        ({"answers": [{"verdict": "approve"}]}, UNASKED),
+        ({"subgraphs": {"inner": {"machine": "ruled", "settings": {"rules": ALLOW}}}}, ""),
+        ({}, ""),
+        ({"answers": [{"verdict": "reject"}]}, ""),
+        ({"rules": [{"when": {"tool": "send"}, "do": "deny"}, *ALLOW]}, ""),
+        ({"rules": [{"when": {"tool": "send"}, "do": "ask"}, *ALLOW]}, ""),
+        ({"rules": [{"when": {"tool": "note"}, "do": "allow"}]}, ""),
+    ],
+)
+def test_a_run_that_may_act_unasked_is_held_before_it_has_come_to_that(
+    parts: dict[str, Any], hold: str
+) -> None:
+    """What it did after the backup its log does not have; it would do it again."""
+    run = launch(played=SENDING, **parts)
+    restore()
+    assert seen(run).hold == hold
+    page = html.unescape(root().get(PAGE).text)
+    assert boxes(page) == {run.pk: not hold}
+    assert re.findall(r"Not ticked, because (.*)\.</strong>", page) == [hold] * bool(hold)
+
+
+def test_a_run_whose_child_may_act_unasked_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Toolbox.__init__, "__defaults__", ({**TOOLS, "send": BLIND}, ()))
+    helper = {"machine": "ruled", "settings": {"tools": ["send"], "rules": ALLOW}}
+    run = launch(FINAL, subgraphs={"inner": helper})
+    restore()
+    assert seen(run).hold == UNASKED
+
+
+def test_a_tool_that_knows_a_second_call_by_its_key_holds_nobody() -> None:
+    keyed = script(think("send", to="bob"), FINAL, tools={"send": SEND | {"idempotent": True}})
+    run = launch(played=keyed, rules=ALLOW)
+    restore()
+    assert not seen(run).hold
 
 
 def test_who_was_paused_before_is_held_and_named() -> None:
@@ -533,11 +583,15 @@ def test_the_command_resumes_them_says_where_each_is_and_which_ones_stay() -> No
 
 
 def test_who_had_asked_whether_a_call_happened_waits_on_for_the_answer() -> None:
+    """Of what it does unasked after that the command tells; who names it lets it wait on."""
     run = work(uncertain())
     restore()
-    lines = told("resume", "--restored")
-    run.refresh_from_db()
-    assert lines == [f"Run {run.pk}: waiting, at {run.node}, row {run.head}.", "Resumed: 1."]
+    assert told("resume", "--restored") == [
+        "Resumed: 0.",
+        f"Run {run.pk} stays paused: it may call send unasked, and may have done so since the backup. "
+        f"Look first, then: manage.py resume {run.pk}",
+    ]
+    told("resume", str(run.pk))
     assert (pending(run).kind, work(run).status) == ("may_have_happened", "waiting")
 
 
@@ -612,7 +666,8 @@ def test_what_was_asked_before_the_backup_says_everywhere_that_it_may_be_done() 
     assert [page.count(DOUBT) for page in pages_with(run, client)] == [1, 1, 1, 1, 1]
 
 
-def test_it_says_so_after_the_run_was_resumed_too_and_what_is_asked_later_does_not() -> None:
+def test_it_says_so_after_the_run_was_resumed_too_and_of_a_later_call_that_changes_something() -> None:
+    """It goes the way that it may have gone already."""
     run = asking()
     restore_of("2026-11-28 07:25:00")
     store.resume_restored(run.pk, "root")
@@ -620,7 +675,9 @@ def test_it_says_so_after_the_run_was_resumed_too_and_what_is_asked_later_does_n
     decide(run, "approve")
     work(run)
     assert pending(run).args == {"text": "second"}
-    assert all("was restored from" not in page for page in pages_with(run, root()))
+    *own, fork_at_the_first = pages_with(run, root())
+    assert [page.count(DOUBT) for page in own] == [1, 1, 1, 1]
+    assert DOUBT not in fork_at_the_first
 
 
 def test_of_two_restores_the_older_backup_counts() -> None:
@@ -630,14 +687,41 @@ def test_of_two_restores_the_older_backup_counts() -> None:
     assert card_of(pending(run), None).doubt == DOUBT
 
 
-def test_a_pause_by_a_person_and_a_restore_before_the_question_raise_no_doubt() -> None:
-    played = script(think("note", text="hello"), FINAL, tools={"note": NOTE})
+@pytest.mark.parametrize("effects", ["read", "none"])
+def test_a_later_call_that_changes_nothing_is_in_no_doubt(effects: str) -> None:
+    played = script(think("note", text="hello"), FINAL, tools={"note": NOTE | {"effects": effects}})
     run = launch(played=played, rules=ASK)
     restore_of("2026-11-28 07:25:00")
     store.resume_restored(run.pk, "root")
     work(run)
-    actions.pause(run, by=None)
     assert card_of(pending(run), None).doubt == ""
+
+
+def test_a_pause_by_a_person_raises_no_doubt() -> None:
+    run = asking()
+    actions.pause(run, by=None)
+    actions.resume(run, by=None)
+    decide(run, "approve")
+    work(run)
+    assert card_of(pending(run), None).doubt == ""
+
+
+def test_a_child_that_was_started_after_the_restore_is_in_the_same_doubt() -> None:
+    """It has no row of the restore; its parent has."""
+    inner = {"replies": {"decision": [think("note", text="hello"), FINAL]}, "tools": {"note": NOTE}}
+    played = script(think("agent.inner", goal="look"), FINAL, subgraphs={"inner": inner})
+    parent = launch(played=played, subgraphs={"inner": {"machine": "ruled", "settings": {}}})
+    restore_of("2026-11-28 07:25:00")
+    store.resume_restored(parent.pk, "root")
+    child = work(parent).children.get()
+    assert card_of(pending(work(child)), None).doubt == DOUBT
+    assert store.unanswered(replace_timeout(pending(child))).verdict == "reject"
+
+
+def replace_timeout(question: Interrupt) -> Interrupt:
+    """The question as one that silence approves."""
+    question.on_timeout = "approve"
+    return question
 
 
 def test_a_restore_whose_row_tells_no_time_is_still_told() -> None:
