@@ -25,11 +25,11 @@ ALARMS = ("ERROR", "CRITICAL", "Traceback")
 
 
 class GaveUp(Exception):
-    """A child died again and again right after its start."""
+    """A child ended again and again right after its start."""
 
-    def __init__(self, name: str, deaths: int) -> None:
+    def __init__(self, name: str, code: int, times: int) -> None:
         super().__init__(
-            f"The {name} died {deaths} times right after starting, so everything stops. "
+            f"The {name} {what_it_did(code)} {times} times right after starting, so everything stops. "
             f"The lines above say why; the whole log is in the data directory under logs/{name}.log."
         )
         self.name = name
@@ -169,7 +169,7 @@ class Supervisor:
                 )
                 self.say(obituary(child, code, last))
                 if quick > self.patience.quick_deaths_allowed:
-                    raise GaveUp(child.name, quick)
+                    raise GaveUp(child.name, code, quick)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.stopping.wait(), min(pause, self.patience.longest_pause))
 
@@ -284,11 +284,16 @@ class BoundedLog:
         self.file.write(line)
 
 
+def what_it_did(code: int) -> str:
+    """A death is one only where something went wrong."""
+    return "died" if code else "ended by itself"
+
+
 def obituary(child: Child, code: int, last: Sequence[str]) -> str:
-    """What died, how, and its last words."""
+    """What ended, how, and its last words."""
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     words = "".join(f"\n    {shortened(line, child.log)}" for line in last)
-    return f"The {child.name} died ({how}); starting it again." + (
+    return f"The {child.name} {what_it_did(code)} ({how}); starting it again." + (
         f" Its last lines:{words}" if words else ""
     )
 

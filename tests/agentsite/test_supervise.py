@@ -68,6 +68,14 @@ async def test_a_child_that_dies_is_started_again_and_the_terminal_says_so(tmp_p
     assert said == ["The worker died (signal SIGKILL); starting it again. Its last lines:\n    last words"]
 
 
+async def test_a_child_that_ends_by_itself_is_not_told_as_dead(tmp_path: Path) -> None:
+    running, said = supervisor(tmp_path, child("worker", "print('all done')", tmp_path))
+    with pytest.raises(GaveUp, match=r"^The worker ended by itself 3 times right after starting"):
+        await running.run()
+    ended = "The worker ended by itself (exit code 0); starting it again."
+    assert said == [f"{ended} Its last lines:\n    all done"] * 3
+
+
 async def test_stop_ends_all_children_and_what_they_started(tmp_path: Path) -> None:
     grandchild = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {WAITS!r}])"
     parent = child("worker", f"{grandchild}; print(p.pid, flush=True); {WAITS}", tmp_path)
