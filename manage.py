@@ -17,13 +17,13 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
     bootstrap.take_data_dir(sys.argv)
     from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import execute_from_command_line
 
+    from agentsite.management.utility import Commands
     from agentsite.stopped import STOPPED, sentence_of
 
     try:
         try:
-            execute_from_command_line(own_settings(sys.argv))
+            Commands(own_settings(sys.argv)).execute()
         finally:
             sys.stdout.flush()  # what has no place to go is noticed here, and not after the exit code is told
     except BrokenPipeError:  # whoever reads has read enough (`… | head`)

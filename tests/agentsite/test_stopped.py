@@ -16,10 +16,10 @@ from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.utils import ConnectionHandler
 
-from agentsite.environment import ROOT, sqlite_database
+from agentsite.environment import ROOT, private_dir, sqlite_database
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.stopped import STOPPED, sentence_of
-from agentsite.supervise import write_atomically
+from agentsite.supervise import held, write_atomically
 from tests.runs.commands import database_url
 from tests.runs.running import FINAL, _every_run_verifies, launch, work
 
@@ -40,6 +40,38 @@ def manage(*words: str, data: Path, stdout: Any = subprocess.PIPE, database: str
         timeout=120,
         check=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("export", "99"), 2, "There is no run 99.\n"),
+        (("launch",), 2, "Name the machine: --machine.\n"),
+        (
+            ("restore", "x", "--force", "--settings=agentsite.settings"),
+            2,
+            "The site runs. Stop it first (Ctrl-C in its terminal).\n",
+        ),
+        (("createsuperuser", "--noinput"), 1, "You must use --username with --noinput.\n"),
+    ],
+)
+def test_what_a_command_refuses_is_its_sentence_alone(
+    words: tuple[str, ...], code: int, said: str, tmp_path: Path
+) -> None:
+    with held(private_dir(tmp_path / "run") / "up.lock"):
+        done = manage(*words, data=tmp_path, database=database_url())
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_a_command_may_have_an_option_of_any_name(tmp_path: Path) -> None:
+    done = manage("shell", "-c", "print(42)", data=tmp_path, database=database_url())
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "42")
+
+
+def test_where_the_traceback_is_wanted_it_is_shown(tmp_path: Path) -> None:
+    done = manage("export", "99", "--traceback", data=tmp_path, database=database_url())
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("CommandError: There is no run 99.\n")
 
 
 @pytest.mark.parametrize("name", ["export", "verify"])
