@@ -31,7 +31,7 @@ from runs.reading.looking import is_risky
 from runs.reading.phrases import Line, call_text
 from runs.reading.questions import questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
-from runs.reading.unheard import Unheard, late_end_of, unsure_of
+from runs.reading.unheard import late_end_of, unsure_of
 from runs.rights import decides
 
 Person = User | AnonymousUser
@@ -90,10 +90,8 @@ class Card:
     """Why it may have been answered already, and done; empty where nothing speaks for it."""
     began: datetime | None = None
     """When the call began that may have happened."""
-    late_end: Unheard | None = None
+    late_end: str = ""
     """How that call ended, where its worker was thought lost and has come back since."""
-    heard_at: datetime | None = None
-    """When that was heard."""
     decision: Decision | None = None
     typed: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -277,7 +275,6 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         doubt=doubts_of([interrupt]).get(interrupt.pk, ""),
         began=unsure.started_at if unsure else None,
         late_end=late_end_of(run, unsure),
-        heard_at=unsure.answered_at if unsure else None,
         decision=getattr(interrupt, "decision", None),
     )
 

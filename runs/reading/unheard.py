@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Literal
 
 from django.template import loader
+from django.utils.dateformat import format as date_text
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.models import Exchange, Interrupt, Run, Step
@@ -26,8 +27,6 @@ SAID: dict[Outcome, str] = {
     "under_way": "It is still under way",
     "unknown": "It may have happened: nobody has heard how it ended",
 }
-
-CAME_BACK = "The worker that was thought lost came back, and had heard how the call ended."
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Unheard:
     @property
     def sentence(self) -> str:
         """How it ended."""
-        return f"{SAID[self.outcome]}: {self.result}" if self.result else f"{SAID[self.outcome]}."
+        return _sentence(self.outcome, self.result)
 
 
 def unsure_of(interrupt: Interrupt) -> Exchange | None:
@@ -54,16 +53,18 @@ def unsure_of(interrupt: Interrupt) -> Exchange | None:
     return calls.order_by("-seq").first()
 
 
-def late_end_of(run: Run, exchange: Exchange | None) -> Unheard | None:
-    """How a call ended of which a person is asked whether it happened; None for as long as nobody has heard.
+def late_end_of(run: Run, exchange: Exchange | None) -> str:
+    """How a call ended of which a person is asked whether it happened; empty for as long as nobody has heard.
 
     Its worker was thought lost, and has come back: its answer was kept, and not used.
     """
-    if exchange is None or exchange.answer_json is None:
-        return None
-    request = json.loads(exchange.request_json)
-    code = call_text(request["tool"], request["args"])
-    return Unheard(exchange.seq, request["tool"], code, *_ended(run, exchange))
+    if exchange is None or exchange.answered_at is None:
+        return ""
+    when = f"{date_text(exchange.answered_at, 'j M, H:i')} UTC"
+    return (
+        f"The worker that was thought lost came back on {when} and had heard how the call ended. "
+        f"{_sentence(*_ended(run, exchange))}"
+    )
 
 
 def unheard_of(run: Run) -> Unheard | None:
@@ -94,6 +95,10 @@ def _ended(run: Run, exchange: Exchange) -> tuple[Outcome, str]:
     if answer["kind"] != "tool_returned":
         return "failed" if answer["ran"] else "not_done", short(answer["message"])
     return "done" if answer["ran"] else "not_done", value_text(answer["value"])
+
+
+def _sentence(outcome: Outcome, result: str) -> str:
+    return f"{SAID[outcome]}: {result}" if result else f"{SAID[outcome]}."
 
 
 def unheard_html(unheard: Unheard) -> SafeString:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from runs.engine.effects import ToolReturned
 from runs.management.asking import exit_code
 from runs.management.commands.launch import Command
 from runs.models import Interrupt, Run, RunStatus
-from runs.reading.unheard import CAME_BACK
+from runs.reading.cards import card_of
 from tests.runs.commands import database_url
 from tests.runs.running import (
     ALLOW,
@@ -309,7 +310,9 @@ def test_a_call_that_may_have_happened_is_made_again_only_by_who_is_sure() -> No
     assert refused(*words) == f"{twice} Look outside first; then say --sure with it. Nothing was decided."
     assert journey.ledger.asked is not None
     journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))
-    assert refused(*words).startswith(f"{CAME_BACK} It was done: sent 1. {twice}")
+    came_back = card_of(pending(run), None).late_end
+    assert re.fullmatch(r"The worker .* came back on .* UTC and .* ended\. It was done: sent 1", came_back)
+    assert refused(*words).startswith(f"{came_back}. {twice}")
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (f"Recorded: approve on run {run.pk}.\n", 0)
     assert told(*words) == (f"Recorded: approve on run {run.pk}.\n", 0)  # the same one again

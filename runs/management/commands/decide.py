@@ -14,7 +14,7 @@ from runs.models import Interrupt
 from runs.reading.again import staying
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
-from runs.reading.unheard import CAME_BACK, late_end_of, unsure_of
+from runs.reading.unheard import late_end_of, unsure_of
 
 
 class Command(BaseCommand):
@@ -94,7 +94,7 @@ def _of_a_lost_call(interrupt: Interrupt) -> str:
         return ""
     call = call_text(interrupt.tool, interrupt.args)
     late_end = late_end_of(interrupt.run, unsure_of(interrupt))
-    known = f"{CAME_BACK} {late_end.sentence.rstrip('.')}. " if late_end else ""
+    known = f"{late_end.rstrip('.')}. " if late_end else ""
     return f"{known}This makes the call {call} once more: if it has happened already, it happens twice."
 
 
