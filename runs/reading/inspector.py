@@ -25,6 +25,7 @@ from runs.reading.prompt_views import PromptView, prompt_view
 from runs.reading.prompts import ASKS
 from runs.reading.questions import whole_title
 from runs.reading.rows import CONCLUDING, RowView, row_view
+from runs.reading.unheard import late_end_of, lost_call_at
 from runs.reading.visible import all_visible, visible
 
 TABS = ("facts", "state", "exchange", "context", "usage")
@@ -82,6 +83,8 @@ class StepView:
     pin: PinView | None
     """What of the row a person could pin for the model; None where the model was told nothing in it."""
     interrupt: Interrupt | None
+    late_end: str
+    """How the call ended that may have happened, where its worker has come back; empty for any other row."""
     child: Run | None
     previous: int | None
     following: int | None
@@ -117,6 +120,7 @@ def step_view(run: Run, seq: int) -> StepView | None:
         compaction=compaction_view(run, seq) if step.kind == Step.Kind.COMPACTION else None,
         pin=pin_of(run, step),
         interrupt=Interrupt.objects.filter(run=run, seq=seq).first(),
+        late_end=late_end_of(run, lost_call_at(run, exchange.seq)) if exchange else "",
         child=Run.objects.filter(parent=run, parent_seq=exchange.seq).first() if exchange else None,
         previous=seq - 1 if seq > 1 else None,
         following=seq + 1 if seq < run.head else None,

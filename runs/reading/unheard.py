@@ -53,6 +53,13 @@ def unsure_of(interrupt: Interrupt) -> Exchange | None:
     return calls.order_by("-seq").first()
 
 
+def lost_call_at(run: Run, seq: int) -> Exchange | None:
+    """The call that was asked for at `seq`, or is asked about there, where a person was asked whether it happened."""
+    about = Interrupt.objects.filter(run=run, kind="may_have_happened", seq__gte=seq).order_by("seq").first()
+    call = unsure_of(about) if about else None
+    return call if about and call and seq in (about.seq, call.seq) else None
+
+
 def late_end_of(run: Run, exchange: Exchange | None) -> str:
     """How a call ended of which a person is asked whether it happened; empty for as long as nobody has heard.
 

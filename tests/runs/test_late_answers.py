@@ -6,12 +6,14 @@ The rows follow from one of the two answers, and that one stands in the exchange
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import OperationalError, transaction
 from django.utils import timezone
 
@@ -529,6 +531,36 @@ def test_a_worker_that_wakes_up_tells_the_card_how_its_call_ended(answer: Any, t
     assert work(run).status == "waiting"
     decide(run, "respond", message="it was sent")
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def told_in(run: Run, name: str) -> list[str]:
+    """What the inspector says of a lost worker that came back, of each row that asked for this."""
+    rows = run.exchanges.filter(name=name).order_by("seq").values_list("seq", flat=True)
+    client = signed_in(User.objects.filter(username="root").first() or cast_member("root", is_superuser=True))
+    pages = [client.get(f"/runs/{run.pk}/steps/{seq}/").text for seq in rows]
+    return [said.group(1) if (said := CAME_BACK.search(page)) else "" for page in pages]
+
+
+CAME_BACK = re.compile(r"came back on [^<]* and had heard how the call ended. ([^<]*)</span>")
+
+
+@pytest.mark.parametrize("verdict", ["respond", "reject", "approve"])
+def test_the_inspector_says_how_a_lost_call_ended_after_a_person_decided(verdict: str) -> None:
+    run, journey = frozen_in_a_deed()
+    decide(run, verdict, message="" if verdict == "approve" else "I have asked.")
+    work(run)
+    made = ["", ""] if verdict == "approve" else [""]
+    assert told_in(run, "send") == made
+    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent <b>1</b>"))
+    assert told_in(run, "send") == ["It was done: sent &lt;b&gt;1&lt;/b&gt;", *made[1:]]
+    assert told_in(run, "may_have_happened") == told_in(run, "send")[:1]
+
+
+def test_the_inspector_of_a_call_of_which_nobody_was_asked_says_nothing_of_a_lost_worker() -> None:
+    run, journey = frozen_in("send")
+    tool_wakes(journey)
+    work(run)
+    assert told_in(run, "send") == [""]
 
 
 def test_a_worker_that_slept_before_its_deed_looks_at_its_seat(monkeypatch: pytest.MonkeyPatch) -> None:
