@@ -212,16 +212,17 @@ def figures(name: str, used: float, limit: float) -> str:
     return f"{shown[0]} of {shown[1]}"
 
 
-def title(name: str, used: float, limit: float) -> str:
-    """How far a limit is used; "reached" only where it is."""
-    said = f"{words.LIMIT[name].removesuffix('s')} limit"
-    return f"{said}{' reached' if used >= limit else ''}: {figures(name, used, limit)} used"
+def title(name: str, used: float, limit: float, root: int = 0) -> str:
+    """How far a limit is used; "reached" only where it is. `root` is the run whose it is, where others count in it."""
+    said = f"{words.LIMIT[name].removesuffix('s')} limit{f' of run {root}' if root else ''}"
+    by = " by it and all that came from it" if root else ""
+    return f"{said}{' reached' if used >= limit else ''}: {figures(name, used, limit)} used{by}"
 
 
-def as_asked(stored: str) -> str:
-    """The title that a question about a limit is kept under, in words: as it stood when it was asked."""
-    told = wording.limit_told(stored)
+def as_asked(stored: str, why: str) -> str:
+    """The title and the reason that a question about a limit is kept under, in words: as it stood when it was asked."""
+    told = wording.limit_told(stored, why)
     if told is None or told.name not in words.LIMIT:
         return stored
-    said = title(told.name, told.used, told.limit)
+    said = title(told.name, told.used, told.limit, told.root)
     return said if told.used >= told.limit else f"{said}; the next call may use more than is left"

@@ -147,7 +147,7 @@ def _human_asked(asked: Data) -> Line:
     code = call_text(held["tool"], held["args"]) if held.get("kind") == "tool_call" else ""
     title = words.INTERRUPT[asked["about"]].text
     text = (
-        as_asked(asked["title"])
+        as_asked(asked["title"], asked["why"])
         if asked["about"] == "limit"
         else asked["why"]
         if code

@@ -218,7 +218,7 @@ def _asking(asked: dict[str, Any]) -> InFlight:
 def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
     """The call that a question holds back, else what is asked."""
     if asked["about"] == "limit":
-        return "", as_asked(asked["title"]), None
+        return "", as_asked(asked["title"], asked["why"]), None
     call = _call_in(asked)
     if call is None:
         return "", short(whole_title(asked)), None

@@ -12,9 +12,10 @@ from django.urls import reverse
 
 from runs import actions, store
 from runs.engine.snapshot import SharedLimit
+from runs.engine.wording import at_limit
 from runs.management.asking import how_to_answer
 from runs.models import Budget, Interrupt, ModelProfile, Run
-from runs.reading.cards import Card, asked_now, card_of, headline_now
+from runs.reading.cards import Card, asked_now, card_of, headline_now, headlines
 from runs.reading.exporting import export
 from runs.reading.limits import as_asked, rounded_up
 from runs.reading.panels import panels
@@ -112,6 +113,24 @@ def test_a_fork_is_told_that_another_run_has_filled_the_limit() -> None:
     decide(copy, "top_up", args={"cost_usd": float(shown.limits[0].suggested)})
     work(copy)
     assert pending(copy).kind == "tool_call", "it asks for the letter now, and no longer for money"
+
+
+def test_the_row_of_a_question_says_whose_limit_it_is_where_the_run_shares_it() -> None:
+    """And so do its card and the list of what was decided, when the limit has no figures of its own any more."""
+    run = waiting_run(0.004)
+    work(fork(run))
+    work(run)
+    copy = work(fork(run))
+    question = pending(copy)
+    said = f"Cost limit of run {run.pk} reached: $0.004 of $0.004 used by it and all that came from it"
+    row = row_views(copy, limit=1, before=question.seq + 1)[0]
+    assert row.line.text == said
+    summary = next(step["summary"] for step in export(copy)["steps"] if step["seq"] == question.seq)
+    assert summary.startswith(f"Limit (asks a person): {said} ")
+    decide(copy, "top_up", args={"cost_usd": 0.004})
+    assert card_of(Interrupt.objects.get(pk=question.pk), bob()).title == said
+    assert headlines([question]) == {question.pk: said}
+    assert question.title == "Limit reached: cost_usd 0.004 of 0.004", "what is stored stays as it was"
 
 
 def test_gauges_show_what_the_family_has_used_and_the_limit_as_it_is_now() -> None:
@@ -237,7 +256,15 @@ def test_what_is_read_for_many_at_once_is_what_is_read_for_each() -> None:
     ],
 )
 def test_a_stored_title_is_said_in_words(stored: str, said: str) -> None:
-    assert as_asked(stored) == said
+    assert as_asked(stored, "The run's limit cost_usd is 0.05.") == said
+
+
+def test_a_shared_limit_that_is_not_used_up_is_said_in_words_too() -> None:
+    stored = at_limit("tokens", 900, 1000, 7)
+    assert as_asked(*stored) == (
+        "Token limit of run 7: 900 of 1,000 used by it and all that came from it; "
+        "the next call may use more than is left"
+    )
 
 
 @pytest.mark.parametrize(
