@@ -177,3 +177,19 @@ def test_a_finger_finds_what_it_is_to_tap(addresses: list[str], phone: Page) -> 
         phone.evaluate("document.querySelectorAll('.fills, .same').forEach(one => { one.open = true })")
         faults += [(address, found) for found in phone.evaluate(MISSED)]
     assert not faults, "\n".join(map(str, faults))
+
+
+def test_a_question_of_one_short_line_is_large_enough_for_a_finger(site: Site, phone: Page) -> None:
+    said = site.manage(
+        *("launch", "--machine", "checklist", "--goal", "Ask", "--settings", '{"plan": ["Ask"]}', "--script"),
+        json.dumps({"replies": {"decision": [{"action": "clarify", "questions": ["Ok?"]}]}}),
+    )
+    found = re.search(r"\d+", said)
+    assert found is not None, said
+    question = question_of(site, found[0])
+    phone.goto("/needs-you/")
+    to_tap = phone.locator(f".ask a[href='/interrupts/{question}/']")
+    expect(to_tap).to_have_text(["Ok?", "Decide"])
+    for box in (link.bounding_box() for link in to_tap.all()):
+        assert box is not None
+        assert min(box["width"], box["height"]) >= 44
