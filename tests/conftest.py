@@ -25,11 +25,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _tables_are_emptied_quickly() -> Iterator[None]:
-    """After a test the rows are deleted; Django's flush makes every content type and permission anew, each time."""
+    """After a test the rows are deleted; Django's flush makes every content type and permission anew, each time.
+
+    And the connection stays: a server's new process reads its catalogue again before it can answer.
+    """
     from django.test import TransactionTestCase
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: _delete_all_rows())
+        patch.setattr(TransactionTestCase, "_should_reload_connections", lambda case: False)
         yield
 
 
