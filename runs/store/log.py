@@ -243,7 +243,11 @@ def _take_the_seat(batch: Batch, head_hash: str) -> None:
 
 
 def _adapted(value: Any) -> Any:
-    return connection.ops.adapt_datetimefield_value(value) if isinstance(value, datetime) else value
+    """SQLite compares moments as texts: one of this millisecond must read as its own clock writes it."""
+    if not isinstance(value, datetime):
+        return value
+    moment = connection.ops.adapt_datetimefield_value(value)
+    return moment.removesuffix("000") if isinstance(moment, str) else moment
 
 
 _ROW = f"({', '.join(['%s'] * 12)})"

@@ -298,6 +298,14 @@ def test_what_is_due_the_databases_clock_says(hours: int) -> None:
     assert work(run).status == "succeeded"
 
 
+def test_what_was_resumed_in_this_millisecond_is_due() -> None:
+    run = launch(FINAL)
+    for _ in range(20):
+        store.pause(run.pk, "the operator")
+        store.resume(run.pk, "the operator")
+        assert list(Run.objects.due().values_list("pk", flat=True)) == [run.pk]
+
+
 def test_a_pin_queues_by_the_databases_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of a web process is an hour ahead."""
     run = launch(think("search", q="a"), FINAL, context={"limit_tokens": 50_000})
