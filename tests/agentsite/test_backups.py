@@ -50,7 +50,7 @@ from tests.runs.running import (
     think,
     work,
 )
-from tests.stack import free_port, own_environ, wait_for
+from tests.stack import LONGEST_S, free_port, own_environ, wait_for
 
 pytestmark = [pytest.mark.database]
 
@@ -220,7 +220,7 @@ def test_a_backup_is_of_one_moment_while_the_site_works(tmp_path: Path) -> None:
 
     worker = threading.Thread(target=write)
     worker.start()
-    began.wait(10)
+    began.wait(LONGEST_S)
     told("backup", str(tmp_path / "site.zip"))
     worker.join()
     done.set()

@@ -26,6 +26,7 @@ from agentsite.supervise import (
     read_record,
     stop_leftovers,
 )
+from tests.stack import LONGEST_S
 
 WAITS = "import signal; signal.pause()"
 HASTY = Patience(first_pause=0.01, quick_death=30, quick_deaths_allowed=2, ready_within=0.5, slow_after=60)
@@ -43,7 +44,7 @@ def supervisor(folder: Path, *children: Child) -> tuple[Supervisor, list[str]]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONGEST_S):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -154,7 +155,7 @@ async def test_a_child_that_is_slow_to_get_ready_is_waited_for_and_the_terminal_
         welcomed.set()
 
     task = asyncio.create_task(running.run(welcome))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONGEST_S):
         await welcomed.wait()
     running.stop()
     await task
@@ -238,7 +239,7 @@ def test_what_a_killed_supervisor_left_is_stopped(tmp_path: Path) -> None:
     record, said = tmp_path / "up.json", list[str]()
     record.write_text(json.dumps({"children": {"web": passport(orphan.pid)}}))
     stop_leftovers(record, said.append)
-    assert orphan.wait(5) == -signal.SIGTERM
+    assert orphan.wait(LONGEST_S) == -signal.SIGTERM
     assert said == ["A previous start was killed and left behind: web. Stopping that first."]
     assert not record.exists()
 
@@ -282,7 +283,7 @@ async def test_who_says_stop_twice_waits_for_nobody(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     assert not task.done()
     running.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONGEST_S):
         await task
 
 
@@ -323,7 +324,7 @@ async def test_who_is_hurried_and_tells_nothing_is_killed_after_its_last_words(t
     who = passport(pid_of(running, "worker"))
     running.stop()
     running.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONGEST_S):
         await task
     assert not is_alive(who) and said == []
 
@@ -341,5 +342,5 @@ async def test_a_terminal_that_is_gone_keeps_no_child_from_ending(tmp_path: Path
     task = asyncio.create_task(running.run())
     await until(lambda: b"said" in (tmp_path / "worker.log").read_bytes() if running.processes else False)
     running.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONGEST_S):
         await task

@@ -22,6 +22,7 @@ from runs.engine.ports import ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, Exchange, Interrupt, Run, RunStatus
 from runs.store.log import lock
+from tests.stack import LONGEST_S
 
 FINAL = {"thought": "FINAL ANSWER: 42", "action": None}
 SEARCH = {
@@ -248,7 +249,7 @@ def locked(*runs: Run) -> Iterator[None]:
 
     thread = threading.Thread(target=held)
     thread.start()
-    assert taken.wait(10)
+    assert taken.wait(LONGEST_S)
     try:
         yield
     finally:

@@ -28,6 +28,7 @@ from tests.runs.running import (
     transitions,
     work,
 )
+from tests.stack import LONGEST_S
 
 pytestmark = [pytest.mark.database]
 
@@ -310,7 +311,7 @@ def test_the_renewer_ends_with_the_last_hold() -> None:
     work(run)
     thread = holds._renewer._thread
     if thread is not None:
-        thread.join(5)
+        thread.join(LONGEST_S)
     assert holds._renewer._holds == {}
     assert not any(thread.name == "lease-renewer" for thread in threading.enumerate())
 

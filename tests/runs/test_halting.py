@@ -48,6 +48,7 @@ from tests.runs.running import (
     transitions,
     work,
 )
+from tests.stack import LONGEST_S
 
 pytestmark = [pytest.mark.database]
 
@@ -490,10 +491,10 @@ def test_without_the_switch_in_the_intents_transaction_one_would() -> None:
         if number == 0:
             assert store.halt_now() is None
             looked.set()
-            halted.wait(5)
+            halted.wait(LONGEST_S)
             run.exchanges.filter(name="send").update(status="started")
         else:
-            looked.wait(5)
+            looked.wait(LONGEST_S)
             halt()
             halted.set()
 
@@ -514,7 +515,7 @@ def test_the_halt_waits_for_an_intent_that_is_not_committed_yet() -> None:
                 committed.wait(0.3)
                 order.append("intent")
         else:
-            inside.wait(5)
+            inside.wait(LONGEST_S)
             halt()
             order.append("halt")
             committed.set()

@@ -24,6 +24,7 @@ from tests.runs.running import (
     think,
     work,
 )
+from tests.stack import LONGEST_S
 
 pytestmark = [
     pytest.mark.database,
@@ -79,13 +80,13 @@ def test_a_lease_whose_row_was_locked_is_renewed_at_the_next_glance() -> None:
         with locked(run):
             renewer.add(hold)
             renewer._wake.set()
-            assert refused.wait(10)
+            assert refused.wait(LONGEST_S)
             assert renewed(hold) == [False]
         assert settled.wait(RENEW_S / 2)
         renewer.remove(hold)
         thread = renewer._thread
         if thread is not None:
-            thread.join(10)
+            thread.join(LONGEST_S)
     assert renewed(hold) == [True]
 
 

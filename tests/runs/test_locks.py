@@ -39,6 +39,7 @@ from tests.runs.running import (
     work,
 )
 from tests.runs.test_shared_limits import fork, waiting_run
+from tests.stack import LONGEST_S
 
 pytestmark = [pytest.mark.database]
 
@@ -76,7 +77,7 @@ def test_a_fork_of_a_fork_does_not_deadlock_with_its_reservation(monkeypatch: py
     run = waiting_run(1.0)
     source = fork(run)
     at, epoch = transitions(source)[0], Run.objects.get(pk=source.pk).epoch
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=LONGEST_S)
     lock, limits = log.lock, purse.shared_limits
 
     def held(run_id: int) -> None:
@@ -104,7 +105,7 @@ def test_the_stop_of_a_run_does_not_deadlock_with_a_fork_of_its_child(
     run, child = parent_of(think("search", q="a"), think("send", to="bob"), FINAL)
     work(child)
     at = transitions(child)[0]
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=LONGEST_S)
     lock, seated = log.lock, people.seated
 
     def held(run_id: int) -> None:
@@ -140,10 +141,10 @@ def test_a_childs_end_does_not_deadlock_with_a_fork_of_it(monkeypatch: pytest.Mo
         lock(run_id)
         if run_id == run.pk:
             ending.set()
-            assert forking.wait(5)
+            assert forking.wait(LONGEST_S)
 
     def held(run_id: int) -> None:
-        assert ending.wait(5)
+        assert ending.wait(LONGEST_S)
         lock(run_id)
         forking.set()
 
@@ -169,7 +170,9 @@ def test_a_stop_that_the_database_gives_up_for_another_transaction_is_made_again
     taken: list[int] = []
 
     def held(run_id: int) -> None:
-        assert (out if taken else child_held).wait(5)  # who is given up may be back before the other has woken
+        assert (out if taken else child_held).wait(
+            LONGEST_S
+        )  # who is given up may be back before the other has woken
         lock(run_id)
         taken.append(run_id)
         parent_held.set()
@@ -179,7 +182,7 @@ def test_a_stop_that_the_database_gives_up_for_another_transaction_is_made_again
             cursor.execute("SET LOCAL deadlock_timeout = '1min'")  # whoever looks first is given up
             lock(child.pk)
             child_held.set()
-            assert parent_held.wait(5)
+            assert parent_held.wait(LONGEST_S)
             lock(run.pk)
         out.set()
 
