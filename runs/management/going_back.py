@@ -28,7 +28,7 @@ def told_of_going_back(found: Again, to: int) -> str:
 def told_of_beginning_again(found: Again, at: int) -> str:
     """What stays done, and what going on is likely to cost, when a new run begins at row `at`.
 
-    Empty where nothing was done after it. What people did is not lost: the old run stays as it is.
+    Empty where nothing was done after it, as far as is known. What people did is not lost: the old run stays as it is.
     """
     lines = _told_outside(found, at)
     return "\n".join([*lines, found.likely]) if lines else ""
@@ -46,10 +46,11 @@ def told_of_lost(change: LostChange) -> str:
 
 
 def _told_outside(found: Again, after: int) -> list[str]:
-    if not found.outside:
-        return []
-    first = f"These were done after row {after}. They stay done, and may be done again:"
-    return [first, *(f"  {_told(one)}" for one in found.outside)]
+    lines = [found.unknown] if found.unknown else []
+    if found.outside:
+        lines.append(f"These were done after row {after}. They stay done, and may be done again:")
+        lines += [f"  {_told(one)}" for one in found.outside]
+    return lines
 
 
 def _told(effect: OutsideEffect) -> str:

@@ -20,6 +20,7 @@ from runs.reading.inspector import OutsideEffect, outside_effects_after
 from runs.reading.live_way import called_after, live_asks
 from runs.reading.phrases import Data, Line
 from runs.reading.questions import titles_of
+from runs.reading.restored import unknown_of
 from runs.reading.speaking import SPEAKING
 
 
@@ -66,6 +67,13 @@ class Again:
     lost: tuple[LostChange, ...]
     rewinds: tuple[int, ...]
     """The rows in which the run itself went back, after the row."""
+    unknown: str
+    """That a restore has ended a life of which the log does not tell; empty where none has."""
+
+    @property
+    def stays_done(self) -> bool:
+        """Whether something outside was changed, or may have been."""
+        return bool(self.outside or self.unknown)
 
     @property
     def mark_of_going_back(self) -> str:
@@ -73,12 +81,12 @@ class Again:
 
         Not what moves all the time, rows and costs; nor whether a call that is told has ended meanwhile.
         """
-        return _mark(self.outside, self.answered, self.lost, self.rewinds)
+        return _mark(self.outside, self.answered, self.lost, self.unknown, self.rewinds)
 
     @property
     def mark_of_beginning_again(self) -> str:
         """The same for a new run: that the old one went back is no matter of its own."""
-        return _mark(self.outside, self.answered_by_people, self.lost)
+        return _mark(self.outside, self.answered_by_people, self.lost, self.unknown)
 
     @property
     def answered_by_people(self) -> list[AnsweredQuestion]:
@@ -106,6 +114,7 @@ def _mark(
     outside: Iterable[OutsideEffect],
     answered: Iterable[AnsweredQuestion],
     lost: Iterable[LostChange],
+    unknown: str,
     rewinds: Iterable[int] = (),
 ) -> str:
     told = [
@@ -113,6 +122,7 @@ def _mark(
         [(one.seq, one.verdict) for one in answered],
         [one.seq for one in lost],
         [*rewinds],
+        unknown,
     ]
     return fingerprint("told", told)
 
@@ -148,6 +158,7 @@ def again(run: Run, at: int) -> Again:
             for one in given
         ),
         lost=tuple(_lost_after(run, at)),
+        unknown=unknown_of(run),
         rewinds=tuple(
             run.steps.filter(seq__gt=at, kind=Step.Kind.REWIND).order_by("seq").values_list("seq", flat=True)
         ),
@@ -224,4 +235,4 @@ def staying(interrupt: Interrupt, to: int | None) -> Again | None:
     if not interrupt.run.steps.filter(seq=to, live=True, kind=Step.Kind.TRANSITION).exists():
         return None
     found = again(interrupt.run, to)
-    return found if found.outside or found.lost else None
+    return found if found.stays_done or found.lost else None

@@ -11,6 +11,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils.dateformat import format as date_text
 
+from runs import store
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import EFFECT, ChildRun, ToolCall, call_in
 from runs.models import Exchange, Interrupt, Run, Step
@@ -18,7 +19,7 @@ from runs.reading import words
 from runs.reading.limits import as_asked
 from runs.reading.phrases import call_text, short
 from runs.reading.questions import whole_title
-from runs.reading.unattended import unattended, with_kept_answers
+from runs.reading.unattended import may_change_something, unattended, with_kept_answers
 from runs.reading.words import Word
 from runs.rights import Person, may_steer
 from runs.store import (
@@ -69,9 +70,9 @@ class RestoredRun:
     @property
     def hold(self) -> str:
         """Why it is better looked at first; empty where it may go on with all others."""
-        if self.may_have_happened:
-            return f"{self.at.code} may have happened"
-        return f"{self.paused_before} had paused it before" if self.paused_before else self.again
+        lost = f"{self.at.code} may have happened" if self.may_have_happened else ""
+        paused = f"{self.paused_before} had paused it before" if self.paused_before else ""
+        return ", and ".join(filter(None, (lost, paused))) or self.again
 
     @property
     def again(self) -> str:
@@ -122,6 +123,18 @@ def why_restored(run: Run) -> str:
     return str(facts[0]["message"])
 
 
+def unknown_of(run: Run) -> str:
+    """That the run may have done more than its log has, for a restore has ended a life of it; empty where none has.
+
+    Empty too where it has no tool that changes something.
+    """
+    ended, made_at = store.ended_life(run)
+    if not ended or not may_change_something(run):
+        return ""
+    since = f"{_backup_of(made_at)}. What was done between that and the restore is not in the log: calls that change "
+    return f"{since}something may have happened, stay done, and may be made again."
+
+
 def doubts_of(questions: Iterable[Interrupt]) -> dict[Any, str]:
     """Those that still wait, and may have been answered after the backup that the site comes from: the warning."""
     waiting = [one for one in questions if one.status == Interrupt.Status.PENDING]
@@ -129,14 +142,13 @@ def doubts_of(questions: Iterable[Interrupt]) -> dict[Any, str]:
 
 
 def _doubt(made_at: datetime | None) -> str:
-    if made_at is None:
-        return (
-            "This site was restored from a backup. This may have been answered, and done, since it was made."
-        )
-    return (
-        f"This site was restored from the backup of {date_text(made_at, 'j M, H:i')} UTC. "
-        "This may have been answered, and done, since then."
-    )
+    since = "then" if made_at else "it was made"
+    return f"{_backup_of(made_at)}. This may have been answered, and done, since {since}."
+
+
+def _backup_of(made_at: datetime | None) -> str:
+    which = f"the backup of {date_text(made_at, 'j M, H:i')} UTC" if made_at else "a backup"
+    return f"This site was restored from {which}"
 
 
 def _waits_of(runs: Iterable[Any]) -> dict[int, Exchange]:

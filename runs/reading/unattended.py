@@ -1,8 +1,8 @@
-"""Which tools a run may call unasked: those whose calls a restored run could make a second time, unseen."""
+"""Which tools of a run change something, and which it may call unasked: a restored run may do so a second time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pydantic import ValidationError
 
@@ -10,6 +10,7 @@ from runs import driver, store
 from runs.driver import NoMachine
 from runs.engine.facts import AnswersKept
 from runs.engine.gates import at_loosest
+from runs.engine.settings import Settings
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
 from runs.models import Run, Step
@@ -26,32 +27,41 @@ def with_kept_answers(run_ids: Iterable[int]) -> set[int]:
 def unattended(run: Run, *, kept: bool = False) -> tuple[str, ...]:
     """The tools, by name, that change something, can't tell a second call from the first, and may pass unasked.
 
-    `kept`: answers that were kept may be given to the questions about them. Children are looked at too.
+    `kept`: somebody kept answers, which may be left for the questions about them. Children are looked at too.
     """
     try:
-        return tuple(sorted(_of(run, kept=kept)))
+        settings = store.settings_of(run)
+        answered = (kept or bool(settings.answers)) and store.answers_left(run, settings.answers)
+        wanted = ("allow", "ask") if answered else ("allow",)
+        found = {
+            tool.name
+            for tool in _changing(run)
+            if not tool.idempotent and at_loosest(settings.rules, tool) in wanted
+        }
+        for child in _children_of(run, settings):
+            found |= {*unattended(child)}
     except (NoMachine, ValidationError):
         return ()  # this version does not drive it
+    return tuple(sorted(found))
 
 
-def _of(run: Run, *, kept: bool) -> set[str]:
-    settings = store.settings_of(run)
-    answered = kept or any(answer.verdict in ("approve", "edit") for answer in settings.answers)
-    wanted = ("allow", "ask") if answered else ("allow",)
-    found = {
-        tool.name
-        for tool in driver.tool_specs(run).values()
-        if _leaves_something(tool) and at_loosest(settings.rules, tool) in wanted
-    }
-    for child in settings.subgraphs.values():
-        as_run = Run(
-            machine=child.machine,
-            settings_json=canonical(child.settings),
-            site_rules_json=run.site_rules_json,
-        )
-        found |= _of(as_run, kept=False)
-    return found
+def may_change_something(run: Run) -> bool:
+    """Whether it, or a child of it, has a tool that does."""
+    try:
+        children = _children_of(run, store.settings_of(run))
+        return any(_changing(run)) or any(map(may_change_something, children))
+    except (NoMachine, ValidationError):
+        return True  # who can tell?
 
 
-def _leaves_something(tool: ToolSpec) -> bool:
-    return tool.permitted and not tool.idempotent and tool.effects not in ("none", "read")
+def _changing(run: Run) -> Iterator[ToolSpec]:
+    tools = driver.tool_specs(run).values()
+    return (tool for tool in tools if tool.permitted and tool.effects not in ("none", "read"))
+
+
+def _children_of(run: Run, settings: Settings) -> list[Run]:
+    """As each would be started, but for what a script plays in it."""
+    return [
+        Run(machine=one.machine, settings_json=canonical(one.settings), site_rules_json=run.site_rules_json)
+        for one in settings.subgraphs.values()
+    ]

@@ -26,6 +26,7 @@ from runs.store.copying import (
     SETTINGS,
     Change,
     answers_after,
+    answers_left,
     check_fork,
     first_question,
     fork_run,
@@ -34,7 +35,7 @@ from runs.store.copying import (
     totals_at,
     write_replay,
 )
-from runs.store.doubts import doubted_by_restore, lost_by_restore
+from runs.store.doubts import doubted_by_restore, ended_life, lost_by_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible
 from runs.store.going_back import rewind_batch
@@ -151,6 +152,7 @@ __all__ = [
     "Worst",
     "abort",
     "answers_after",
+    "answers_left",
     "artifact_bytes",
     "artifact_text",
     "artifacts_of",
@@ -172,6 +174,7 @@ __all__ = [
     "doubted_by_restore",
     "edit_summary",
     "ended",
+    "ended_life",
     "facts_text",
     "first_question",
     "folder_of",

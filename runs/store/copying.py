@@ -36,7 +36,7 @@ from runs.store.errors import NotPossible
 from runs.store.going_back import prompt_chain
 from runs.store.loading import gone_over, state_at
 from runs.store.log import Row, lock
-from runs.store.people import Said, given_answer
+from runs.store.people import Said, given_answer, given_answers
 
 Origin = Literal["fork", "replay", "rerun"]
 
@@ -47,6 +47,9 @@ Copied = TypeVar("Copied", Exchange, Artifact)
 
 NOT_ANSWERS = ("abort", "rollback")
 """Verdicts that end a run or take it back: a person gives them anew, or not."""
+
+LET_PASS = ("approve", "edit")
+"""Verdicts with which a call is made."""
 
 DEADLINE = "deadline"
 SETTINGS = "settings"
@@ -210,15 +213,13 @@ def _kept_answer(run: Run, call: HumanCall) -> Said | None:
 
     Whoever forks a run or takes it back says anew whether answers are kept: only the last time counts.
     """
-    began = Q(kind=Step.Kind.REWIND) | Q(seq=(run.copied_upto or 0) + 1)
-    row = run.steps.filter(began, live=True).order_by("-seq").first()
-    facts = CATALOGUE[run.machine].facts.validate_json(row.facts_json) if row is not None else ()
-    kept = next((fact for fact in facts if isinstance(fact, AnswersKept)), None)
-    if row is None or kept is None:
+    found = _kept_for(run)
+    if found is None:
         return None
+    after, kept = found
     question = question_of(call)
     fitting = [one for one in kept.answers if (one.about, one.question) == (call.about, question)]
-    used = _times_answered(run, row.seq, call.about, question) if fitting else 0
+    used = _times_answered(run, after, call.about, question) if fitting else 0
     if used >= len(fitting):
         return None
     answer = fitting[used]
@@ -229,6 +230,29 @@ def _kept_answer(run: Run, call: HumanCall) -> Said | None:
         args=answer.args,
         message=answer.message,
     )
+
+
+def _kept_for(run: Run) -> tuple[int, AnswersKept] | None:
+    """What was kept the last time that somebody forked the run or took it back, and the row that says so."""
+    began = Q(kind=Step.Kind.REWIND) | Q(seq=(run.copied_upto or 0) + 1)
+    row = run.steps.filter(began, live=True).order_by("-seq").first()
+    facts = CATALOGUE[run.machine].facts.validate_json(row.facts_json) if row is not None else ()
+    kept = next((fact for fact in facts if isinstance(fact, AnswersKept)), None)
+    return (row.seq, kept) if row is not None and kept is not None else None
+
+
+def answers_left(run: Run, answers: tuple[GivenAnswer, ...]) -> bool:
+    """Whether an answer is left, of those given at launch or kept since, that would let a call pass."""
+    used = given_answers(run.pk).count() if answers else 0
+    if any(answer.verdict in LET_PASS for answer in answers[used:]):
+        return True
+    found = _kept_for(run) if run.pk is not None else None
+    if found is None:
+        return False
+    after, kept = found
+    given = Decision.objects.filter(interrupt__run=run, interrupt__seq__gt=after, channel__in=(KEPT, IN_FORK))
+    passing = sum(answer.verdict in LET_PASS for answer in kept.answers)
+    return passing > given.filter(verdict__in=LET_PASS).count()
 
 
 def _times_answered(run: Run, after: int, about: str, question: str) -> int:

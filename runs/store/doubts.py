@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,16 +21,13 @@ _MADE_AT = re.compile(r"backup of (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
 def doubted_by_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | None]:
     """Those questions, by key, that may have been answered, and acted on, in the life that a restore has ended.
 
-    They are those that were asked already when their run was paused by it, and whatever the run, or a parent, asked
-    later about a call that changes something: it goes the same way again. With it stands when the backup was made: of
-    several the first; None where its time is not told.
+    They are those that were asked already when their run was paused by it, and whatever the run, or one that comes
+    from it, asked later about a call that changes something: it goes the same way again. With it stands when the
+    backup was made: of several the first; None where its time is not told.
     """
     asked = list(questions)
-    families = _with_parents({one.run_id for one in asked})
-    pauses = Step.objects.filter(
-        run__in=set().union(*families.values()), kind=Step.Kind.PAUSE, facts_json__startswith=BY_THE_RESTORE
-    )
-    rows = list(pauses.order_by("pk").values_list("run_id", "seq", "facts_json"))
+    families = _with_origins({one.run_id for one in asked})
+    rows = _pauses_of(set().union(*families.values()))
     found: dict[Any, datetime | None] = {}
     for one in asked:
         acts = one.kind == "tool_call" and one.effects not in ("none", "read")
@@ -47,16 +44,38 @@ def doubted_by_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | N
     return found
 
 
-def _with_parents(run_ids: set[int]) -> dict[int, set[int]]:
-    """Each run with those that it was started by, up to the first."""
-    families, above = {one: {one} for one in run_ids}, {one: one for one in run_ids}
-    while above:
-        rows = Run.objects.filter(pk__in=above.values()).values_list("pk", "parent")
-        parents = {run: parent for run, parent in rows if parent is not None}
-        above = {one: parents[last] for one, last in above.items() if last in parents}
-        for one, parent in above.items():
-            families[one].add(parent)
-    return families
+def ended_life(run: Run) -> tuple[bool, datetime | None]:
+    """Whether a restore ended a life of the run, or of one that it comes from, that its log does not have.
+
+    With it stands when the backup was made, as far as that is told.
+    """
+    rows = _pauses_of(_with_origins({run.pk})[run.pk])
+    return (True, _made_at(rows[0][2])) if rows else (False, None)
+
+
+def _pauses_of(run_ids: set[int]) -> list[tuple[int, int, str]]:
+    """The rows by which a restore paused these runs, the first one first: run, row, facts."""
+    pauses = Step.objects.filter(run__in=run_ids, kind=Step.Kind.PAUSE, facts_json__startswith=BY_THE_RESTORE)
+    return list(pauses.order_by("pk").values_list("run_id", "seq", "facts_json"))
+
+
+def _with_origins(run_ids: set[int]) -> dict[int, set[int]]:
+    """Each run with those that started it, and those that it was copied from, up to the first."""
+    origins: dict[int, set[int]] = {}
+    asked = run_ids
+    while asked:
+        rows = Run.objects.filter(pk__in=asked).values_list("pk", "parent", "copied_from")
+        origins |= {run: {one for one in before if one is not None} for run, *before in rows}
+        asked = set().union(*origins.values()) - origins.keys()
+    return {one: _reached(one, origins) for one in run_ids}
+
+
+def _reached(run_id: int, origins: Mapping[int, set[int]]) -> set[int]:
+    found, left = set(), [run_id]
+    while left:
+        found.add(one := left.pop())
+        left += origins[one] - found
+    return found
 
 
 def lost_by_restore(run_id: int, seq: int) -> bool:

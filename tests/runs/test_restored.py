@@ -23,6 +23,7 @@ from runs import actions, store, tasks
 from runs.adapters.tool import Arguments, NotHappened, Result, Tool
 from runs.adapters.toolbox import Toolbox
 from runs.adapters.tools import TOOLS
+from runs.driver import Slice
 from runs.models import Interrupt, Run
 from runs.reading import restored as reading
 from runs.reading.again import again
@@ -33,6 +34,7 @@ from tests.factories import cast_member, signed_in
 from tests.runs.running import (
     ALLOW,
     FINAL,
+    SEARCH,
     SEND,
     _every_run_verifies,
     decide,
@@ -479,7 +481,10 @@ def test_all_boxes_are_ticked_but_those_of_runs_to_look_at() -> None:
     assert boxes(page) == {plain.pk: True, waiting.pk: True, deed.pk: False, hers.pk: False}
     assert next(iter(boxes(page))) == deed.pk
     assert "Resume <span data-chosen>these 2 runs</span>" in page
-    assert "May have happened" in page and "It was paused before the restore, by the operator." in page
+    assert all(
+        f"Not ticked, because {why}." in html.unescape(page)
+        for why in ('send(to="bob") may have happened', "the operator had paused it before")
+    )
 
 
 def test_posting_resumes_the_chosen_ones_and_says_how_many_and_why_not() -> None:
@@ -623,6 +628,10 @@ def test_what_is_shown_of_a_run_is_what_it_asked() -> None:
 DOUBT = (
     "This site was restored from the backup of 28 Nov, 07:25 UTC. "
     "This may have been answered, and done, since then."
+)
+UNKNOWN_SINCE = (
+    "This site was restored from the backup of 28 Nov, 07:25 UTC. What was done between that and the restore is not "
+    "in the log: calls that change something may have happened, stay done, and may be made again."
 )
 NOTE = {
     "params": {"text": "string"},
@@ -768,7 +777,7 @@ def test_a_fork_by_command_that_approves_it_wants_to_be_sure() -> None:
     run = asking()
     restore_of("2026-11-28 07:25:00")
     words = ("fork", str(run.pk), "--at=0", '--decision={"verdict": "approve"}')
-    with pytest.raises(CommandError, match=re.escape(f"{DOUBT}\nSay --sure with it to begin the new run.")):
+    with pytest.raises(CommandError, match=re.escape(f"{DOUBT}\n{UNKNOWN_SINCE}\n")):
         told(*words)
     assert Run.objects.count() == 1
     assert told(*words, "--sure") == [str(Run.objects.get(copied_from=run).pk)]
@@ -854,3 +863,97 @@ def test_a_deadline_does_not_approve_what_may_have_been_done_before_the_restore(
     assert asked_unharmed.decision.verdict == "approve"
     assert asked_before.decision.verdict == "reject"
     assert not work(Run.objects.get(pk=run.pk)).exchanges.filter(name="send").exists()
+
+
+# --- going another way than a restored run ------------------------------------------------------------------------
+
+NOTHING_OUTSIDE = "Nothing outside the run was changed after that row."
+BOB = script(think("search", q="a"), think("send", to="bob"), FINAL)
+
+
+TOOLS_OF_BOTH = {"search": SEARCH, "note": NOTE}
+ASK_NOTE = [{"when": {"tool": "note"}, "do": "ask"}]
+
+
+def restored_between_steps(played: dict[str, Any] = BOB) -> Run:
+    """A run that may send unasked, restored from a backup that was made before it did."""
+    run = launch(played=played, rules=ALLOW)
+    slice_of(run, Slice(moves=4))
+    restore_of("2026-11-28 07:25:00")
+    return Run.objects.get(pk=run.pk)
+
+
+def a_transition(run: Run) -> int:
+    """The first row that the run can go back to."""
+    return run.steps.filter(kind="transition").order_by("seq").values_list("seq", flat=True)[0]
+
+
+def test_what_goes_on_from_a_row_of_a_restored_run_says_that_more_may_have_been_done() -> None:
+    run, client = restored_between_steps(), root()
+    at = a_transition(run)
+    pages = [
+        f"/runs/{run.pk}/fork/?at={at}",
+        f"/runs/{run.pk}/fork/?at=0&how=rerun",
+        f"/runs/{run.pk}/rewind/?to={at}",
+    ]
+    for page in pages:
+        text = client.get(page).text
+        assert text.count(UNKNOWN_SINCE) == 1 and NOTHING_OUTSIDE not in text
+    before = Run.objects.count()
+    for words in (("fork", "--at", str(at)), ("rerun", "--at", "0"), ("rollback", "--to", str(at))):
+        with pytest.raises(CommandError, match=re.escape(UNKNOWN_SINCE)):
+            told(words[0], str(run.pk), *words[1:])
+    assert Run.objects.count() == before and not run.steps.filter(kind="rewind").exists()
+    told("fork", str(run.pk), "--at", str(at), "--sure")
+    assert Run.objects.count() == before + 1
+
+
+def test_a_card_of_a_restored_run_that_goes_back_says_so_first() -> None:
+    run, client = asking(), root()
+    restore_of("2026-11-28 07:25:00")
+    question = pending(run)
+    back = {"verdict": "rollback", "to_step": str(a_transition(run)), "revision": str(question.revision)}
+    answer = client.post(
+        reverse("decision", args=[question.pk]), back | {"fingerprint": question.fingerprint}
+    )
+    assert answer.status_code == 422 and UNKNOWN_SINCE in answer.text
+    assert pending(run).status == "pending"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_where_no_life_was_lost_nothing_is_said(ended: bool) -> None:  # noqa: FBT001
+    """The run had ended before the backup, or it can change nothing."""
+    run = (
+        work(launch(FINAL, rules=ALLOW)) if ended else launch(played=script(FINAL, tools={"search": SEARCH}))
+    )
+    restore_of("2026-11-28 07:25:00")
+    page = root().get(f"/runs/{run.pk}/fork/?at=0").text
+    assert UNKNOWN_SINCE not in page and NOTHING_OUTSIDE in page
+
+
+def test_a_fork_of_a_restored_run_is_in_the_same_doubt_from_whichever_row() -> None:
+    played = script(think("search", q="a"), think("note", text="hello"), FINAL, tools=TOOLS_OF_BOTH)
+    run = launch(played=played, rules=ASK_NOTE)
+    slice_of(run, Slice(moves=4))
+    restore_of("2026-11-28 07:25:00")
+    for at in (0, a_transition(run)):
+        made = work(actions.fork(run, at=at, by=None))
+        assert card_of(pending(made), None).doubt == DOUBT
+        again_ = work(actions.fork(made, at=at, by=None))
+        assert card_of(pending(again_), None).doubt == DOUBT
+        with pytest.raises(CommandError, match="say --sure"):
+            told("decide", str(made.pk), "--verdict", "approve")
+
+
+def test_answers_that_are_used_up_let_nothing_pass() -> None:
+    twice = script(think("send", to="bob"), think("send", to="eve"), FINAL, tools={"send": SEND})
+    given, kept = launch(played=twice, answers=[{"verdict": "approve"}]), launch(played=twice)
+    work(given)
+    decide(work(kept), "approve")
+    work(kept)
+    fork = work(actions.fork(kept, at=0, by=None, answers="keep"))
+    other = actions.fork(kept, at=0, by=None, decision={"verdict": "reject"})
+    fresh = actions.fork(kept, at=0, by=None, answers="keep")
+    restore()
+    assert [seen(run).hold for run in (given, fork, other)] == ["", "", ""]
+    assert seen(fresh).hold == UNASKED
