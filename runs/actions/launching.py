@@ -9,7 +9,7 @@ from typing import Any, Literal
 from django.db import transaction
 from pydantic import ValidationError
 
-from runs import store, tasks
+from runs import driver, store, tasks
 from runs.actions.common import NotAllowed
 from runs.adapters.scripted import BadScript, Script, parse_script
 from runs.adapters.tools import TOOLS
@@ -230,6 +230,7 @@ def _model_of(
         return checked.model, None
     if profile.kind == ModelProfile.Kind.SCRIPT:
         return profile.name, _script_of(profile.script_json, problems)
+    problems += (Problem(f"{path}.model", why) for why in driver.why_not([profile.name]).values())
     return profile.name, None
 
 

@@ -14,7 +14,7 @@ from runs import live, store
 from runs.driver.draining import drain
 from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
-from runs.driver.ports import NoSuchModel, model_settings, tool_specs
+from runs.driver.ports import tool_specs, why_not
 from runs.driver.replaying import Difference, made_again, record_of, replay_run
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE, NoMachine
@@ -24,7 +24,6 @@ __all__ = [
     "BadAnswer",
     "Difference",
     "NoMachine",
-    "NoSuchModel",
     "Slice",
     "closing",
     "drain",
@@ -32,11 +31,11 @@ __all__ = [
     "drive_inline",
     "holds_any",
     "made_again",
-    "model_settings",
     "record_of",
     "reopen",
     "replay_run",
     "tool_specs",
+    "why_not",
 ]
 
 log = logging.getLogger(__name__)

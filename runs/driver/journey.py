@@ -15,12 +15,11 @@ from pydantic import ValidationError
 
 from runs import live, store
 from runs.adapters.scripted import BadScript
-from runs.adapters.secrets import SecretUnreadable
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver.holds import Hold, Leaving
 from runs.driver.ledger import Ledger
-from runs.driver.ports import NoSuchModel, ports_of
+from runs.driver.ports import NoModel, ports_of
 from runs.driver.recall import recall
 from runs.driver.window import ANY, Reader
 from runs.engine.effects import (
@@ -79,7 +78,7 @@ class TooManyLost(Exception):
         )
 
 
-UNUSABLE = (NoSuchModel, BadScript, SecretUnreadable, ValidationError, TooManyLost)
+UNUSABLE = (NoModel, BadScript, ValidationError, TooManyLost)
 """What the installation lacks for a run to be driven at all; trying again would not help."""
 
 
@@ -159,9 +158,11 @@ class Journey:
         """The run stops with a reason, and takes no worker with it."""
         log.warning("run %s can't be driven: %s", self.run.pk, fault)
         self.ledger = Ledger(self.run, self.hold.lease.epoch, store.terms_of(self.run, {}))
-        reason = "model_error" if isinstance(fault, NoSuchModel) else "fatal_error"
+        no_model = isinstance(fault, NoModel)
+        reason = "model_error" if no_model else "fatal_error"
+        why = f"{fault} Then fork this run, and go on there." if no_model else str(fault)
         answer = self.ledger.loaded.answer
-        stop = Stop(reason, (*cost_of(answer), Exited(reason=reason, message=str(fault))))
+        stop = Stop(reason, (*cost_of(answer), Exited(reason=reason, message=why)))
         totals = self.ledger.snapshot.totals.after(answer)
         self.ledger.write(Decision(stop, totals), None)
 

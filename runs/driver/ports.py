@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from django.conf import settings
+from pydantic import ValidationError
 
 from runs import store
 from runs.adapters.openai_compatible import ModelSettings, OpenAICompatible
 from runs.adapters.prices import Tariff
 from runs.adapters.scripted import Script, ScriptedModel, parse_script
-from runs.adapters.secrets import unseal
+from runs.adapters.secrets import SecretUnreadable, unseal
 from runs.adapters.toolbox import Toolbox
 from runs.engine.ports import ModelPort
 from runs.engine.snapshot import Price
@@ -21,12 +23,24 @@ from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
 
 
-class NoSuchModel(Exception):
+class NoModel(Exception):
+    """A run's model can't be called from here; trying again would not help."""
+
+
+class NoSuchModel(NoModel):
     """A run names a model that the site does not have, or has switched off."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"There is no model {name!r} here. Launch a run like this one with another model.")
+        super().__init__(
+            f"There is no model {name!r} here, or it is switched off. Add it or switch it on, or name another."
+        )
+
+
+class ModelUnusable(NoModel):
+    """The site has the model, but not what is needed to call it."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"The model {name!r} can't be called. {why}")
 
 
 @dataclass(slots=True)
@@ -77,8 +91,34 @@ def script_of(text: str) -> Script:
     return parse_script(text)
 
 
+def why_not(names: Iterable[str]) -> dict[str, str]:
+    """Those of the models that can't be called from here, each with the reason."""
+    wanted = set(names)
+    profiles = {found.name: found for found in ModelProfile.objects.filter(name__in=wanted, enabled=True)}
+    found = {}
+    for name in wanted:
+        try:
+            if name not in profiles:
+                raise NoSuchModel(name)
+            model_settings(profiles[name])
+        except NoModel as fault:
+            found[name] = str(fault)
+    return found
+
+
 def model_settings(profile: ModelProfile) -> ModelSettings:
-    """A model's profile as its adapter takes it; the key from its variable, else unsealed."""
+    """A model's profile as its adapter takes it; the key from its variable, else unsealed. Raises `ModelUnusable`."""
+    try:
+        return _model_settings(profile)
+    except SecretUnreadable as fault:
+        raise ModelUnusable(profile.name, str(fault)) from None
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ModelUnusable(profile.name, f"Mend its profile, {where}: {first['msg']}.") from None
+
+
+def _model_settings(profile: ModelProfile) -> ModelSettings:
     key = os.environ.get(profile.key_variable, "") if profile.key_variable else ""
     if not key and profile.sealed_key:
         key = unseal(profile.sealed_key, settings.SECRET_KEY)

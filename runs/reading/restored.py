@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils.dateformat import format as date_text
 
-from runs import store
+from runs import driver, store
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import EFFECT, ChildRun, ToolCall, call_in
 from runs.models import Exchange, Interrupt, Run, Step
@@ -66,13 +66,17 @@ class RestoredRun:
     """Tools that it may call without asking, and whose calls since the backup it would make again."""
     mine: bool
     """Whether the reader may let it go on."""
+    no_model: str = ""
+    """Why its model can't be called from here, so that it would end at its next call; empty where it can."""
 
     @property
     def hold(self) -> str:
         """Why it is better looked at first; empty where it may go on with all others."""
         lost = f"{self.at.code} may have happened" if self.may_have_happened else ""
         paused = f"{self.paused_before} had paused it before" if self.paused_before else ""
-        return ", and ".join(filter(None, (lost, paused))) or self.again
+        again = "" if lost or paused else self.again
+        no_model = f"it would end as failed: {self.no_model.removesuffix('.')}" if self.no_model else ""
+        return ", and ".join(filter(None, (lost, paused, again, no_model)))
 
     @property
     def again(self) -> str:
@@ -95,6 +99,7 @@ def restored_views(runs: Sequence[Any], user: Person) -> list[RestoredRun]:
     waits = _waits_of(runs)
     numbers = [run.pk for run in runs]
     before, kept = pausers_before(numbers), with_kept_answers(numbers)
+    no_model = driver.why_not(run.model for run in runs if not run.script_json)
     return [
         RestoredRun(
             run=run,
@@ -103,6 +108,7 @@ def restored_views(runs: Sequence[Any], user: Person) -> list[RestoredRun]:
             paused_before=before.get(run.pk, ""),
             unattended=unattended(run, kept=run.pk in kept),
             mine=may_steer(user, run),
+            no_model="" if run.script_json else no_model.get(run.model, ""),
         )
         for run in runs
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from django.db.models.functions import Now
 
 from runs import actions, store, tasks
+from runs.adapters.secrets import seal
 from runs.driver import holds
 from runs.driver.journey import Slice
 from runs.engine.effects import VERDICTS
@@ -749,6 +751,33 @@ def test_a_model_that_was_switched_off_ends_the_run_with_a_reason() -> None:
     ModelProfile.objects.update(enabled=False)
     work(run)
     assert (run.status, run.exit_reason) == ("failed", "model_error")
+
+
+def _key_of_another_site() -> None:
+    ModelProfile.objects.update(sealed_key=seal("sk-1", "the secret key before the restore"))
+
+
+def _address_that_is_none() -> None:
+    ModelProfile.objects.update(base_url="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("damage", "remedy"),
+    [(_key_of_another_site, "Enter the secret again"), (_address_that_is_none, "Mend its profile, base_url")],
+)
+def test_a_model_that_can_not_be_called_ends_the_run_with_that_reason_and_begins_none(
+    damage: Callable[[], None], remedy: str
+) -> None:
+    model()
+    run = actions.start_run(machine="ruled", goal="x", settings={"model": "real"}, owner=None)
+    damage()
+    work(run)
+    assert (run.status, run.exit_reason) == ("failed", "model_error")
+    said = run.steps.get(kind="stop").facts_json
+    assert "The model 'real' can't be called." in said and remedy in said and "fork this run" in said
+    with pytest.raises(actions.BadLaunch, match=remedy) as caught:
+        actions.start_run(machine="ruled", goal="x", settings={"model": "real"}, owner=None)
+    assert [problem.path for problem in caught.value.problems] == ["settings.model"]
 
 
 def test_foreign_characters_in_a_launch_survive_both_databases() -> None:

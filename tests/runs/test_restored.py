@@ -20,11 +20,12 @@ from django.urls import reverse
 
 from agentsite.restoring import UNKNOWN
 from runs import actions, store, tasks
+from runs.adapters.secrets import seal
 from runs.adapters.tool import Arguments, NotHappened, Result, Tool
 from runs.adapters.toolbox import Toolbox
 from runs.adapters.tools import TOOLS
 from runs.driver import Slice
-from runs.models import Interrupt, Run
+from runs.models import Interrupt, ModelProfile, Run
 from runs.reading import restored as reading
 from runs.reading.again import again
 from runs.reading.cards import card_of
@@ -485,6 +486,31 @@ def test_all_boxes_are_ticked_but_those_of_runs_to_look_at() -> None:
         f"Not ticked, because {why}." in html.unescape(page)
         for why in ('send(to="bob") may have happened', "the operator had paused it before")
     )
+
+
+def test_a_run_whose_model_can_not_be_called_is_not_ticked_and_says_what_to_do() -> None:
+    gone, fine, locked, off = (model_run(name) for name in ("gone", "fine", "locked", "off"))
+    ModelProfile.objects.filter(name="gone").delete()
+    ModelProfile.objects.filter(name="locked").update(sealed_key=seal("sk-1", "the key before the restore"))
+    ModelProfile.objects.filter(name="off").update(enabled=False)
+    restore()
+    page = html.unescape(root().get(PAGE).text)
+    assert boxes(page) == {gone.pk: False, fine.pk: True, locked.pk: False, off.pk: False}
+    assert "it would end as failed: The model 'locked' can't be called. The stored secret" in page
+    assert "Enter the secret again, or bring the old secret key back." in page
+    for name in ("gone", "off"):
+        assert f"it would end as failed: There is no model '{name}' here, or it is switched off." in page
+    out = io.StringIO()
+    call_command("resume", "--restored", stdout=out)
+    assert "Resumed: 1." in out.getvalue()
+    assert f"Run {locked.pk} stays paused: it would end as failed: The model 'locked'" in out.getvalue()
+    assert status_of(gone, fine, locked, off) == ["paused", "queued", "paused", "paused"]
+
+
+def model_run(name: str) -> Run:
+    """A run that asks a model of the site."""
+    actions.register_model(name=name, base_url="http://127.0.0.1:1/v1", model_id="m", api_key="sk-1")
+    return actions.start_run(machine="ruled", goal="x", settings={"model": name}, owner=None)
 
 
 def test_posting_resumes_the_chosen_ones_and_says_how_many_and_why_not() -> None:
