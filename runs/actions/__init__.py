@@ -3,7 +3,7 @@
 Source: spec/runtime.md; who may do what: runs/DECISIONS.md.
 """
 
-from runs.actions.common import NotAllowed
+from runs.actions.common import MAX_NOTE, NotAllowed, TooLong
 from runs.actions.copying import Answers, check_first_answer, fork, replay, rerun
 from runs.actions.launching import BadLaunch, Problem, check_launch, start_run
 from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, unpin
@@ -14,6 +14,7 @@ from runs.store import AlreadyHalted, BadDecision, Conflict, NotPossible
 
 __all__ = [
     "MAX_HALT_REASON",
+    "MAX_NOTE",
     "AlreadyHalted",
     "Answers",
     "BadDecision",
@@ -23,6 +24,7 @@ __all__ = [
     "NotPossible",
     "Problem",
     "Resumption",
+    "TooLong",
     "abort",
     "check_first_answer",
     "check_launch",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from django.db import transaction
 
 from runs import live, tasks
+from runs.engine.values import clean_text
 from runs.models import Run
 from runs.rights import Person, may_steer
+from runs.store import NotPossible
 
 
 class NotAllowed(Exception):
@@ -15,6 +17,27 @@ class NotAllowed(Exception):
     def __init__(self, sentence: str) -> None:
         self.sentence = sentence
         super().__init__(sentence)
+
+
+MAX_NOTE = 500
+"""Characters of a note that stands in the log."""
+
+
+class TooLong(NotPossible):
+    """A text that has more characters than are kept; nothing was done."""
+
+    def __init__(self, text: str, most: int) -> None:
+        super().__init__(
+            f"A reason has at most {most} characters; this one has {len(text)}; nothing was done."
+        )
+
+
+def note_of(text: str) -> str:
+    """The note as it is kept; `TooLong`."""
+    note = clean_text(text)
+    if len(note) > MAX_NOTE:
+        raise TooLong(note, MAX_NOTE)
+    return note
 
 
 def name_of(person: Person) -> str:

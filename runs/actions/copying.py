@@ -9,7 +9,7 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from runs import driver, store, tasks
-from runs.actions.common import NotAllowed, name_of
+from runs.actions.common import NotAllowed, name_of, note_of
 from runs.actions.launching import BadLaunch, Problem, new_run, place_of, sentence_of
 from runs.adapters.scripted import BadScript
 from runs.engine.effects import HumanCall, question_of
@@ -131,7 +131,7 @@ def _forked(wanted: _Fork) -> Run:
         kept += store.answers_after(run, answered, store.PEOPLE)
     change = store.Change(
         by=name_of(by),
-        message=clean_text(wanted.message),
+        message=note_of(wanted.message),
         settings=_changed(run.settings, settings),
         state=_state_of_fork(run, at, terms, clean({} if wanted.state is None else wanted.state)),
         answers=kept,

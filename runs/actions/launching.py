@@ -175,6 +175,9 @@ def sentence_of(error: Any, unknown: str) -> str:
             return f"{error['ctx']['error']}."
         case "missing":
             return "This is missing."
+        case "string_too_long":
+            most, length = error["ctx"]["max_length"], len(error["input"])
+            return f"This may have at most {most:,} characters; it has {length:,}."
         case kind if kind in _MUST_BE:
             return f"This must be {_MUST_BE[kind]}, not {str(error['input'])[:80]!r}."
         case kind if kind in _BOUNDS:

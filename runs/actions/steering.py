@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from runs import store
-from runs.actions.common import NotAllowed, check_steering, name_of, tell
+from runs.actions.common import NotAllowed, check_steering, name_of, note_of, tell
 from runs.engine.facts import KeptAnswer
-from runs.engine.values import clean_text
 from runs.models import Decision, Interrupt, Run
 from runs.rights import Person, may_decide
 from runs.store import BadDecision, Busy, Conflict, NotPossible
@@ -74,7 +73,7 @@ def abort(run: Run, *, by: Person, message: str = "") -> Run:
     """End the run for good."""
     check_steering(by, run)
     parent = run.parent_id
-    after = store.abort(run.pk, name_of(by), clean_text(message))
+    after = store.abort(run.pk, name_of(by), note_of(message))
     tell(run.pk)
     if parent is not None:
         tell(parent)
@@ -84,7 +83,7 @@ def abort(run: Run, *, by: Person, message: str = "") -> Run:
 def pause(run: Run, *, by: Person, message: str = "") -> Run:
     """Hold the run until it is resumed."""
     check_steering(by, run)
-    after = store.pause(run.pk, name_of(by), clean_text(message))
+    after = store.pause(run.pk, name_of(by), note_of(message))
     tell(run.pk)
     return after
 
@@ -139,6 +138,6 @@ def rewind(
                 "Keeping answers needs the right to decide, which you lack. They can be asked again."
             )
         kept = store.answers_after(run, to, (*store.PEOPLE, store.SETTINGS))
-    after = store.rewind(run.pk, to, name_of(by), clean_text(message), kept)
+    after = store.rewind(run.pk, to, name_of(by), note_of(message), kept)
     tell(run.pk)
     return after

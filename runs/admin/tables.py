@@ -194,6 +194,7 @@ class InterruptAdmin(ReadOnlyAdmin):
         context = {
             **(extra_context or {}),
             "interrupt": interrupt,
+            "typed": request.session.pop(_typed(object_id), ""),
             "asks": titles_of([interrupt])[interrupt.pk] if interrupt is not None else "",
             "open_to_me": open_to_me,
             "may_approve": open_to_me and interrupt is not None and "approve" in interrupt.verdicts,
@@ -216,6 +217,8 @@ class InterruptAdmin(ReadOnlyAdmin):
             messages.error(request, "The admin approves or rejects; everything else is on the run page.")
         else:
             self._decide(request, interrupt, verdict)
+        if not Decision.objects.filter(interrupt=interrupt).exists():
+            request.session[_typed(interrupt.pk)] = request.POST.get("message", "")
         return redirect("admin:runs_interrupt_change", interrupt.pk)
 
     def _decide(self, request: HttpRequest, interrupt: Interrupt, verdict: str) -> None:
@@ -245,6 +248,11 @@ class InterruptAdmin(ReadOnlyAdmin):
             messages.error(request, str(fault))
         else:
             messages.success(request, f"Recorded: {verdict}.")
+
+
+def _typed(interrupt_id: Any) -> str:
+    """Where a session keeps a message that could not be taken, until its form is shown again."""
+    return f"message for {interrupt_id}"
 
 
 def _wants_a_look(interrupt: Interrupt) -> bool:

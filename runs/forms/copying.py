@@ -10,7 +10,7 @@ from django import forms
 from django.http import QueryDict
 
 from runs import store
-from runs.actions import Problem
+from runs.actions import MAX_NOTE, Problem
 from runs.engine.settings import LIMIT_NAMES
 from runs.engine.states import control_values
 from runs.forms.answering import AnswerFields
@@ -128,7 +128,7 @@ class ForkForm(AnswerFields, LimitFields):
     }
     message = forms.CharField(
         required=False,
-        max_length=500,
+        max_length=MAX_NOTE,
         error_messages={
             "max_length": "The reason has at most %(limit_value)d characters; this one has %(show_value)d."
         },

@@ -50,5 +50,5 @@ def _let_go_on(request: HttpRequest) -> None:
 
 
 def _page(request: HttpRequest, fault: str = "", status: int = 200) -> HttpResponse:
-    context = {"standing": reading.standing(), "fault": fault, "longest": actions.MAX_HALT_REASON}
+    context = {"standing": reading.standing(), "fault": fault, "typed": request.POST}
     return render(request, "halt.html", context, status=status)

@@ -21,11 +21,13 @@ from runs.views.seeing import refused, visible_run
 
 
 def _steered(request: HttpRequest, run: Run, deed: Any, said: str) -> HttpResponse:
-    """Do it, or say on the run page why it can't be done."""
+    """Do it, or say on the run page why it can't be done; a text that is too long its writer gets back."""
     try:
         deed()
     except actions.NotAllowed as why:
         return refused(request, why.sentence)
+    except actions.TooLong:
+        raise
     except actions.NotPossible as impossible:
         messages.error(request, impossible.sentence)
     else:
@@ -38,7 +40,12 @@ def abort(request: HttpRequest, run_id: int) -> HttpResponse:
     """End the run for good."""
     run = visible_run(request, run_id)
     note = request.POST.get("note", "")
-    return _steered(request, run, lambda: actions.abort(run, by=request.user, message=note), "Stopped.")
+    try:
+        return _steered(request, run, lambda: actions.abort(run, by=request.user, message=note), "Stopped.")
+    except actions.TooLong as fault:
+        return render(
+            request, "runs/abort.html", {"run": run, "note": note, "fault": fault.sentence}, status=422
+        )
 
 
 @require_POST
@@ -85,19 +92,27 @@ def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
         )
     except ToldOtherwise as otherwise:
         run.refresh_from_db()
-        return _rewind_page(request, run, row, otherwise.sentence)
+        return _rewind_page(request, run, row, otherwise=otherwise.sentence)
+    except actions.TooLong as too_long:
+        return _rewind_page(request, run, row, fault=too_long.sentence)
 
 
-def _rewind_page(request: HttpRequest, run: Run, row: RowView, otherwise: str = "") -> HttpResponse:
-    """What stays done and what counts no more; `otherwise` says that it is not what was told before."""
+def _rewind_page(
+    request: HttpRequest, run: Run, row: RowView, *, otherwise: str = "", fault: str = ""
+) -> HttpResponse:
+    """What stays done and what counts no more; `otherwise` says that it is not what was told before.
+
+    `fault` is what is wrong with the note.
+    """
     context = {
         "run": run,
         "row": row,
         "typed": request.POST,
         "otherwise": otherwise,
+        "fault": fault,
         "again": again(run, row.seq),
         "may_decide": actions.may_decide(request.user, run),
         "dead": dead_rows_after(run, row.seq),
         "possible": row.live and row.kind == "transition" and not run.finished,
     }
-    return render(request, "runs/rewind.html", context, status=409 if otherwise else 200)
+    return render(request, "runs/rewind.html", context, status=409 if otherwise else 422 if fault else 200)

@@ -102,6 +102,17 @@ def addresses(site: Site) -> list[str]:
     ]
 
 
+def test_a_goal_that_is_too_long_is_not_cut_but_refused_and_kept(admin_page: Page, site: Site) -> None:
+    admin_page.goto(f"{site.url}/runs/new/")
+    goal = admin_page.get_by_label("Goal", exact=True)
+    goal.focus()
+    admin_page.keyboard.insert_text("g" * 20_001)  # as if it were pasted
+    admin_page.locator("main").get_by_role("button", name="Launch").click()
+    said = admin_page.get_by_text("A goal has at most 20000 characters; this one has 20001.")
+    expect(said).to_be_visible()
+    expect(goal).to_have_value("g" * 20_001)
+
+
 TOO_WIDE = """() => {
   const root = document.scrollingElement
   if (root.scrollWidth <= innerWidth) return []

@@ -90,6 +90,15 @@ def send(client: Client, question: Any, verdict: str, **changed: str) -> Any:
     )
 
 
+def test_a_message_that_is_too_long_decides_nothing_and_is_kept() -> None:
+    question, client, much = pending(run_with_letter(None)), signed_in(administrator()), "m" * 4001
+    page = send(client, question, "reject", message=much).text
+    assert "at most 4000 characters; this one has 4001; nothing was decided." in page
+    assert f"{much}</textarea>" in page
+    assert not Decision.objects.exists()
+    assert much not in client.get(reverse("admin:runs_interrupt_change", args=[question.pk])).text
+
+
 def test_an_interrupt_is_approved_or_rejected_with_a_message() -> None:
     run = run_with_letter(None)
     client = signed_in(administrator())

@@ -713,6 +713,7 @@ def test_a_reason_that_is_too_long_halts_nothing() -> None:
     assert caught.value.returncode == 2
     page = signed_in(root()).post(reverse("halt"), {"deed": "halt", "reason": much})
     assert page.status_code == 400 and "at most 500 characters" in page.content.decode()
+    assert f'value="{much}"' in page.text
     assert not Halt.objects.exists()
     assert halt(much[1:]).reason == much[1:]
 

@@ -226,6 +226,11 @@ def test_the_machines_fields_become_its_settings_and_come_back(name: str) -> Non
             "Row 2, type: ",
         ),
         (
+            {"machine": "contract", "slots-0-id": "a" * 61, "slots-0-type": "inline"},
+            "slots",
+            "Row 1, id: This may have at most 60 characters; it has 61.",
+        ),
+        (
             {f"slots-{number}-{name}": text for number in (0, 1) for name, text in SLOTS[0].items()}
             | {"machine": "contract"},
             "slots",

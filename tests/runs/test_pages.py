@@ -394,6 +394,49 @@ def test_the_owner_pauses_resumes_and_stops_her_run() -> None:
     assert "Enough. (alice)" in run.steps.order_by("-seq")[0].facts_json
 
 
+SHORT_ENOUGH = "A reason has at most 500 characters; this one has 501; nothing was done."
+
+
+def test_a_reason_that_is_too_long_stops_nothing_and_is_kept() -> None:
+    owner, much = alice(), "n" * 501
+    run = run_with_letter(owner)
+    answer = signed_in(owner).post(reverse("abort", args=[run.pk]), {"note": much})
+    assert answer.status_code == 422
+    assert SHORT_ENOUGH in answer.text and f'value="{much}"' in answer.text
+    with pytest.raises(actions.NotPossible, match="at most 500"):
+        actions.pause(run, by=owner, message=much)
+    assert Run.objects.get(pk=run.pk).status == "waiting"
+
+
+def test_a_reason_that_is_too_long_goes_back_nowhere_and_is_kept() -> None:
+    owner, much = alice(), "n" * 501
+    run = run_with_letter(owner)
+    to = transitions(run)[0]
+    fields = {"to": str(to), "seen": again(run, to).mark_of_going_back, "note": much}
+    answer = signed_in(owner).post(reverse("rewind", args=[run.pk]), fields)
+    assert answer.status_code == 422
+    assert SHORT_ENOUGH in answer.text and f'value="{much}"' in answer.text
+    assert not run.steps.filter(kind="rewind").exists()
+
+
+def test_no_field_cuts_a_text_without_a_word() -> None:
+    root = cast_member("root", is_superuser=True, is_staff=True)
+    run, client = run_with_letter(root), signed_in(root)
+    question = run.interrupts.get().pk
+    forms = [
+        *addresses(run),
+        reverse("launch"),
+        reverse("halt"),
+        reverse("context", args=[run.pk]),
+        reverse("context", args=[compacted_run().pk]),
+        reverse("fork", args=[run.pk]) + "?at=0",
+        reverse("rewind", args=[run.pk]) + f"?to={transitions(run)[0]}",
+        reverse("compare-choose", args=[run.pk]),
+        reverse("admin:runs_interrupt_change", args=[question]),
+    ]
+    assert [address for address in forms if "maxlength" in client.get(address).text] == []
+
+
 def test_what_is_not_possible_is_said_on_the_run_page() -> None:
     owner = alice()
     run = launched(owner, FINAL)
