@@ -74,8 +74,8 @@ def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.
     The first difference comes with it, where there is one. `to` is the last row that is made again.
     """
     _check_copying(by, run)
-    if to is not None and not 1 <= to <= run.head:
-        raise NotPossible(f"Run {run.pk} has no row {to}; its rows are 1 to {run.head}.")
+    if to is not None:
+        store.check_row(run, to)
     try:
         return driver.replay_run(run, by.pk if by is not None else None, to)
     except (driver.NoMachine, BadScript, ValidationError) as fault:

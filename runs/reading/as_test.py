@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from runs import driver
 from runs.engine.replaying import Record
 from runs.models import Run
+from runs.store import check_row
 from runs.store.moment import of_one_moment
 
 _FILE = '''"""{title}: made again from the recorded answers, every row must come out the same.
@@ -56,7 +57,12 @@ class NothingToTest(Exception):
 
 @of_one_moment
 def pytest_file(run: Run, upto: int | None = None) -> str:
-    """The file's text, for the rows up to `upto` or all, and for the children that the run had started by then."""
+    """The file's text, for the rows up to `upto` or all, and for the children that the run had started by then.
+
+    `NotPossible` where there is no row `upto`.
+    """
+    if upto is not None:
+        check_row(run, upto)
     record = driver.record_of(run)
     rows = tuple(row for row in record.rows if upto is None or row.seq <= upto)
     if not rows:

@@ -73,13 +73,20 @@ class Change:
 # --- where from -----------------------------------------------------------------------------------------------------
 
 
+def check_row(run: Run, seq: int) -> None:
+    """`NotPossible` where the run has no such row."""
+    if not run.steps.filter(seq=seq).exists():
+        last = run.steps.aggregate(last=Max("seq"))["last"]
+        known = f"its rows are 1 to {last}" if last else "it has none yet"
+        raise NotPossible(f"Run {run.pk} has no row {seq}; {known}.")
+
+
 def check_fork(run: Run, at: int) -> str:
     """The node where a fork at row `at` goes on; `NotPossible` where it can't begin there. 0 is the beginning."""
     if at == 0:
         return CATALOGUE[run.machine].start
-    step = run.steps.filter(seq=at).first()
-    if step is None:
-        raise NotPossible(f"Run {run.pk} has no row {at}; its rows are 1 to {run.head}.")
+    check_row(run, at)
+    step = run.steps.get(seq=at)
     if step.kind != Step.Kind.TRANSITION or not step.live:
         why = "was gone back over" if not step.live else f"is a row of kind {step.kind}"
         raise NotPossible(f"Row {at} of run {run.pk} {why}: name a live transition, or 0 for the beginning.")

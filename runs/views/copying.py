@@ -180,9 +180,11 @@ def test(request: HttpRequest, run_id: int) -> HttpResponse:
     run = visible_run(request, run_id)
     upto = request.GET.get("to", "")
     number = int(upto) if upto.isascii() and upto.isdigit() and len(upto) < 10 else None
+    if upto and number is None:
+        raise Http404("no such row")
     try:
         text = pytest_file(run, number)
-    except (NothingToTest, driver.NoMachine) as fault:
+    except (NothingToTest, driver.NoMachine, store.NotPossible) as fault:
         return refused(request, fault.sentence, status=409)
     part = f"_row_{number}" if number is not None else ""
     return _kept(text, f"test_run_{run.pk}{part}.py", "text/x-python")

@@ -375,6 +375,19 @@ def test_a_test_of_a_run_passes_and_fails_once_the_log_is_changed(tmp_path: Path
     assert f"Run {run.pk}, row " in bad.stdout
 
 
+@pytest.mark.parametrize("to", [0, -1, 999])
+def test_a_test_up_to_a_row_that_is_not_there_is_refused_as_a_replay_is(to: int) -> None:
+    run, client = work(launch(FINAL)), signed_in(person("alice", "view_run"))
+    said = f"Run {run.pk} has no row {to}; its rows are 1 to {run.head}."
+    for words in (("export", "--format=pytest"), ("replay",)):
+        with pytest.raises(CommandError) as refused:
+            call_command(words[0], str(run.pk), *words[1:], f"--to={to}")
+        assert (str(refused.value), refused.value.returncode) == (said, 2)
+    for row in ("999", "last"):
+        page = client.get(f"/runs/{run.pk}/test.py?to={row}")
+        assert page.status_code == (409 if row == "999" else 404)
+
+
 def test_a_test_holds_the_children_too(tmp_path: Path) -> None:
     call = think("agent.kid", goal="Look")
     played = script(call, FINAL, subgraphs={"kid": {"replies": {"decision": [FINAL]}}})
@@ -388,7 +401,6 @@ def test_a_test_holds_the_children_too(tmp_path: Path) -> None:
     [
         (("--format", "wild"), "can't be exported as wild. Possible: json, script, launch, pytest."),
         (("--to", "3"), "needs --format pytest"),
-        (("--format", "pytest", "--to", "0"), "has no rows up to there"),
     ],
 )
 def test_what_can_not_be_exported_is_said(words: tuple[str, ...], said: str) -> None:

@@ -15,6 +15,7 @@ from runs.reading import export
 from runs.reading.as_test import NothingToTest, pytest_file
 from runs.reading.live_way import Untold
 from runs.reading.scripting import launch_of, script_of
+from runs.store import NotPossible
 
 FORMATS = {
     "json": "the whole run",
@@ -55,5 +56,5 @@ def _text(run: Run, form: str, upto: int | None) -> str:
             case "launch":
                 return json.dumps(launch_of(run), ensure_ascii=False, indent=2)
         return pytest_file(run, upto)
-    except (driver.NoMachine, NothingToTest, Untold) as fault:
+    except (driver.NoMachine, NotPossible, NothingToTest, Untold) as fault:
         raise bad_input(fault.sentence) from None
