@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from runs.engine.kernel import decide as decide_next
 from runs.engine.machine import Machine, State, Terms
 from runs.engine.snapshot import Snapshot
 from runs.engine.states import carried, control_values, refused, taken_for_another
-from runs.engine.values import clean, clean_text
+from runs.engine.values import canonical, clean, clean_text
 from runs.machines import CATALOGUE
 from runs.models import Interrupt, Run
 from runs.rights import Person, may_decide, may_launch
@@ -257,7 +258,7 @@ def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> 
         ) from None
     if flaws := tuple(refused(opened, state)):
         raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in flaws))
-    _check_goes_on(machine, store.check_fork(run, at), state)
+    _check_goes_on(machine, store.check_fork(run, at), opened, state, changes)
     told = state.model_dump(mode="json")
     taken = [found for name in changes for found in taken_for_another(changes[name], told[name], (name,))]
     if taken:
@@ -271,11 +272,42 @@ def _no_such_value(machine: Machine, name: str) -> str:
     return f"The state of {machine.name} has no value of this name: {', '.join(control_values(machine))}."
 
 
-def _check_goes_on(machine: Machine, node: str, state: State) -> None:
-    """Values may fit one by one and make no sense together: the machine is asked what it would do next."""
+def _check_goes_on(
+    machine: Machine, node: str, before: State, state: State, changed: Collection[str]
+) -> None:
+    """Values may fit one by one and make no sense at `node`, or together: the machine is asked what it would do next.
+
+    Those are named without whose change it could go on; else all that were changed.
+    """
+    why = _keeps_from_going_on(machine, node, state)
+    if why is None:
+        return
+    blamed = [
+        name
+        for name in changed
+        if _keeps_from_going_on(machine, node, state.model_copy(update={name: getattr(before, name)})) is None
+    ]
+    told = state.model_dump(mode="json")
+    lead = f"At {node}, where the fork begins, the machine can't go on with"
+    if why:
+        why = f" It says: {why}"
+    raise BadLaunch(
+        tuple(
+            Problem(
+                f"state.{name}",
+                f"{lead} {canonical(told[name])[:80]}.{why} Give another value, or fork from another row.",
+            )
+            for name in blamed or changed
+        )
+        or (Problem("state", f"{lead} these settings.{why} Give others, or fork from another row."),)
+    )
+
+
+def _keeps_from_going_on(machine: Machine, node: str, state: State) -> str | None:
+    """What the machine says where it can't go on, which may be nothing; None where it can."""
     try:
         machine.budget(state), machine.budget_text(state), machine.turns(state)
         decide_next(machine, Snapshot(node, state), None)
     except Exception as fault:
-        what = f"The machine could not go on from these values ({type(fault).__name__}: {fault})."
-        raise BadLaunch((Problem("state", what),)) from None
+        return f"{type(fault).__name__}: {fault}." if str(fault) else ""
+    return None

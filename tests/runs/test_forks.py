@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -306,6 +307,41 @@ def test_a_fork_goes_on_from_every_number_that_it_takes(machine: str, number: in
             taken += 1
             assert work(forked).status in FINISHED
     assert taken >= 3
+
+
+@pytest.mark.parametrize("machine", list(CATALOGUE))
+def test_a_value_with_which_the_machine_can_not_go_on_is_named_with_what_to_do(machine: str) -> None:
+    run = played(machine)
+    said: list[tuple[str, actions.Problem]] = []
+    nothing: tuple[Any, ...] = (None, {}, [])
+    for at in [0, *transitions(run)[:-1]]:
+        for value in state_values(run, at):
+            for empty in nothing:
+                try:
+                    actions.fork(run, at=at, by=None, state={"interrupts_asked": {}, value.name: empty})
+                except actions.BadLaunch as refused:
+                    said += [(value.name, problem) for problem in refused.problems]
+    assert [problem for name, problem in said if problem.path.split(".")[1:2] != [name]] == []
+    stuck = [problem.message for _, problem in said if "can't go on" in problem.message]
+    assert all(
+        re.fullmatch(r"At \w+, where .* with \S+\. (It says: .+ )?Give another value, or .*", one)
+        for one in stuck
+    )
+    assert stuck or machine != "ruled"
+
+
+def test_a_draft_that_is_wanted_can_not_be_taken_away() -> None:
+    run = finished()
+    at = transitions(run, "thought")[0]
+    with pytest.raises(actions.BadLaunch) as refused:
+        fork(run, at, state={"draft": None, "steps": 2})
+    (problem,) = refused.value.problems
+    node = run.steps.get(seq=at).to
+    assert (problem.path, problem.message) == (
+        "state.draft",
+        f"At {node}, where the fork begins, the machine can't go on with null. "
+        "Give another value, or fork from another row.",
+    )
 
 
 def test_what_a_tool_is_called_with_is_no_number_of_the_state() -> None:
