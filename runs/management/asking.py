@@ -17,6 +17,8 @@ from runs.reading.visible import visible
 
 BAD_INPUT = 2
 NOT_AT_ITS_END = 6
+STOPPED = 74
+"""Something outside stopped the command, as `agentsite.stopped` has it."""
 _ENDS = {"succeeded": 0, "stopped": 3, "failed": 4, "cancelled": 5}
 
 
@@ -38,18 +40,25 @@ def halt_notice() -> str:
     return f"{visible(store.halt_sentence(halt))} Nothing begins until: manage.py unhalt"
 
 
-def driven_inline(run: Run) -> tuple[Run, str]:
-    """The run as it stands once this process can bring it no further; and the bad input that keeps it there, if any.
+def stopped(halted: store.Halted, what: str) -> CommandError:
+    """The error that ends a command which the halt of the site keeps from its end."""
+    return CommandError(f"{what} {visible(str(halted))} Let them: manage.py unhalt", returncode=STOPPED)
+
+
+def driven_inline(run: Run) -> tuple[Run, CommandError | None]:
+    """The run as it stands once this process can bring it no further; and the error that keeps it there, if any.
 
     The run is there all the same, and is told of first.
     """
     try:
         run = driver.drive_inline(run.pk)
     except store.Halted as halted:
-        return Run.objects.get(pk=run.pk), f"Run {run.pk} stays queued. {halted}"
+        run = Run.objects.get(pk=run.pk)
+        return run, stopped(halted, f"Run {run.pk} stays {run.status}.")
     except driver.BadAnswer:
         run = Run.objects.get(pk=run.pk)
-    return run, unfit_answer(asked_by(run))
+    unfit = unfit_answer(asked_by(run))
+    return run, bad_input(unfit) if unfit else None
 
 
 def unfit_answer(asked: list[Interrupt]) -> str:

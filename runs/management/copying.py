@@ -78,17 +78,17 @@ class CopyingCommand(BaseCommand):
         except actions.NotPossible as fault:
             raise bad_input(fault.sentence) from None
         self.tell(found, options)
-        unfit = ""
+        stays = None
         if options["inline"]:
-            made, unfit = driven_inline(made)
+            made, stays = driven_inline(made)
         elif notice := halt_notice():
             self.stderr.write(notice)
         if options["json"]:
             self.stdout.write(json.dumps(export(made), ensure_ascii=False))
         else:
             self.stdout.write(str(made.pk))
-        if unfit:
-            raise bad_input(unfit)
+        if stays:
+            raise stays
         if options["inline"]:
             sys.exit(exit_code(made))
 

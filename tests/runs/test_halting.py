@@ -19,6 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agentsite.management.commands.sweeper import late_runs
+from agentsite.stopped import STOPPED
 from runs import actions, driver, reading, store, tasks
 from runs.driver import holds
 from runs.driver.journey import Slice
@@ -668,7 +669,22 @@ def test_who_starts_a_run_while_all_is_halted_is_told_beside_what_others_read() 
         assert re.fullmatch(HALTED, err.getvalue())
     with pytest.raises(CommandError, match="stays queued") as caught:
         told("fork", str(run.pk), "--at", "0", "--inline")
-    assert caught.value.returncode == 2
+    assert caught.value.returncode == STOPPED
+
+
+def test_a_run_that_the_halt_keeps_from_being_executed_here_is_no_bad_input() -> None:
+    halt("bad prices")
+    item = {"machine": "ruled", "goal": "x", "script": script(FINAL)}
+    for words, said in (
+        (("--machine=ruled", "--goal=x", f"--script={json.dumps(item['script'])}", "--inline"), "queued"),
+        ((f"--batch={json.dumps([item, item])}",), '"error": "The site is halted'),
+    ):
+        out = io.StringIO()
+        with pytest.raises(CommandError, match=r"bad prices.* Let them: manage\.py unhalt") as caught:
+            call_command("launch", *words, stdout=out)
+        assert caught.value.returncode == STOPPED
+        assert said in out.getvalue()
+    assert len(out.getvalue().splitlines()) == 2
 
 
 def test_who_follows_a_run_is_told_of_a_halt_once_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from runs.management.asking import (
     halt_notice,
     how_to_answer,
     json_of,
+    stopped,
     unfit_answer,
 )
 from runs.models import Interrupt, Run, RunStatus
@@ -33,7 +34,10 @@ Driver = Literal["a worker", "the caller"]
 class Command(BaseCommand):
     """Launch a run from the command line, as the installation's operator."""
 
-    help = "Start a run. Exit code: 0 succeeded, 3 stopped, 4 failed, 5 cancelled, 6 waiting for a person, 2 bad input."
+    help = (
+        "Start a run. Exit code: 0 succeeded, 3 stopped, 4 failed, 5 cancelled, 6 waiting for a person, 2 bad input, "
+        "74 the site is halted."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The arguments of spec/interfaces.md."""
@@ -77,13 +81,14 @@ class Command(BaseCommand):
             said = self._tell_of_halt("")
             follows = options["wait"] or options["json"]
             asked = self._followed(run, said, silent=options["json"]) if follows else []
-            fault = unfit_answer(asked)
+            unfit = unfit_answer(asked)
+            fault = bad_input(unfit) if unfit else None
         if options["json"]:
             self.stdout.write(json.dumps(export(run), ensure_ascii=False))
         else:
             self._say(run, asked, options["inline"] and options["wait"])
         if fault:
-            raise bad_input(fault)
+            raise fault
         if options["inline"] or options["wait"] or options["json"]:
             sys.exit(exit_code(run))
 
@@ -142,8 +147,15 @@ class Command(BaseCommand):
     def _batch(self, items: Any) -> None:
         if not isinstance(items, list):
             raise bad_input("--batch needs a JSON list of {machine, goal, settings, script}.")
+        halted = None
         for item in items:
-            self.stdout.write(json.dumps(self._one_of_batch(item), ensure_ascii=False))
+            try:
+                told = self._one_of_batch(item)
+            except store.Halted as fault:
+                halted, told = fault, {"error": str(fault)}
+            self.stdout.write(json.dumps(told, ensure_ascii=False))
+        if halted:
+            raise stopped(halted, "Not every run could be executed.")
 
     def _one_of_batch(self, item: Any) -> dict[str, Any]:
         unknown = set(item) - {"machine", "goal", "settings", "script"} if isinstance(item, dict) else {"?"}
@@ -159,7 +171,7 @@ class Command(BaseCommand):
                 driven_by="the caller",
             )
             return export(driver.drive_inline(run.pk))
-        except (actions.BadLaunch, store.Halted) as fault:
+        except actions.BadLaunch as fault:
             return {"error": str(fault)}
         except driver.BadAnswer as fault:
             return {"error": f"settings.answers: {fault.sentence}"}
