@@ -135,6 +135,20 @@ def how_to_answer(question: Interrupt) -> str:
     )
 
 
+def check_one_speaks(options: dict[str, Any]) -> None:
+    """A script plays in place of a model: a command that names both is refused, not one of them dropped."""
+    if options["model"] and options["script"] is not None:
+        raise bad_input("--script plays in place of a model: give --model or --script, not both.")
+
+
+def unasked_model(settings: Any, script: Any) -> str:
+    """What is said where settings name a model and a script plays in its place; empty where they don't."""
+    model = settings.get("model") if isinstance(settings, dict) and script is not None else None
+    return (
+        f"The script plays; the model of the settings, {visible(str(model))}, is not asked." if model else ""
+    )
+
+
 def json_of(text: str | None, what: str) -> Any:
     """JSON given on the line or as the name of a file; None where nothing was given."""
     if text is None:

@@ -163,6 +163,19 @@ def test_settings_and_script_may_be_files(tmp_path: Path) -> None:
     assert code == 3
 
 
+def test_a_script_plays_in_place_of_the_model_of_the_settings_and_says_so() -> None:
+    played, named = json.dumps(script(FINAL)), json.dumps({"model": "away"})
+    out, err = io.StringIO(), io.StringIO()
+    said = "The script plays; the model of the settings, away, is not asked."
+    words = ("--script", played, "--run-settings", named)
+    call_command("launch", *GOAL, *words, stdout=out, stderr=err)
+    run = work(Run.objects.get())
+    assert (err.getvalue().strip(), run.model, run.status) == (said, "", "succeeded")
+    err = io.StringIO()
+    call_command("fork", str(run.pk), "--at", "0", *words, stdout=out, stderr=err)
+    assert err.getvalue().strip() == said
+
+
 def test_launch_without_inline_queues_the_run_and_says_so() -> None:
     out, code = told("launch", *GOAL, "--script", json.dumps(script(FINAL)))
     run = Run.objects.get()
@@ -187,6 +200,8 @@ def test_launch_without_inline_queues_the_run_and_says_so() -> None:
         ((*GOAL, "--script", '{"replies": 1}'), "The script is not right at replies"),
         ((*GOAL, "--script", '{"tools": {"a": {}}}'), "it is missing; give one of none, read, write, send"),
         (("--batch", "{}"), "--batch needs a JSON list"),
+        (("--batch", "[]", "--model", "m", "--script", "{}"), "say it all: leave out --model, --script."),
+        ((*GOAL, "--model", "m", "--script", "{}"), "give --model or --script, not both."),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(words: tuple[str, ...], said: str) -> None:

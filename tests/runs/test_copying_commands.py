@@ -66,6 +66,7 @@ def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module()
         (("--at=0", "--run-settings=[]", "--model=nosuch"), "settings: The settings must be a JSON object."),
         (("--at=0", '--run-settings="x"', "--model=nosuch"), "settings: The settings must be a JSON object."),
         (("--at=0", "--script=[]"), "script: "),
+        (("--at=0", "--script={}", "--model=m"), "give --model or --script, not both."),
         (("--at=0", f"--message={'m' * 501}"), "A reason has at most 500 characters; this one has 501;"),
         (("--at=0", "--decision={}"), "decision: Run"),
         (("--at=0", "--decision=[]"), "decision: A decision must be a JSON object."),

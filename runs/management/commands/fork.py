@@ -6,9 +6,10 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions, store
-from runs.management.asking import json_of
+from runs.management.asking import check_one_speaks, json_of, unasked_model
 from runs.management.copying import CopyingCommand
 from runs.models import Run
+from runs.reading.again import Again
 from runs.reading.restored import doubts_of
 
 
@@ -57,8 +58,18 @@ class Command(CopyingCommand):
         approves = decision.get("verdict") in ("approve", "edit")
         return doubts_of([question[0]]).get(question[0].pk, "") if approves else ""
 
+    def tell(self, found: Again, options: dict[str, Any]) -> None:
+        """That a script plays in place of a model which the settings name."""
+        settings, script = (
+            json_of(options["run_settings"], "--settings"),
+            json_of(options["script"], "--script"),
+        )
+        if said := unasked_model(settings, script):
+            self.stderr.write(said)
+
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
         """The fork."""
+        check_one_speaks(options)
         settings = json_of(options["run_settings"], "--settings")
         if options["model"] and isinstance(settings, dict | None):
             settings = {**(settings or {}), "model": options["model"]}

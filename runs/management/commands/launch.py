@@ -14,12 +14,14 @@ from runs import actions, driver, store
 from runs.management.asking import (
     asked_by,
     bad_input,
+    check_one_speaks,
     driven_inline,
     exit_code,
     halt_notice,
     how_to_answer,
     json_of,
     stopped,
+    unasked_model,
     unfit_answer,
 )
 from runs.models import Interrupt, Run, RunStatus
@@ -62,11 +64,13 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """One launch, or a batch."""
         if options["batch"]:
+            _check_alone(options)
             self._batch(json_of(options["batch"], "--batch"))
             return
         for name in ("machine", "goal"):
             if options[name] is None:
                 raise bad_input(f"Name the {name}: --{name}.")
+        check_one_speaks(options)
         settings = json_of(options["run_settings"], "--settings")
         settings = {} if settings is None else settings
         if options["model"] and isinstance(settings, dict):
@@ -74,6 +78,8 @@ class Command(BaseCommand):
         script = json_of(options["script"], "--script")
         driven_by: Driver = "the caller" if options["inline"] else "a worker"
         run = self._started(options["machine"], options["goal"], settings, script, driven_by)
+        if said := unasked_model(settings, script):
+            self.stderr.write(said)
         if options["inline"]:
             run, fault = driven_inline(run)
             asked = asked_by(run)
@@ -175,3 +181,11 @@ class Command(BaseCommand):
             return {"error": str(fault)}
         except driver.BadAnswer as fault:
             return {"error": f"settings.answers: {fault.sentence}"}
+
+
+def _check_alone(options: dict[str, Any]) -> None:
+    """What a batch's items say is not said beside it: it would be dropped."""
+    names = {"machine": "--machine", "goal": "--goal", "model": "--model", "run_settings": "--settings"}
+    names["script"] = "--script"
+    if beside := [option for name, option in names.items() if options[name] is not None]:
+        raise bad_input(f"The items of a batch say it all: leave out {', '.join(beside)}.")
