@@ -85,6 +85,14 @@ class FileNotThere(ToolError):
         super().__init__(f"There is no file {name!r} in this run's directory; list_files shows them all.")
 
 
+class FileChanged(ToolError):
+    """What is kept under a SHA-256 is not what had it."""
+
+    def __init__(self, sha256: str) -> None:
+        self.sha256 = sha256
+        super().__init__(f"The file that is kept as {sha256} was changed from outside.")
+
+
 class NotAFile(ToolError):
     """The name belongs to a directory, a link or a device, or a part of it to a file."""
 
@@ -226,13 +234,14 @@ class RunFolder:
             os.fsync(descriptor)
 
     def kept(self, sha256: str) -> bytes:
-        """The bytes with this SHA-256, whatever stands under their name now; `FileNotThere` where none are kept."""
+        """The bytes with this SHA-256, whatever stands under their name now; `FileNotThere` where none are kept,
+        `FileChanged` where others are."""
         if not _DIGEST.fullmatch(sha256):
             raise FileNotThere(sha256)
         with self._inside(sha256, [KEPT]) as folder:
             content = _read_file(sha256, sha256, folder)
         if hashlib.sha256(content).hexdigest() != sha256:
-            raise FileNotThere(sha256)
+            raise FileChanged(sha256)
         return content
 
     def entries(self) -> list[FileEntry]:

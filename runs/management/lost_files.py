@@ -1,7 +1,9 @@
-"""What the commands say about files that runs made and that are gone."""
+"""What the commands say about files that runs made and that are gone, or are not what they were."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
@@ -13,21 +15,47 @@ from runs.reading.visible import visible
 MOST_NAMED = 3
 
 
-def lost_notice(run: Run | None = None) -> str:
-    """Which versions, of one run or of all, are kept nowhere, and where they should be; empty where none is lost."""
-    lost = list(store.lost_artifacts(run))
-    if not lost:
-        return ""
-    counted = (
+@dataclass(frozen=True)
+class LostFiles:
+    """Versions whose bytes are kept nowhere: those that are gone, and those that others stand in place of."""
+
+    gone: tuple[Artifact, ...]
+    changed: tuple[Artifact, ...]
+
+    @property
+    def notice(self) -> str:
+        """Which they are, and where they should be; empty where none is lost."""
+        folder = Path(settings.DATA_DIR) / "runs"
+        said = []
+        if self.gone:
+            said.append(f"{_counted(self.gone)} not in {folder} (any more): {_named(self.gone)}.")
+        if self.changed:
+            said.append(
+                f"{_counted(self.changed)} kept in {folder} with other bytes than the run wrote, so somebody changed "
+                f"the files: {_named(self.changed)}."
+            )
+        return " ".join(said)
+
+
+def lost_files(run: Run | None = None) -> LostFiles:
+    """What is lost of one run's files, or of all."""
+    gone: list[Artifact] = []
+    changed: list[Artifact] = []
+    for one in store.lost_artifacts(run):
+        (changed if store.was_changed(one) else gone).append(one)
+    return LostFiles(tuple(gone), tuple(changed))
+
+
+def _counted(lost: Sequence[Artifact]) -> str:
+    return (
         "1 version of a file that a run made is"
         if len(lost) == 1
         else f"{len(lost)} versions of files that runs made are"
     )
-    named = [*map(_named, lost[:MOST_NAMED])]
+
+
+def _named(lost: Sequence[Artifact]) -> str:
+    named = [f"{visible(one.name)} (version {one.version}) of run {one.run_id}" for one in lost[:MOST_NAMED]]
     if len(lost) > MOST_NAMED:
         named.append(f"{len(lost) - MOST_NAMED} more")
-    return f"{counted} not in {Path(settings.DATA_DIR) / 'runs'} (any more): {', '.join(named)}."
-
-
-def _named(one: Artifact) -> str:
-    return f"{visible(one.name)} (version {one.version}) of run {one.run_id}"
+    return ", ".join(named)

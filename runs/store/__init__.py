@@ -15,6 +15,7 @@ from runs.store.artifacts import (
     lost_artifacts,
     made_by,
     newest_artifact,
+    was_changed,
 )
 from runs.store.birth import NewRun, create_run, folder_of, unsaved
 from runs.store.clock import now
@@ -244,6 +245,7 @@ __all__ = [
     "verify",
     "want_a_hint",
     "want_compaction",
+    "was_changed",
     "window_at",
     "write_replay",
 ]

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, QuerySet
 
-from runs.adapters.folder import MAX_NAME, RunFolder
+from runs.adapters.folder import MAX_NAME, FileNotThere, RunFolder
 from runs.adapters.media import media_type_of
 from runs.adapters.tool import ToolError
 from runs.engine.effects import Answer, MadeFile, ToolReturned
@@ -195,6 +195,17 @@ def lost_artifacts(run: Run | None = None) -> Iterator[Artifact]:
     for artifact in (made if run is None else made.filter(run=run)).order_by("pk").iterator():
         if artifact_bytes(artifact) is None:
             yield artifact
+
+
+def was_changed(lost: Artifact) -> bool:
+    """Whether something else stands where a lost version's bytes were kept; else they are not there, or unreadable."""
+    try:
+        RunFolder(folder_of(lost.run_id)).kept(lost.sha256)
+    except (FileNotThere, OSError):
+        return False
+    except ToolError:
+        return True
+    return False
 
 
 def _is(artifact: Artifact, content: bytes) -> bool:

@@ -17,6 +17,7 @@ from runs.adapters import folder as folder_module
 from runs.adapters.beside import move, new_part, put, put_back, set_aside, write_new
 from runs.adapters.folder import (
     KEPT,
+    FileChanged,
     FileNotThere,
     FileTooLarge,
     FolderFull,
@@ -382,7 +383,7 @@ def test_kept_bytes_that_were_tampered_with_are_not_given_out(home: Path) -> Non
     folder = RunFolder(home)
     made = folder.write("a.txt", b"one")
     (home / KEPT / made.sha256).write_bytes(b"two")
-    with pytest.raises(FileNotThere):
+    with pytest.raises(FileChanged):
         folder.kept(made.sha256)
 
 

@@ -306,6 +306,31 @@ def test_what_is_lost_for_good_hinders_no_backup_and_is_said_at_every_step(tmp_p
         assert f"Run {run.pk}: {notice}" in told(*words)
 
 
+@pytest.mark.parametrize("others", [b"HIGH", b"", None], ids=["other", "none", "a folder"])
+def test_a_kept_file_that_was_changed_on_disk_is_a_fault_and_is_not_called_gone(
+    others: bytes | None, tmp_path: Path
+) -> None:
+    run = run_with_a_file()
+    kept = folder_of(run.pk) / ".kept" / run.artifacts.get(version=1).sha256
+    kept.unlink()
+    kept.mkdir() if others is None else kept.write_bytes(others)
+    notice = f"1 version of a file that a run made is kept in {archive.runs_dir()} with other bytes than the run wrote"
+    for words in (("verify", str(run.pk)), ("verify", "--all")):
+        out = io.StringIO()
+        with pytest.raises(CommandError, match=r"^1 run\(s\) do not verify\.$") as caught:
+            call_command(*words, stdout=out)
+        assert caught.value.returncode == 1
+        assert f"Run {run.pk}: {notice}" in out.getvalue()
+        assert "report.md (version 1)" in out.getvalue() and "any more" not in out.getvalue()
+    assert notice in refused("backup", str(tmp_path / "site.zip"))
+
+
+def test_a_working_file_that_was_changed_is_no_fault_of_the_log() -> None:
+    run = run_with_a_file()
+    (folder_of(run.pk) / "report.md").write_text("another")
+    assert told("verify", str(run.pk)) == f"Run {run.pk}: {run.head} rows, all fit.\n"
+
+
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 

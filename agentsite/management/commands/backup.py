@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentsite import archive
-from runs.management.lost_files import lost_notice
+from runs.management.lost_files import lost_files
 from runs.store import backups
 
 
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             why = "The database is that of an older version. Start this one once (up), or use the older one's backup."
             raise CommandError(why, returncode=2)
         path = _place(file)
-        lost = lost_notice()
+        lost = lost_files().notice
         if lost and not without_lost:
             raise FilesAway(lost)
         try:

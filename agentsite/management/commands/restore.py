@@ -15,7 +15,7 @@ from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.stopped import sentence_of
 from agentsite.supervise import held, stop_leftovers
 from runs.management.asking import halt_notice
-from runs.management.lost_files import lost_notice
+from runs.management.lost_files import lost_files
 from runs.store import backups
 
 
@@ -81,7 +81,7 @@ class Command(BaseCommand):
                 "known here. Look outside before you resume them: on the page of the runs, which shows what each was "
                 "about to do, or with manage.py resume --restored."
             )
-        if lost := lost_notice():
+        if lost := lost_files().notice:
             self.stdout.write(f"The backup was made without them: {lost}")
         if notice := halt_notice():
             self.stdout.write(notice)

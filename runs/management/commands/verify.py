@@ -12,7 +12,7 @@ from runs import driver, store
 from runs.adapters.scripted import BadScript
 from runs.engine.tools import ToolSpec
 from runs.management.asking import bad_input, run_of
-from runs.management.lost_files import lost_notice
+from runs.management.lost_files import lost_files
 from runs.models import Run
 from runs.store.backups import newer_database, unknown_migrations
 from runs.store.moment import of_one_moment
@@ -21,7 +21,8 @@ from runs.store.moment import of_one_moment
 class Command(BaseCommand):
     """Hash chain, graph, fold and budget arithmetic of a run, or of all.
 
-    Files that are gone are told of, and are no fault: the log says what they were, and is whole.
+    Files that are gone are told of, and are no fault: the log says what they were, and is whole. One that is kept with
+    other bytes than the run wrote is a fault.
     """
 
     help = "Verify a run's log; names the first fault. Exit code 1 on one."
@@ -41,11 +42,12 @@ class Command(BaseCommand):
         faults = 0
         for run in runs:
             told, fits = _verified(run)
-            faults += not fits
+            lost = lost_files(run) if fits else None
+            faults += lost is None or bool(lost.changed)
             if not (fits and options["all"]):
                 self.stdout.write(f"Run {run.pk}: {told}")
-            if fits and (lost := lost_notice(run)):
-                self.stdout.write(f"Run {run.pk}: {lost}")
+            if lost and lost.notice:
+                self.stdout.write(f"Run {run.pk}: {lost.notice}")
         if faults:
             raise CommandError(f"{faults} run(s) do not verify.", returncode=1)
         if options["all"]:
