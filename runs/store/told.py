@@ -25,7 +25,7 @@ from runs.engine.effects import (
     call_in,
     fingerprint_of,
 )
-from runs.engine.facts import CallEdited, Decided, Fact, Spent, ToolCalled, ToolReported
+from runs.engine.facts import CallEdited, Decided, Fact, Forked, Spent, ToolCalled, ToolReported
 from runs.engine.kernel import cost_of
 from runs.engine.values import canonical, fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, Step
@@ -44,6 +44,8 @@ class Told:
         """By each row that asks: the row that says what its answer cost, and how much."""
         self.decided: dict[str, tuple[int, Decided]] = {}
         """By each question that was decided."""
+        self.forked: tuple[int, Forked] | None = None
+        """The last row that says of which run this one is a fork, or the run that it is a replay of."""
         self.ran = 0
         """Calls that took place."""
         self._call = ""
@@ -63,6 +65,8 @@ class Told:
                     self.costs[asked] = (seq, fact)
                 case Decided():
                     self.decided[fact.interrupt] = (seq, fact)
+                case Forked():
+                    self.forked = (seq, fact)
         if asked is not None and len(results) == 1:
             self.results[asked] = (seq, _told_by(results[0]))
         if kind == Step.Kind.ASK:
@@ -92,6 +96,8 @@ class Told:
         yield from ((seq, "it has a question, and asks nobody") for seq in questions)
         yield from self._decisions(run)
         yield from _children(run, children)
+        if self.forked and not _is_of(run, *self.forked):
+            yield self.forked[0], "what it says that the run is a fork of is not what the run says"
         if why := _parent(run):
             yield None, why
 
@@ -190,6 +196,14 @@ def _said(text: str | None) -> tuple[Any, ...] | None:
 
 def _as_answer(fact: Decided) -> tuple[Any, ...]:
     return (fact.verdict, fact.args, fact.message, fact.to_step, fact.by)
+
+
+def _is_of(run: Run, seq: int, forked: Forked) -> bool:
+    """Whether the run is the fork that its row tells of, or a replay that has this row from its source."""
+    if run.origin == "replay":
+        return seq <= (run.copied_upto or 0)
+    source = forked.run if run.copied_from_id or Run.objects.filter(pk=forked.run).exists() else None
+    return run.origin != "" and (run.copied_from_id, run.copied_upto) == (source, forked.seq)
 
 
 # --- parents and children -------------------------------------------------------------------------------------------

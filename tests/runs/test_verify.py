@@ -318,6 +318,29 @@ def test_a_child_is_that_of_the_row_that_asked_for_it() -> None:
     assert misfit is not None
 
 
+def test_a_fork_is_that_of_the_run_that_its_row_names() -> None:
+    source, other = busy_run(), busy_run()
+    fork = work(actions.fork(source, at=transitions(source, "continue")[0], by=None))
+    again = work(actions.fork(fork, at=transitions(fork, "continue")[0], by=None))
+    replay, _ = actions.replay(again, by=None)
+    assert misfit_of(fork) is misfit_of(again) is misfit_of(replay) is None
+    row = (fork.copied_upto or 0) + 1
+    for changes in (
+        {"copied_from": None},
+        {"copied_from": other},
+        {"copied_upto": 1},
+        {"copied_upto": None},
+        {"origin": ""},
+        {"origin": "replay"},
+    ):
+        Run.objects.filter(pk=fork.pk).update(**changes)
+        misfit = misfit_of(fork)
+        assert misfit is not None, changes
+        assert (misfit.seq, "is a fork of" in misfit.why) == (row, True)
+        Run.objects.filter(pk=fork.pk).update(copied_from=source, copied_upto=fork.copied_upto, origin="fork")
+    assert misfit_of(fork) is None
+
+
 def test_the_command_says_what_it_found() -> None:
     run = busy_run()
     out = io.StringIO()
