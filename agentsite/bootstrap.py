@@ -15,12 +15,35 @@ import subprocess
 import sys
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
+from typing import Literal
 
 OLDEST = (3, 11)
 ENTERED = "AGENTSITE_ENTERED_VENV"
 NEEDED = ("django", "celery", "channels", "daphne", "psycopg", "pydantic_settings", "redis")
 TAKE_DATA = frozenset({"up", "local_model", "backup", "restore"})
 """The commands that have `--data`: all that declare it."""
+
+WANT_A_SITE = frozenset(
+    {
+        *(
+            "abort",
+            "backup",
+            "compare",
+            "decide",
+            "export",
+            "fork",
+            "halt",
+            "pause",
+            "replay",
+            "rerun",
+            "resume",
+        ),
+        *("rollback", "sign_in_link", "unhalt", "verify"),
+    }
+)
+"""The commands that are about a site that is there."""
+WANT_NONE = frozenset({"help", "machines", "restore", "test"})
+"""Those that make none either; `restore` does once it has found its file good. All others make one where none is."""
 
 LAST_LINES = 12
 LOCKED_INSTALL = (
@@ -101,6 +124,15 @@ def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.enviro
         if not data:
             sys.exit("--data names no folder: what is given for it is empty.")
         environ["AGENTSITE_DATA_DIR"] = os.path.abspath(data)
+
+
+def site_wanted(argv: list[str]) -> Literal["there", "none", "made"]:
+    """Whether a process that was started so wants a site to be there, or none, or makes one where none is."""
+    if Path(argv[0]).name != "manage.py":
+        return "made"
+    if not argv[1:] or argv[1] in WANT_NONE or not {"-h", "--help", "--version"}.isdisjoint(argv[1:]):
+        return "none"
+    return "there" if argv[1] in WANT_A_SITE else "made"
 
 
 def check_python(found: tuple[int, ...]) -> None:

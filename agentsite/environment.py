@@ -145,6 +145,27 @@ class BadDataDirectory(ImproperlyConfigured):
     """The folder for the data can't be used; the sentence says why, and what to do."""
 
 
+class NoSite(ImproperlyConfigured):
+    """A command is about a site, and there is none where the environment says."""
+
+    def __init__(self, data_dir: Path, database: Path | None) -> None:
+        where = f"in {data_dir}" if data_dir.is_dir() else f"at {data_dir}: there is no such directory"
+        if data_dir.is_dir() and database is not None and database.parent != data_dir:
+            where = f"at {database}"
+        super().__init__(
+            f"There is no site {where}. Name the data directory that is meant (AGENTSITE_DATA_DIR), "
+            "or start a site there (manage.py up). Nothing was made."
+        )
+
+
+def refuse_without_site(environment: Environment) -> None:
+    """`NoSite` where there is no data directory, or not the file of the database."""
+    known = database_of(environment.database_url, environment.data_dir, 0)
+    file = Path(known["NAME"]) if known["ENGINE"].endswith("sqlite3") else None
+    if not environment.data_dir.is_dir() or (file is not None and not file.is_file()):
+        raise NoSite(environment.data_dir, file)
+
+
 def private_dir(path: Path) -> Path:
     """The folder, made if need be, open to its owner alone; an open folder of other files is refused."""
     try:
@@ -168,13 +189,13 @@ def private_dir(path: Path) -> Path:
     return path
 
 
-def secret_key_in(data_dir: Path) -> str:
-    """The site's key, made once; whoever loses a race reads the winner's."""
+def secret_key_in(data_dir: Path, new: str = "") -> str:
+    """The site's key, made once (`new` where that is given); whoever loses a race reads the winner's."""
     path = private_dir(data_dir) / "secret_key"
     if not path.exists():
         draft = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(64))
+            file.write(new or new_secret_key())
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -182,6 +203,22 @@ def secret_key_in(data_dir: Path) -> str:
         finally:
             draft.unlink()
     return path.read_text(encoding="ascii")
+
+
+def new_secret_key() -> str:
+    """A key that nobody can guess, and that is kept nowhere yet."""
+    return secrets.token_urlsafe(64)
+
+
+def data_in(environment: Environment, *, made: bool) -> tuple[Path, str]:
+    """Data directory and secret key, made where they are not there yet; else a key for this process alone."""
+    data_dir, key = environment.data_dir, environment.secret_key
+    if made or data_dir.exists():
+        private_dir(data_dir)
+    if not key:
+        there = made or (data_dir / "secret_key").exists()
+        key = secret_key_in(data_dir) if there else new_secret_key()
+    return data_dir, key
 
 
 def broker_socket(data_dir: Path) -> Path:

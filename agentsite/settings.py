@@ -1,22 +1,24 @@
 """Django's settings, from the environment (environment.py says which variables there are)."""
 
+import sys
 from typing import Any
 
+from agentsite.bootstrap import site_wanted
 from agentsite.environment import (
     ROOT,
     celery_broker_of,
+    data_in,
     database_of,
-    private_dir,
     read_environment,
     redis_url_of,
-    secret_key_in,
+    refuse_without_site,
 )
 
 ENVIRONMENT = read_environment()
 BASE_DIR = ROOT
-DATA_DIR = private_dir(ENVIRONMENT.data_dir)
-
-SECRET_KEY = ENVIRONMENT.secret_key or secret_key_in(DATA_DIR)
+if site_wanted(sys.argv) == "there":
+    refuse_without_site(ENVIRONMENT)
+DATA_DIR, SECRET_KEY = data_in(ENVIRONMENT, made=site_wanted(sys.argv) == "made")
 DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = list(ENVIRONMENT.allowed_hosts)
 CSRF_TRUSTED_ORIGINS = list(ENVIRONMENT.csrf_trusted_origins)

@@ -108,6 +108,28 @@ def test_every_command_that_declares_a_data_directory_takes_it() -> None:
     assert declare == bootstrap.TAKE_DATA
 
 
+def test_every_command_says_whether_it_wants_a_site_to_be_there() -> None:
+    ours = {name for name, app in get_commands().items() if app in {"agentsite", "runs"}}
+    assert ours - bootstrap.WANT_A_SITE - bootstrap.WANT_NONE == {"up", "launch", "local_model", "sweeper"}
+    assert not bootstrap.WANT_A_SITE - ours and not bootstrap.WANT_NONE - ours - {"help"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        (["./manage.py", "verify", "--all"], "there"),
+        (["manage.py", "verify", "--help"], "none"),
+        (["manage.py", "restore", "site.zip"], "none"),
+        (["manage.py"], "none"),
+        (["manage.py", "up"], "made"),
+        (["manage.py", "migrate"], "made"),
+        (["celery", "verify"], "made"),
+    ],
+)
+def test_what_a_process_wants_of_a_site_is_read_from_how_it_was_started(argv: list[str], wanted: str) -> None:
+    assert bootstrap.site_wanted(argv) == wanted
+
+
 def options_of(name: str) -> set[str]:
     parser = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
     return {option for action in parser._actions for option in action.option_strings}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
+import io
 import subprocess
 import sys
 import tempfile
@@ -22,6 +22,7 @@ from agentsite.stopped import STOPPED, sentence_of
 from agentsite.supervise import held, write_atomically
 from tests.runs.commands import database_url
 from tests.runs.running import FINAL, _every_run_verifies, launch, work
+from tests.stack import own_environ
 
 pytestmark = [pytest.mark.database]
 
@@ -29,7 +30,7 @@ __all__ = ["_every_run_verifies"]
 
 
 def manage(*words: str, data: Path, stdout: Any = subprocess.PIPE, database: str = "") -> Any:
-    environ = os.environ | {"AGENTSITE_DATA_DIR": str(data), "DATABASE_URL": database, "REDIS_URL": ""}
+    environ = own_environ(data) | {"DATABASE_URL": database, "REDIS_URL": ""}
     return subprocess.run(
         [sys.executable, "manage.py", *words],
         cwd=ROOT,
@@ -85,19 +86,64 @@ def test_output_that_has_no_place_is_said_and_is_no_fault_of_the_run(name: str, 
     )
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("verify", "--all"), ("launch", "--machine=ruled", "--goal=x", "--inline", '--script={"replies": {}}')],
-)
-def test_where_no_site_was_started_the_command_that_makes_one_is_named(
-    words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_where_no_site_was_started_the_command_that_makes_one_is_named(tmp_path: Path) -> None:
+    words = ("launch", "--machine=ruled", "--goal=x", "--inline", '--script={"replies": {}}')
     done = manage(*words, data=tmp_path / "new")
     assert (done.returncode, done.stdout) == (STOPPED, "")
     assert done.stderr.startswith(
         "The database has not the tables of this version. Start the site once (manage.py up), which makes them,"
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("verify", "--all"), ("backup", "x.zip"), ("export", "1"), ("replay", "1"), ("sign_in_link",)],
+    ids=" ".join,
+)
+def test_a_command_about_a_site_makes_none_where_the_name_is_mistyped(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    data = tmp_path / "nowhere"
+    done = manage(*words, data=data)
+    assert (done.returncode, done.stdout) == (STOPPED, "")
+    assert done.stderr == (
+        f"There is no site at {data}: there is no such directory. Name the data directory that is meant "
+        "(AGENTSITE_DATA_DIR), or start a site there (manage.py up). Nothing was made.\n"
+    )
+    assert not data.exists()
+    data.mkdir(mode=0o700)
+    (data / "letter.txt").touch()
+    done = manage(*words, data=data)
+    assert done.stderr.startswith(f"There is no site in {data}. Name the data directory")
+    assert [path.name for path in data.iterdir()] == ["letter.txt"]
+    other = tmp_path / "other.sqlite3"
+    done = manage(*words, data=data, database=f"sqlite:///{other}")
+    assert done.stderr.startswith(f"There is no site at {other}. Name the data directory")
+    assert [path.name for path in data.iterdir()] == ["letter.txt"] and not other.exists()
+
+
+@pytest.mark.parametrize("words", [("machines",), ("verify", "--help"), ("help",)], ids=" ".join)
+def test_a_command_that_needs_no_site_makes_none(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = manage(*words, data=tmp_path / "nowhere")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_restore_makes_a_site_of_a_good_file_alone(tmp_path: Path) -> None:
+    work(launch(FINAL))
+    good, bad, data = tmp_path / "good.zip", tmp_path / "bad.zip", tmp_path / "new"
+    call_command("backup", str(good), stdout=io.StringIO())
+    bad.write_bytes(good.read_bytes()[:-100])
+    done = manage("restore", str(bad), data=data)
+    assert (done.returncode, done.stderr.endswith("Nothing was changed.\n")) == (2, True)
+    assert not data.exists()
+    done = manage("restore", str(good), data=data)
+    assert done.returncode == 0, done.stderr
+    key = (data / "secret_key").read_text()
+    done = manage("verify", "--all", data=data)
+    assert (done.returncode, done.stdout) == (0, "1 runs verify.\n")
+    assert (data / "secret_key").read_text() == key
 
 
 def test_a_full_disk_is_not_taken_for_a_wrong_address(tmp_path: Path) -> None:

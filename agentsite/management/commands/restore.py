@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 
 from agentsite import archive, presence, restoring
-from agentsite.environment import private_dir
+from agentsite.environment import private_dir, secret_key_in
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.stopped import sentence_of
 from agentsite.supervise import held, stop_leftovers
@@ -43,14 +43,16 @@ class Command(BaseCommand):
     def handle(self, *args: Any, file: Path, force: bool, **options: Any) -> None:
         """Check, restore, and say what must be looked at."""
         os.umask(0o077)
-        lock = private_dir(Path(settings.DATA_DIR) / "run") / "up.lock"
+        lock = Path(settings.DATA_DIR) / "run" / "up.lock"
+        refuse_where_it_runs(lock)
         began = time.monotonic()
-        with held(lock) as mine:
-            if not mine:
-                raise SiteRuns
-            try:
-                with archive.checked(file.absolute()) as backup:
-                    refuse_another_schema(backup)
+        try:
+            with archive.checked(file.absolute()) as backup:
+                refuse_another_schema(backup)
+                make_data_dir()
+                with held(lock) as mine:
+                    if not mine:
+                        raise SiteRuns
                     stop_leftovers(lock.with_name("up.json"), self.stdout.write)
                     with presence.alone() as nobody:
                         if not nobody:
@@ -60,12 +62,12 @@ class Command(BaseCommand):
                         if not force:
                             restoring.refuse_where_in_use()
                         done = restoring.restore(backup)
-            except OperationalError as why:
-                raise DatabaseAway(why) from None
-            except OSError as why:
-                raise BrokeOff(why) from None
-            except (archive.BadBackup, restoring.NotEmpty) as why:
-                raise CommandError(str(why), returncode=2) from None
+        except OperationalError as why:
+            raise DatabaseAway(why) from None
+        except OSError as why:
+            raise BrokeOff(why) from None
+        except (archive.BadBackup, restoring.NotEmpty) as why:
+            raise CommandError(str(why), returncode=2) from None
         self.say(backup, done, time.monotonic() - began)
 
     def say(self, backup: archive.Backup, done: restoring.Restored, seconds: float) -> None:
@@ -100,6 +102,21 @@ class BrokeOff(CommandError):
             f"The restore broke off. {sentence_of(why) or why} It is brought to its end then, or at the next start, "
             "if its data is in the database already; else the site is as it was before."
         )
+
+
+def refuse_where_it_runs(lock: Path) -> None:
+    """`SiteRuns` at once, before a long file is read: whoever runs it holds this lock."""
+    if lock.exists():
+        with held(lock) as mine:
+            if not mine:
+                raise SiteRuns
+
+
+def make_data_dir() -> None:
+    """The site's own directory and key, where there was none."""
+    private_dir(Path(settings.DATA_DIR) / "run")
+    if not settings.ENVIRONMENT.secret_key:
+        secret_key_in(Path(settings.DATA_DIR), settings.SECRET_KEY)
 
 
 def refuse_another_schema(backup: archive.Backup) -> None:
