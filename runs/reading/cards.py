@@ -139,7 +139,7 @@ class Card:
     @property
     def channel(self) -> str:
         """From where it was decided, in words."""
-        return words.CHANNEL.get(self.decision.channel, "") if self.decision else ""
+        return words.channel(self.decision.channel, self.decision.by_name) if self.decision else ""
 
     @property
     def default(self) -> str:

@@ -7,6 +7,7 @@ live way of a run counts. Long runs are read in a form that keeps a few numbers 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from datetime import datetime
 from hashlib import blake2b
 from threading import Lock
 from typing import Any, NamedTuple
+
+from django.db.models import Q
 
 from runs.engine.values import canonical
 from runs.models import Exchange, Run, Step
@@ -96,6 +99,8 @@ class _Rows(NamedTuple):
     """The rows of one step: each with its seq, kind, node, edge, next node, facts and request."""
 
     rows: list[tuple[int, str, str, str | None, str | None, list[Data], Data | None]]
+    asked_about: Data | None = None
+    """The call that a person was last asked about before these rows: what is concluded without an ask may be that."""
 
     @property
     def seqs(self) -> tuple[int, ...]:
@@ -117,19 +122,22 @@ def _steps(run: Run, seqs: Iterable[int] | None = None) -> Iterator[_Rows]:
     asked = Exchange.objects.filter(run=run, seq__lte=run.head)
     if seqs is not None:
         wanted = list(seqs)
-        steps, asked = steps.filter(seq__in=wanted), asked.filter(seq__in=wanted)
-    requests = dict(asked.values_list("seq", "request_json"))
+        steps, asked = steps.filter(seq__in=wanted), asked.filter(Q(seq__in=wanted) | Q(kind="human_call"))
+    found = {seq: (kind, text) for seq, kind, text in asked.values_list("seq", "kind", "request_json")}
+    questions = sorted(seq for seq, (kind, _) in found.items() if kind == "human_call")
     rows = steps.order_by("seq").values_list("seq", "kind", "node", "edge", "to", "facts_json")
     asks: list[Any] = []
     for seq, kind, node, edge, to, facts_json in rows.iterator(chunk_size=1000):
         facts = json.loads(facts_json) if facts_json != "[]" else []
-        request = json.loads(requests[seq]) if seq in requests else None
+        request = json.loads(found[seq][1]) if seq in found else None
         row = (seq, kind, node, edge, to, facts, request)
         if kind == "ask":
             asks.append(row)
             continue
         if kind in CONCLUDING:
-            yield _Rows([*asks, row])
+            last = bisect_left(questions, seq)
+            about = found[questions[last - 1]][1] if last and not asks else "{}"
+            yield _Rows([*asks, row], _call_in(json.loads(about)))
             asks = []
         else:
             yield _Rows([row])
@@ -170,24 +178,39 @@ def _content(step: _Rows) -> Data:
     _, _, _, edge, to, _, _ = step.rows[-1]
     content: Data = {"edge": edge, "to": to}
     request = step.request or {}
-    match request.get("kind"):
-        case "tool_call":
-            content["call"] = {"tool": request["tool"], "args": request["args"]}
-        case "child_run":
-            content["call"] = {"tool": request["name"], "args": {"goal": request["goal"]}}
-        case "human_call":
-            content["question"] = {
-                "about": request["about"],
-                "title": whole_title(request),
-                "why": request["why"],
-            }
-    said_above = {"react.tool.call"} if "call" in content else set()
+    call = _call_in(request) or _unasked_call(step)
+    if request.get("kind") == "human_call":
+        about = {"about": request["about"], "title": whole_title(request), "why": request["why"]}
+        content["question"] = about | (call or {})
+    elif call is not None:
+        content["call"] = call
+    said_above = {"react.tool.call"} if call is not None else set()
     content["facts"] = [
         {name: value for name, value in fact.items() if name not in BY_CHANCE.get(fact["kind"], ())}
         for fact in step.facts
         if fact["kind"] not in UNSAID | said_above
     ]
     return content
+
+
+def _call_in(request: Data) -> Data | None:
+    """The call that is asked for, or that a person is asked about."""
+    match request:
+        case {"kind": "tool_call", "tool": tool, "args": args}:
+            return {"tool": tool, "args": args}
+        case {"kind": "child_run", "name": name, "goal": goal}:
+            return {"tool": name, "args": {"goal": goal}}
+        case {"kind": "human_call", "holds": dict(held)}:
+            return _call_in(held)
+    return None
+
+
+def _unasked_call(step: _Rows) -> Data | None:
+    """The call that these rows conclude, where it was not let: then none of them asks for it."""
+    if reached := [fact for fact in step.facts if fact["kind"] == "react.tool.call"]:
+        return {"tool": reached[-1]["tool"], "args": reached[-1]["args"]}
+    concludes = any(fact["kind"] == "react.tool.result" for fact in step.facts)
+    return step.asked_about if concludes else None
 
 
 def wanted_call(facts: list[Data]) -> tuple[str, Data]:

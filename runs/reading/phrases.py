@@ -17,6 +17,8 @@ LONG = 400
 """Characters of a sentence that a row shows; the inspector has the whole."""
 _BREAK = re.compile("\r\n?|[\u2028\u2029]")
 
+_INNER = str.maketrans("“”", "‘’")
+
 
 @dataclass(frozen=True)
 class Line:
@@ -29,6 +31,8 @@ class Line:
     tone: str = "quiet"
     level: Level = "step"
     tag: str = ""
+    goes_on: bool = False
+    """Whether the text goes on from the title, in words of this program: `Went back` … `from row 9 to row 4`."""
 
     @property
     def plain(self) -> str:
@@ -49,6 +53,11 @@ def short(text: str, most: int = LONG) -> str:
         text = text[: most * 4]
     text = " ".join(escaped(_BREAK.sub("\n", text)).split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def quoted(text: str, most: int = LONG) -> str:
+    """`text` on one line, as somebody's words: its own quotation marks are those within a quotation."""
+    return f"“{short(text, most).translate(_INNER)}”"
 
 
 def args_text(args: Data) -> str:

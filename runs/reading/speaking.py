@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from runs.reading import words
-from runs.reading.phrases import Data, Line, args_text, call_text, short, value_text
+from runs.reading.phrases import Data, Line, args_text, call_text, quoted, short, value_text
 
 
 def _decision(fact: Data) -> Line:
@@ -67,24 +67,23 @@ def _reported(fact: Data) -> Line:
 def _decided(fact: Data) -> Line:
     word = words.VERDICT_DONE[fact["verdict"]]
     by = f"by {fact['by']}" if fact["by"] else ""
-    how = words.CHANNEL.get(fact["channel"], fact["channel"])
-    text = f"{by} {how}".strip()
+    text = f"{by} {words.channel(fact['channel'], by)}".strip()
     if fact.get("to_step") is not None:
         text += f", to row {fact['to_step']}"
     if fact["message"]:
-        text += f" — “{short(fact['message'], 200)}”"
+        text += f" — {quoted(fact['message'], 200)}"
     code = ""
     if fact.get("args") is not None:
         code = short(args_text(fact["args"]), 240)
-    return Line(word.text, text, code, word.icon, word.tone, "turn")
+    return Line(word.text, text, code, word.icon, word.tone, "turn", goes_on=True)
 
 
 def _rewound(fact: Data) -> Line:
     by = f"by {fact['by']}" if fact["by"] else ""
     text = f"from row {fact['from_seq']} to row {fact['to_seq']} {by}".strip()
     if fact["message"]:
-        text += f" — “{short(fact['message'], 200)}”"
-    return Line("Went back", text, icon="back", tone="warn", level="turn")
+        text += f" — {quoted(fact['message'], 200)}"
+    return Line("Went back", text, icon="back", tone="warn", level="turn", goes_on=True)
 
 
 def _forked(fact: Data) -> Line:
@@ -93,8 +92,8 @@ def _forked(fact: Data) -> Line:
     changed = f", with another {short(', '.join(others), 120)}" if others else ""
     text = f"from {place} of #{fact['run']}, by {fact['by']}{changed}"
     if fact["message"]:
-        text += f" — “{short(fact['message'], 200)}”"
-    return Line("Begins as a copy", text, icon="branch", tone="warn", level="turn")
+        text += f" — {quoted(fact['message'], 200)}"
+    return Line("Begins as a copy", text, icon="branch", tone="warn", level="turn", goes_on=True)
 
 
 def _raised(fact: Data) -> Line:
@@ -107,9 +106,9 @@ def _raised(fact: Data) -> Line:
 
 def _by(title: str, icon: str) -> Callable[[Data], Line]:
     def line(fact: Data) -> Line:
-        message = f" — “{short(fact['message'])}”" if fact.get("message") else ""
+        message = f" — {quoted(fact['message'])}" if fact.get("message") else ""
         by = f"by {fact['by']}" if fact["by"] else ""
-        return Line(title, f"{by}{message}".strip(), icon=icon, level="turn")
+        return Line(title, f"{by}{message}".strip(), icon=icon, level="turn", goes_on=True)
 
     return line
 
@@ -117,15 +116,15 @@ def _by(title: str, icon: str) -> Callable[[Data], Line]:
 def _held_back(fact: Data) -> Line:
     since = datetime.fromisoformat(fact["since"])
     begins = f"{since.day} {since:%b, %H:%M}"
-    reason = f" — “{short(fact['reason'], 200)}”" if fact["reason"] else ""
+    reason = f" — {quoted(fact['reason'], 200)}" if fact["reason"] else ""
     if not fact["until"]:
         text = f"since {begins} UTC: {fact['by']} halted the site{reason}"
-        return Line("Held back", text, icon="stop", tone="warn", level="turn")
+        return Line("Held back", text, icon="stop", tone="warn", level="turn", goes_on=True)
     until = datetime.fromisoformat(fact["until"])
     ends = f"{until:%H:%M}" if until.date() == since.date() else f"{until.day} {until:%b, %H:%M}"
     text = f"from {begins} to {ends} UTC: {fact['by']} had halted the site{reason}"
     tag = f"for {words.seconds((until - since).total_seconds())}"
-    return Line("Held back", text, icon="stop", tone="warn", level="turn", tag=tag)
+    return Line("Held back", text, icon="stop", tone="warn", level="turn", tag=tag, goes_on=True)
 
 
 def exited(fact: Data) -> Line:
@@ -162,7 +161,7 @@ def _mended(title: str, icon: str, what: Callable[[Data], str]) -> Callable[[Dat
     """What a person did to the context: who, to what, and why."""
 
     def line(fact: Data) -> Line:
-        reason = f": “{short(fact['reason'], 200)}”" if fact.get("reason") else ""
+        reason = f": {quoted(fact['reason'], 200)}" if fact.get("reason") else ""
         text = f"{what(fact)} by {short(fact['by'] or 'the operator', 60)}{reason}".strip()
         return Line(title, text, icon=icon, tone="warn", level="turn")
 
@@ -176,8 +175,8 @@ def _path_words(fact: Data) -> str:
 
 def _judged(title: str, tone: str) -> Callable[[Data], Line]:
     def line(fact: Data) -> Line:
-        said = f" — “{short(fact['message'], 200)}”" if fact.get("message") else ""
-        return Line(title, f"by {fact['by'] or 'a person'}{said}", icon="hand", tone=tone)
+        said = f" — {quoted(fact['message'], 200)}" if fact.get("message") else ""
+        return Line(title, f"by {fact['by'] or 'a person'}{said}", icon="hand", tone=tone, goes_on=True)
 
     return line
 

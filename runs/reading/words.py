@@ -112,6 +112,13 @@ CHANNEL: dict[str, str] = {
     "kept": "as before",
     "fork": "beforehand, in the fork",
 }
+NOBODY = ("deadline", "settings")
+"""Channels through which nobody answers: the name that stands in place of a person's says as much as they do."""
+
+
+def channel(name: str, by: str) -> str:
+    """Through which channel `by` answered, in words; empty where the name has said it."""
+    return "" if by and name in NOBODY else CHANNEL.get(name, name)
 
 
 def spoken(name: str) -> str:

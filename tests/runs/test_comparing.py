@@ -28,6 +28,7 @@ from tests.runs.running import (
     ALLOW,
     TOOLS,
     _every_run_verifies,
+    decide,
     launch,
     person,
     script,
@@ -103,14 +104,81 @@ def test_where_two_runs_part_is_said_first() -> None:
     assert {total.name: total.difference for total in found.totals}["input_tokens"] == 150
 
 
+def test_a_call_that_was_not_let_is_the_same_call_as_the_one_that_was() -> None:
+    run = work(launch(think("send", to="bob"), FINAL))
+    left, right = (work(actions.fork(run, at=transitions(run, "pass")[0], by=None)) for _ in range(2))
+    decide(left, "reject", message="Do not “send” this one")
+    decide(right, "approve")
+    left, right = work(left), work(right)
+    places = shown(compare(left, right))
+    assert [[value.name for value in place.values] for place in places[:2]] == [
+        ["decided.verdict", "decided"],
+        ["error", "ran", "result"],
+    ]
+    assert told(left, right)[1] == (
+        f"Then #{left.pk}: rejected by the operator by a command — “Do not ‘send’ this one”; "
+        f"#{right.pk}: approved by the operator by a command."
+    )
+
+
+def test_a_call_that_a_rule_refuses_is_the_same_call_as_the_one_that_it_lets() -> None:
+    refused = [{"do": "deny", "when": {"tool": "search"}}]
+    left, right = done(SEARCHES[0], FINAL, rules=refused), done(SEARCHES[0], FINAL)
+    (place, *_) = shown(compare(left, right))
+    assert [value.name for value in place.values] == ["error", "ran", "result"]
+    said = told(left, right)[1]
+    assert said.startswith('Then search(q="tides") gave error (not run) “')
+    assert "result “" in said and said.endswith(f" in #{right.pk}.")
+
+
+def test_the_calls_that_two_questions_are_about_are_compared() -> None:
+    """Also where the call was reached in an earlier step, as here before a limit was raised."""
+    left, right = (work(launch(think("send", to=whom), FINAL)) for whom in ("ann", "bob"))
+    for run in (left, right):
+        decide(run, "approve")
+        work(run)
+    names = [[value.name for value in place.values] for place in shown(compare(left, right))]
+    assert names[:2] == [["to"], ["question.args.to"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"verdict": "approve"}, "approved by the launch settings"),
+        ({"verdict": "reject", "message": "no"}, "rejected by the launch settings — “no”"),
+    ],
+)
+def test_who_answered_beforehand_is_said_once(answer: dict[str, Any], said: str) -> None:
+    run, other = (launch(think("send", to="bob"), FINAL, answers=given) for given in ([answer], []))
+    run, other = work(run), work(other)
+    decide(other, "edit", args={"to": "eve"}, message="“So” it " + "is " * 60)
+    sentence = told(run, work(other))[1]
+    assert sentence.startswith(f"Then #{run.pk}: {said}; #{other.pk}: approved with changes by ")
+    assert sentence.count("“") == sentence.count("”")
+    card = signed_in(bob()).get(reverse("interrupt", args=[run.interrupts.get().pk])).content.decode()
+    assert "by the launch settings, <time" in card
+
+
+def test_a_rollback_that_only_one_run_has_reads_as_a_sentence() -> None:
+    left, right = (work(launch(*SEARCHES, think("send", to="bob"), FINAL)) for _ in range(2))
+    actions.rewind(right, to=transitions(right, "continue")[0], by=None)
+    (said,) = [sentence for sentence in told(left, work(right)) if "went back" in sentence]
+    assert "has went" not in said and ": went back from row " in said
+
+
+def test_a_quotation_within_a_quotation_has_marks_of_its_own() -> None:
+    said_no = {"thought": "FINAL ANSWER: He said “no”.", "action": None}
+    assert "thought “FINAL ANSWER: He said ‘no’.”" in " ".join(told(done(said_no), done(FINAL)))
+
+
 def test_steps_of_one_run_only_stand_alone() -> None:
     left = done(SEARCHES[0], FINAL)
     right = done(*SEARCHES, FINAL)
     (place,) = shown(compare(left, right))
     assert (place.kind, place.sign.text) == ("right", f"only in #{right.pk}")
     assert [step.said.title for step in place.right] == ["Thought", "Result"]
-    assert told(left, right)[1] == f'Only #{right.pk} then has search(q="moon").'
-    assert told(right, left)[1] == f'Only #{right.pk} then has search(q="moon").'
+    assert told(left, right)[1] == f'Then only in #{right.pk}: search(q="moon").'
+    assert told(right, left)[1] == f'Then only in #{right.pk}: search(q="moon").'
 
 
 def test_the_same_call_with_another_result_is_said_so() -> None:

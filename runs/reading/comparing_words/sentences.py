@@ -11,7 +11,7 @@ from runs.models import Run
 from runs.reading import words
 from runs.reading.comparing import Comparison, Total
 from runs.reading.outlines import Outline, StepText, step_texts
-from runs.reading.phrases import Line, short
+from runs.reading.phrases import Line, quoted, short
 from runs.reading.statuses import exit_of
 
 PieceKind = Literal["", "code", "quote", "left", "right"]
@@ -97,7 +97,7 @@ def _parting(found: Comparison) -> list[Said]:
     if what is None:
         return []
     ends = place is found.places[-1]
-    before = f"{other} has nothing more; {there} goes on with " if ends else f"Only {there} then has "
+    before = f"{other} has nothing more; {there} goes on: " if ends else f"Then only in {there}: "
     return [_say(before, *_deed(what), ".")]
 
 
@@ -142,8 +142,13 @@ def _deed(step: StepText) -> Said:
 
 def _quoted(line: Line) -> tuple[str, PieceKind]:
     """What a row says; kept in one piece, whatever a model wrote into it."""
+    title = line.title.lower() + (" (not run)" if line.tag.endswith(", not run") else "")
+    if line.goes_on:
+        text = short(line.text, 100)
+        unclosed = text.count("“") > text.count("”")
+        return f"{title} {text}{'”' if unclosed else ''}".strip(), "quote"
     text = line.text or line.code
-    return (f"{line.title.lower()} “{short(text, 100)}”" if text else line.title.lower()), "quote"
+    return (f"{title} {quoted(text, 100)}" if text else title), "quote"
 
 
 def _answers(found: Comparison) -> Said:
