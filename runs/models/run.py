@@ -170,8 +170,12 @@ class Run(models.Model):
     @property
     def stopping(self) -> bool:
         """Whether a worker has yet to notice that the run was stopped or paused."""
-        held = bool(self.worker) and self.lease_until > timezone.now()
-        return held and (self.finished or self.status == RunStatus.PAUSED)
+        return self.is_held and (self.finished or self.status == RunStatus.PAUSED)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a worker has it, and may be busy with a call."""
+        return bool(self.worker) and self.lease_until > timezone.now()
 
     @property
     def origin_words(self) -> str:

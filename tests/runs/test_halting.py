@@ -17,6 +17,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from agentsite.management.commands.sweeper import late_runs
 from agentsite.stopped import STOPPED
@@ -577,6 +578,32 @@ def test_everybody_sees_the_banner_and_honest_words() -> None:
     unhalt()
     assert "Queued" in client.get(reverse("runs")).content.decode()
     assert "Halted" not in reading.panels(run, owner)["needs"]
+
+
+def test_a_run_whose_call_is_still_under_way_is_not_said_to_stand_as_it_is() -> None:
+    owner = person("alice", "add_run")
+    run = launch(FINAL, owner=owner)
+    halt("prices")
+
+    def said(**changes: Any) -> str:
+        Run.objects.filter(pk=run.pk).update(**changes)
+        return str(reading.panels(Run.objects.get(pk=run.pk), owner)["needs"])
+
+    later = timezone.now() + timedelta(minutes=1)
+    stands, goes_on = "this run stands as it is", "goes on by itself afterwards"
+    now = said(status="running", worker="w", lease_until=later)
+    assert "Halted, but for what is under way." in now and "nothing is begun after it" in now
+    assert stands not in now and goes_on in now
+    now = said(status="paused")
+    assert "Halted, but for what is under way." in now and "Stopping." in now
+    assert stands not in now and goes_on not in now
+    now = said(worker="")
+    assert "Halted: no worker takes it." in now and "Paused." in now
+    assert stands in now and goes_on not in now
+    now = said(status="running", worker="lost", lease_until=timezone.now() - timedelta(minutes=1))
+    assert stands in now and goes_on in now
+    now = said(status="queued", worker="")
+    assert stands in now and goes_on in now
 
 
 def test_the_commands_halt_and_let_go_on() -> None:
