@@ -138,7 +138,7 @@ def limits(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opini
             return Refuse(Failed(blame="recoverable", message=f"The limit {name} is reached.", ran=False))
         if snapshot.state.terms.settings.on_limit == "stop":
             return End(LIMIT_REASONS[name])
-        title, why = wording.at_limit(name, line.used, line.limit, line.root)
+        title, why = wording.at_limit(name, line.used, line.limit, line.root, line.aside)
         call = HumanCall(about="limit", title=title, why=why, holds=effect, passed=passed, limit=name)
         return Hold(call)
     return PASS
@@ -151,6 +151,7 @@ class _Line(NamedTuple):
     used: float
     limit: float
     root: int = 0
+    aside: float = 0.0
 
 
 def _lines(snapshot: Snapshot) -> Iterator[_Line]:
@@ -160,7 +161,8 @@ def _lines(snapshot: Snapshot) -> Iterator[_Line]:
             yield _Line(name, used, snapshot.limits[name])
         if name in snapshot.shared:
             shared = snapshot.shared[name]
-            yield _Line(name, round(used + shared.elsewhere, 10), shared.limit, shared.root)
+            used = round(used + shared.elsewhere, 10)
+            yield _Line(name, used, shared.limit, shared.root, shared.aside)
 
 
 def _reached(line: _Line, snapshot: Snapshot, effect: Effect) -> bool:

@@ -106,6 +106,8 @@ class SharedLimit:
     """What the others have used and set aside."""
     root: int
     """The run that it was given to."""
+    aside: float = 0.0
+    """What of `elsewhere` is only set aside, for calls that are under way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _TITLE = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
 _ROOT = re.compile(r"The limit \w+ of run ([0-9]+) is ")
 _LEFT = re.compile(rf"The next call may use more than the {_NUMBER} that are left")
+_ASIDE = re.compile(rf"Of what counts, {_NUMBER} is set aside for calls under way in other runs\.")
 _COST = re.compile(r"The next model call may cost \$([0-9]+\.[0-9]+)\. Go on\?")
 _REPLAYED = re.compile(r"Replayed up to row [0-9]+ of run [0-9]+; it was to go no further\.")
 _COST_ROUNDED = 4e-5
@@ -28,13 +29,17 @@ class LimitTold(NamedTuple):
     """The run whose limit it is, where others count in it; else 0."""
     left: float | None = None
     """What is left, where that is too little for the next call; None where the limit is reached."""
+    aside: float = 0.0
+    """What of `used` was only set aside, for calls under way in other runs."""
 
 
-def at_limit(name: str, used: float, limit: float, root: int) -> tuple[str, str]:
+def at_limit(name: str, used: float, limit: float, root: int, aside: float = 0.0) -> tuple[str, str]:
     """Title and reason of the question at a limit."""
     why = f"The run's limit {name} is {limit:g}."
     if root:
         why = f"The limit {name} of run {root} is {limit:g}, for it and all that came from it."
+    if aside > 0:
+        why = f"{why} Of what counts, {aside:g} is set aside for calls under way in other runs."
     if used < limit:
         why = f"{why} The next call may use more than the {limit - used:g} that are left."
     return f"Limit reached: {name} {used:g} of {limit:g}", why
@@ -44,13 +49,14 @@ def limit_told(title: str, why: str = "") -> LimitTold | None:
     """What the words of `at_limit` tell; None where they are other words."""
     if (found := _TITLE.fullmatch(title)) is None:
         return None
-    root, left = _ROOT.search(why), _LEFT.search(why)
+    root, left, aside = _ROOT.search(why), _LEFT.search(why), _ASIDE.search(why)
     return LimitTold(
         name=found[1],
         used=float(found[2]),
         limit=float(found[3]),
         root=int(root[1]) if root else 0,
         left=float(left[1]) if left else None,
+        aside=float(aside[1]) if aside else 0.0,
     )
 
 

@@ -212,11 +212,15 @@ def figures(name: str, used: float, limit: float) -> str:
     return f"{shown[0]} of {shown[1]}"
 
 
-def title(name: str, used: float, limit: float, root: int = 0) -> str:
-    """How far a limit is used; "reached" only where it is. `root` is the run whose it is, where others count in it."""
+def title(name: str, used: float, limit: float, root: int = 0, aside: float = 0.0) -> str:
+    """How far a limit is used; "reached" only where it is. `root` is the run whose it is, where others count in it.
+
+    `aside`: what of that is only set aside, for calls that are under way in others.
+    """
     said = f"{words.LIMIT[name].removesuffix('s')} limit{f' of run {root}' if root else ''}"
     by = " by it and all that came from it" if root else ""
-    return f"{said}{' reached' if used >= limit else ''}: {figures(name, used, limit)} used{by}"
+    counts = "used or set aside" if aside else "used"
+    return f"{said}{' reached' if used >= limit else ''}: {figures(name, used, limit)} {counts}{by}"
 
 
 def as_asked(stored: str, why: str) -> str:
@@ -224,5 +228,5 @@ def as_asked(stored: str, why: str) -> str:
     told = wording.limit_told(stored, why)
     if told is None or told.name not in words.LIMIT:
         return stored
-    said = title(told.name, told.used, told.limit, told.root)
+    said = title(told.name, told.used, told.limit, told.root, told.aside)
     return said if told.used >= told.limit else f"{said}; the next call may use more than is left"

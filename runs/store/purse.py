@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import (
@@ -79,7 +80,8 @@ def shared_limits_of(runs: Collection[int]) -> dict[int, Mapping[LimitName, Shar
     limits = _limits({root for root, _ in spent.values()})
     for run, (root, elsewhere) in spent.items():
         shared[run] = {
-            name: SharedLimit(limit, elsewhere[name], root) for name, limit in limits[root].items()
+            name: SharedLimit(limit, elsewhere[name].all, root, elsewhere[name].aside)
+            for name, limit in limits[root].items()
         }
     return shared
 
@@ -119,7 +121,14 @@ _TOLD = Q(ended_at__isnull=False) & Exists(
 runtime add to the parent meanwhile is no move."""
 
 
-def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, float]]]:
+class _Elsewhere(NamedTuple):
+    """What other runs have used and set aside of a limit, and what of that is only set aside."""
+
+    all: float
+    aside: float
+
+
+def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, _Elsewhere]]]:
     """The root of each run that has others beside it, and what these have used themselves and set aside.
 
     A child's cost is its parent's once that knows it: among the others then, where the child itself looks. What a run's
@@ -130,16 +139,27 @@ def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, fl
     usd = F("cost_usd") - F("copied_usd") + F("reserved_usd")
     found = Run.objects.filter(pk__in=runs).annotate(of=_root("root_id", "pk"))
     found = found.filter(Q(root__isnull=False) | Exists(others))
-    found = found.annotate(usd=_sum(others.exclude(_TOLD), usd), tokens=_sum(others, tokens))
+    found = found.annotate(
+        usd=_sum(others.exclude(_TOLD), usd),
+        tokens=_sum(others, tokens),
+        aside_usd=_sum(others.exclude(_TOLD), F("reserved_usd")),
+        aside_tokens=_sum(others, F("reserved_tokens")),
+    )
     known = Case(When(_TOLD, then=F("cost_usd")), default=F("copied_usd"))
-    columns = ("pk", "of", "usd", "tokens", known, "copied_tokens")
+    columns = ("pk", "of", "usd", "aside_usd", known, "tokens", "aside_tokens", "copied_tokens")
     return {
-        run: (root, {"cost_usd": round((usd or 0.0) - usd_, 10), "tokens": (tokens or 0) - tokens_})
-        for run, root, usd, tokens, usd_, tokens_ in found.values_list(*columns)
+        run: (
+            root,
+            {
+                "cost_usd": _Elsewhere(round((usd or 0.0) - usd_, 10), round(aside_usd or 0.0, 10)),
+                "tokens": _Elsewhere(int(tokens or 0) - tokens_, int(aside_tokens or 0)),
+            },
+        )
+        for run, root, usd, aside_usd, usd_, tokens, aside_tokens, tokens_ in found.values_list(*columns)
     }
 
 
-def _sum(runs: QuerySet[Run], amount: CombinedExpression) -> Subquery:
+def _sum(runs: QuerySet[Run], amount: CombinedExpression | F) -> Subquery:
     return Subquery(runs.order_by().values(total=Func(amount, function="SUM")))
 
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from runs import actions, store
 from runs.engine.snapshot import SharedLimit
-from runs.engine.wording import at_limit
+from runs.engine.wording import at_limit, limit_told
 from runs.management.asking import how_to_answer
 from runs.models import Budget, Interrupt, ModelProfile, Run
 from runs.reading.cards import Card, asked_now, card_of, headline_now, headlines
@@ -265,6 +265,39 @@ def test_a_shared_limit_that_is_not_used_up_is_said_in_words_too() -> None:
         "Token limit of run 7: 900 of 1,000 used by it and all that came from it; "
         "the next call may use more than is left"
     )
+
+
+def test_what_others_have_only_set_aside_is_not_said_to_be_used() -> None:
+    run = waiting_run(0.003)
+    other = fork(run)
+    Run.objects.filter(pk=other.pk).update(reserved_usd=0.008)
+    assert store.shared_limits(run)["cost_usd"].aside == 0.008
+    decide(run, "approve")
+    question = pending(work(run))
+    said = as_asked(question.title, question.why)
+    assert "used or set aside by it and all that came from it" in said
+    assert question.why.startswith(
+        f"The limit cost_usd of run {run.pk} is 0.003, for it and all that came from it. "
+        "Of what counts, 0.008 is set aside for calls under way in other runs."
+    )
+    told = limit_told(question.title, question.why)
+    assert told is not None
+    assert at_limit(told.name, told.used, told.limit, told.root, told.aside)[0] == question.title
+    copy, differs = actions.replay(Run.objects.get(pk=run.pk), by=None)
+    assert differs is None
+    asked = copy.exchanges.filter(kind="human_call").latest("seq")
+    assert question.why in asked.request_json
+
+
+def test_the_words_at_a_limit_tell_what_was_set_aside_with_or_without_room() -> None:
+    for used in (900, 1000):
+        told = limit_told(*at_limit("tokens", used, 1000, 7, 250))
+        assert told is not None and (told.root, told.aside, told.left) == (
+            7,
+            250,
+            100 if used < 1000 else None,
+        )
+    assert "set aside" not in " ".join(at_limit("tokens", 900, 1000, 7))
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def shared_limits(
     for name in PAID_LIMITS:
         own = snapshot.totals.after(answer).used(name)
         if told and told.root and told.name == name:
-            return {name: SharedLimit(told.limit, told.used - own, told.root)}
+            return {name: SharedLimit(told.limit, told.used - own, told.root, told.aside)}
         if own < snapshot.limits.get(name, math.inf) and _says_reached(row, name):
             return {name: SharedLimit(0.0, 0.0, 0)}
     return {}
