@@ -132,7 +132,6 @@ def test_a_call_that_a_rule_refuses_is_the_same_call_as_the_one_that_it_lets() -
 
 
 def test_the_calls_that_two_questions_are_about_are_compared() -> None:
-    """Also where the call was reached in an earlier step, as here before a limit was raised."""
     left, right = (work(launch(think("send", to=whom), FINAL)) for whom in ("ann", "bob"))
     for run in (left, right):
         decide(run, "approve")
