@@ -45,6 +45,8 @@ WANT_A_SITE = frozenset(
 WANT_NONE = frozenset({"help", "machines", "restore", "test"})
 """Those that make none either; `restore` does once it has found its file good. All others make one where none is."""
 
+SiteWanted = Literal["there", "none", "made"]
+
 LAST_LINES = 12
 LOCKED_INSTALL = (
     *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
@@ -126,7 +128,7 @@ def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.enviro
         environ["AGENTSITE_DATA_DIR"] = os.path.abspath(data)
 
 
-def site_wanted(argv: list[str]) -> Literal["there", "none", "made"]:
+def site_wanted(argv: list[str]) -> SiteWanted:
     """Whether a process that was started so wants a site to be there, or none, or makes one where none is."""
     if Path(argv[0]).name != "manage.py":
         return "made"

@@ -12,6 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from agentsite.bootstrap import SiteWanted
+
 ROOT = Path(__file__).resolve().parent.parent
 SQLITE_OPTIONS = {
     "transaction_mode": "IMMEDIATE",
@@ -159,10 +161,13 @@ class NoSite(ImproperlyConfigured):
 
 
 def refuse_without_site(environment: Environment) -> None:
-    """`NoSite` where there is no data directory, or not the file of the database."""
+    """`NoSite` where the database's file is not there; with a server's database, where the site's key is nowhere."""
     known = database_of(environment.database_url, environment.data_dir, 0)
     file = Path(known["NAME"]) if known["ENGINE"].endswith("sqlite3") else None
-    if not environment.data_dir.is_dir() or (file is not None and not file.is_file()):
+    there = (
+        file.is_file() if file is not None else environment.data_dir.is_dir() or bool(environment.secret_key)
+    )
+    if not there:
         raise NoSite(environment.data_dir, file)
 
 
@@ -210,13 +215,13 @@ def new_secret_key() -> str:
     return secrets.token_urlsafe(64)
 
 
-def data_in(environment: Environment, *, made: bool) -> tuple[Path, str]:
-    """Data directory and secret key, made where they are not there yet; else a key for this process alone."""
+def data_in(environment: Environment, site: SiteWanted) -> tuple[Path, str]:
+    """Data directory and secret key, made where the site may be made; else a key for this process alone."""
     data_dir, key = environment.data_dir, environment.secret_key
-    if made or data_dir.exists():
+    if site != "none" or data_dir.exists():
         private_dir(data_dir)
     if not key:
-        there = made or (data_dir / "secret_key").exists()
+        there = site == "made" or (data_dir / "secret_key").exists()
         key = secret_key_in(data_dir) if there else new_secret_key()
     return data_dir, key
 

@@ -16,9 +16,9 @@ from agentsite.environment import (
 
 ENVIRONMENT = read_environment()
 BASE_DIR = ROOT
-if site_wanted(sys.argv) == "there":
+if (_site := site_wanted(sys.argv)) == "there":
     refuse_without_site(ENVIRONMENT)
-DATA_DIR, SECRET_KEY = data_in(ENVIRONMENT, made=site_wanted(sys.argv) == "made")
+DATA_DIR, SECRET_KEY = data_in(ENVIRONMENT, _site)
 DEBUG = ENVIRONMENT.debug
 ALLOWED_HOSTS = list(ENVIRONMENT.allowed_hosts)
 CSRF_TRUSTED_ORIGINS = list(ENVIRONMENT.csrf_trusted_origins)

@@ -9,12 +9,14 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agentsite.environment import (
     LONGEST_SOCKET_PATH,
+    NoSite,
     broker_socket,
     celery_broker_of,
     database_of,
     private_dir,
     read_environment,
     redis_url_of,
+    refuse_without_site,
     secret_key_in,
 )
 
@@ -67,6 +69,18 @@ def test_any_host_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hosts_are_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLOWED_HOSTS", "a.example, b.example")
     assert read_environment().allowed_hosts == ("a.example", "b.example")
+
+
+def test_a_server_s_site_is_there_without_a_data_directory_where_its_key_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://alice@db.example/site")
+    monkeypatch.setenv("AGENTSITE_DATA_DIR", str(tmp_path / "new"))
+    monkeypatch.delenv("SECRET_KEY", raising=False)
+    with pytest.raises(NoSite, match="there is no such directory"):
+        refuse_without_site(read_environment())
+    monkeypatch.setenv("SECRET_KEY", "k" * 64)
+    refuse_without_site(read_environment())
 
 
 def test_the_secret_key_is_made_once_and_private(tmp_path: Path) -> None:
