@@ -236,7 +236,7 @@ def compare(page: Page, run: str, forked: str, at: int) -> None:
     page.wait_for_url(f"**/runs/{run}/compare/{forked}/")
     told = page.locator(".told__line")
     expect(told.first).to_have_text("The same for 2 steps, then they part.")
-    expect(told.nth(1)).to_have_text(f'Only #{run} then has look_up(what="tide").')
+    expect(told.nth(1)).to_have_text(f'Then only in #{run}: look_up(what="tide").')
     letters = page.locator(".place", has_text=OTHER_LETTER["text"])
     expect(letters.first).to_contain_text(LETTER["text"])
     terms = page.locator('[aria-labelledby="terms-title"] .values__name')
