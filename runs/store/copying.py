@@ -34,6 +34,7 @@ from runs.store.birth import NewRun, clear_folder, folder_of, terms_hash, unsave
 from runs.store.endings import ended
 from runs.store.errors import NotPossible
 from runs.store.going_back import prompt_chain
+from runs.store.leases import IS_MADE_ANEW
 from runs.store.loading import gone_over, state_at
 from runs.store.log import Row, lock
 from runs.store.people import Said, given_answer, given_answers
@@ -118,22 +119,22 @@ def limits_at(run: Run, at: int) -> dict[str, float]:
 
 def totals_at(run: Run, at: int) -> Totals:
     """What the rows up to `at` used, those that were gone back over included: spent is spent."""
-    totals = Totals()
-    before: Exchange | None = None
+    made_anew = set(run.steps.filter(IS_MADE_ANEW, seq__lte=at).values_list("seq", flat=True))
+    totals = before_the_call = Totals()
+    heard, in_doubt = False, False
     for exchange in run.exchanges.filter(seq__lte=at).order_by("seq").iterator():
-        if exchange.answer_json is not None and not _counted_already(exchange, before):
-            totals = _charged(totals, exchange)
-        before = exchange
+        once_more = exchange.kind == "tool_call" and (in_doubt or exchange.seq in made_anew)
+        in_doubt = exchange.kind == "human_call" and exchange.name == "may_have_happened"
+        if not once_more and not in_doubt:
+            before_the_call, heard = totals, False
+        # The attempts of a call are one, whichever answers; a person's answer beside a late one of its own is none.
+        if exchange.answer_json is not None and not (in_doubt and heard):
+            totals = _charged(before_the_call if once_more else totals, exchange)
+            heard = heard or exchange.kind == "tool_call"
     for text in run.steps.filter(seq__lte=at, kind=Step.Kind.RECOVERED).values_list("facts_json", flat=True):
         totals = totals.after_losses(RECOVERED.validate_json(text))
     took = run.steps.filter(seq__lte=at).values_list("ms", flat=True)
     return replace(totals, active_seconds=round(sum(took) / 1000, 6))
-
-
-def _counted_already(exchange: Exchange, before: Exchange | None) -> bool:
-    """Whether it asks a person about a call whose own answer came late, and was kept beside theirs."""
-    late = before is not None and before.kind == "tool_call" and before.answer_json is not None
-    return late and exchange.kind == "human_call" and exchange.name == "may_have_happened"
 
 
 def _charged(totals: Totals, exchange: Exchange) -> Totals:

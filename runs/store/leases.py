@@ -149,10 +149,13 @@ def postpone(lease: Lease, seconds: float, why: str) -> None:
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 
 
+IS_MADE_ANEW = Q(kind=Step.Kind.ASK, facts_json__startswith=f'[{{"kind":"react.notice","code":"{MADE_ANEW}"')
+"""Rows by which a lost call is made anew, of which the far side says that it did not happen."""
+
 _NO_MOVE = (
     Q(kind=Step.Kind.NOTE, facts_json__startswith=TOLD)
     | Q(kind=Step.Kind.RECOVERED, facts_json__contains='"stopped":true')
-    | Q(kind=Step.Kind.ASK, facts_json__startswith=f'[{{"kind":"react.notice","code":"{MADE_ANEW}"')
+    | IS_MADE_ANEW
 )
 """Rows that may come between two losses: a halt, a worker that left in order, the lost call that is made anew."""
 

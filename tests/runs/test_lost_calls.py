@@ -15,7 +15,7 @@ from runs import actions, driver, reading, store, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver import ledger as ledgers
-from runs.engine.effects import ToolReturned
+from runs.engine.effects import Failed, ToolReturned
 from runs.models import Decision, Run
 from runs.reading.again import again
 from tests.runs.running import (
@@ -359,7 +359,7 @@ def test_a_silent_broker_holds_up_whoever_hints_once_and_not_for_every_run(
     assert len(asked) == 1 and asked[0] in {run.pk for run in runs}
 
 
-@pytest.mark.parametrize("verdict", ["respond", "reject"])
+@pytest.mark.parametrize("verdict", ["respond", "reject", "approve"])
 def test_an_answer_that_comes_after_the_question_is_kept_beside_the_persons_and_counts_once(
     verdict: str,
 ) -> None:
@@ -373,3 +373,26 @@ def test_an_answer_that_comes_after_the_question_is_kept_beside_the_persons_and_
     assert run.finished
     assert run.tool_calls == store.totals_at(run, run.head).tool_calls == 1
     assert actions.replay(run, by=None)[1] is None
+
+
+@pytest.mark.parametrize("late", ["before the new call", "after it"])
+def test_an_attempt_that_answers_though_it_was_made_anew_counts_once(late: str) -> None:
+    """The worker slept before the deed; the far side closed its key, said that nothing happened, and refuses it."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    frozen = die_in(run, worker="frozen", before=kill, only="send")
+
+    def wake() -> None:
+        frozen.ledger.keep(frozen.ledger.asked, Failed(blame="recoverable", message="This key is closed."))
+
+    if late == "before the new call":
+        slice_of(run, before=wake, only="send", far_side=NotHappened.FOR_SURE)
+    else:
+        slice_of(run, far_side=NotHappened.FOR_SURE)
+        wake()
+    run.refresh_from_db()
+    assert [one.status for one in run.exchanges.filter(name="send")] == ["answered", "answered"]
+    assert run.tool_calls == store.totals_at(run, run.head).tool_calls == 1
+    assert actions.replay(run, by=None)[1] is None
+    executed = run.steps.filter(edge="executed").order_by("seq")[0]
+    fork = actions.fork(run, at=executed.seq, by=None)
+    assert fork.tool_calls == 1
