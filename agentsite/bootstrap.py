@@ -33,6 +33,7 @@ WANT_A_SITE = frozenset(
             "export",
             "fork",
             "halt",
+            "launch",
             "pause",
             "replay",
             "rerun",

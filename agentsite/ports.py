@@ -5,6 +5,8 @@ from argparse import ArgumentTypeError
 
 from django.core.management.base import CommandError
 
+from agentsite.stopped import STOPPED
+
 HOST = "127.0.0.1"
 
 
@@ -14,7 +16,8 @@ class PortTaken(CommandError):
     def __init__(self, port: int, command: str) -> None:
         super().__init__(
             f"Port {port} is taken by another program. Stop that program, or choose another port: "
-            f"python3 manage.py {command} --port {port + 1}"
+            f"python3 manage.py {command} --port {port + 1}",
+            returncode=STOPPED,
         )
         self.port = port
 

@@ -27,7 +27,7 @@ from runs.reading.limits import (
     wishes_of,
 )
 from runs.reading.lines import line_of
-from runs.reading.looking import is_risky
+from runs.reading.looking import is_risky, lets_act
 from runs.reading.phrases import Line, call_text
 from runs.reading.questions import questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
@@ -173,6 +173,13 @@ class Card:
     def second_look(self) -> bool:
         """Whether approving asks for a tick; it did where it says so, whatever was written as an escape."""
         return bool(self.doubt) or self.high_risk or "sure" in self.errors
+
+    @property
+    def wants_a_tick(self) -> bool:
+        """Whether there is a box to tick: for an approval, and for room that lets a doubtful call go."""
+        if self.verdicts.get("approve"):
+            return self.second_look
+        return bool(self.doubt and self.verdicts.get("top_up")) and lets_act(self.interrupt, "top_up")
 
     @property
     def uncertain(self) -> bool:

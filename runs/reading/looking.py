@@ -7,6 +7,7 @@ from typing import Any
 from runs.models import Interrupt
 from runs.reading.restored import doubts_of
 from runs.reading.unseen import holds_unseen
+from runs.store import holds_a_deed
 
 _SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
 _LOOK_WHETHER = "Look whether this was done already, and tick the box to approve it."
@@ -18,7 +19,7 @@ def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
 
     `args` are those of an edit, else None. Empty where nothing is.
     """
-    if verdict not in ("approve", "edit"):
+    if not lets_act(interrupt, verdict):
         return ""
     uncertain = interrupt.kind == "may_have_happened"
     if doubts_of([interrupt]):
@@ -27,6 +28,11 @@ def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
     if not (uncertain or interrupt.kind == "tool_call") or not (is_risky(interrupt) or hides):
         return ""
     return _LOOK_FIRST if uncertain else _SECOND_LOOK
+
+
+def lets_act(interrupt: Interrupt, verdict: str) -> bool:
+    """Whether the verdict lets the call go that is held back, or the run act."""
+    return verdict in ("approve", "edit") or (verdict == "top_up" and holds_a_deed(interrupt))
 
 
 def is_risky(interrupt: Interrupt) -> bool:

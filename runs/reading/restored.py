@@ -219,7 +219,7 @@ def _decided(asked: dict[str, Any], answer: dict[str, Any]) -> InFlight:
     code, text, touches = _held(asked)
     word = words.VERDICT_DONE.get(answer["verdict"], Word("Answered", "check", "good"))
     call = _call_in(asked)
-    if call is None or answer["verdict"] not in ("approve", "edit"):
+    if call is None or answer["verdict"] not in ("approve", "edit", "top_up"):
         return InFlight(word, code, text, "it does what was answered.", touches)
     if answer["verdict"] == "edit" and answer.get("args") is not None:
         code = call_text(call.tool, answer["args"])
@@ -235,12 +235,11 @@ def _asking(asked: dict[str, Any]) -> InFlight:
 
 def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
     """The call that a question holds back, else what is asked."""
-    if asked["about"] == "limit":
-        return "", as_asked(asked["title"], asked["why"]), None
     call = _call_in(asked)
-    if call is None:
-        return "", short(whole_title(asked)), None
-    return call_text(call.tool, call.args), "", _touches(call.effects)
+    code, touches = (call_text(call.tool, call.args), _touches(call.effects)) if call else ("", None)
+    if asked["about"] == "limit":
+        return code, as_asked(asked["title"], asked["why"]), touches
+    return code, "" if code else short(whole_title(asked)), touches
 
 
 def _call_in(asked: dict[str, Any]) -> ToolCall | ChildRun | None:

@@ -37,7 +37,7 @@ from runs.store.copying import (
     totals_at,
     write_replay,
 )
-from runs.store.doubts import doubted_by_restore, ended_life, lost_by_restore
+from runs.store.doubts import doubted_by_restore, ended_life, holds_a_deed, lost_by_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible
 from runs.store.going_back import rewind_batch
@@ -192,6 +192,7 @@ __all__ = [
     "halt_site",
     "hand_back",
     "held_with_room",
+    "holds_a_deed",
     "impatient",
     "is_halted",
     "keep_answer",

@@ -22,15 +22,15 @@ def doubted_by_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | N
     """Those questions, by key, that may have been answered, and acted on, in the life that a restore has ended.
 
     They are those that were asked already when their run was paused by it, and whatever the run, or one that comes
-    from it, asked later about a call that changes something: it goes the same way again. With it stands when the
-    backup was made: of several the first; None where its time is not told.
+    from it, asked later about a call that changes something, or whether it may act: it goes the same way again. With
+    it stands when the backup was made: of several the first; None where its time is not told.
     """
     asked = list(questions)
     families = _with_origins({one.run_id for one in asked})
     rows = _pauses_of(set().union(*families.values()))
     found: dict[Any, datetime | None] = {}
     for one in asked:
-        acts = one.kind == "tool_call" and one.effects not in ("none", "read")
+        acts = holds_a_deed(one) or one.kind in ("plan", "human_approval")
         since = next(
             (
                 text
@@ -42,6 +42,11 @@ def doubted_by_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | N
         if since is not None:
             found[one.pk] = _made_at(since)
     return found
+
+
+def holds_a_deed(question: Interrupt) -> bool:
+    """Whether it holds back a call that changes something."""
+    return question.effects not in ("", "none", "read")
 
 
 def ended_life(run: Run) -> tuple[bool, datetime | None]:

@@ -110,7 +110,7 @@ def test_every_command_that_declares_a_data_directory_takes_it() -> None:
 
 def test_every_command_says_whether_it_wants_a_site_to_be_there() -> None:
     ours = {name for name, app in get_commands().items() if app in {"agentsite", "runs"}}
-    assert ours - bootstrap.WANT_A_SITE - bootstrap.WANT_NONE == {"up", "launch", "local_model", "sweeper"}
+    assert ours - bootstrap.WANT_A_SITE - bootstrap.WANT_NONE == {"up", "local_model", "sweeper"}
     assert not bootstrap.WANT_A_SITE - ours and not bootstrap.WANT_NONE - ours - {"help"}
 
 

@@ -87,8 +87,8 @@ def test_output_that_has_no_place_is_said_and_is_no_fault_of_the_run(name: str, 
 
 
 def test_where_no_site_was_started_the_command_that_makes_one_is_named(tmp_path: Path) -> None:
-    words = ("launch", "--machine=ruled", "--goal=x", "--inline", '--script={"replies": {}}')
-    done = manage(*words, data=tmp_path / "new")
+    (tmp_path / "agentsite.sqlite3").touch()
+    done = manage("export", "1", data=tmp_path)
     assert (done.returncode, done.stdout) == (STOPPED, "")
     assert done.stderr.startswith(
         "The database has not the tables of this version. Start the site once (manage.py up), which makes them,"
@@ -98,8 +98,15 @@ def test_where_no_site_was_started_the_command_that_makes_one_is_named(tmp_path:
 
 @pytest.mark.parametrize(
     "words",
-    [("verify", "--all"), ("backup", "x.zip"), ("export", "1"), ("replay", "1"), ("sign_in_link",)],
-    ids=" ".join,
+    [
+        ("verify", "--all"),
+        ("backup", "x.zip"),
+        ("export", "1"),
+        ("replay", "1"),
+        ("sign_in_link",),
+        ("launch", "--machine=ruled", "--goal=x", "--inline", '--script={"replies": {}}'),
+    ],
+    ids=lambda words: words[0],
 )
 def test_a_command_about_a_site_makes_none_where_the_name_is_mistyped(
     words: tuple[str, ...], tmp_path: Path

@@ -983,3 +983,68 @@ def test_answers_that_are_used_up_let_nothing_pass() -> None:
     restore()
     assert [seen(run).hold for run in (given, fork, other)] == ["", "", ""]
     assert seen(fresh).hold == UNASKED
+
+
+# --- questions that hold a call back otherwise --------------------------------------------------------------------
+
+LIMITED: dict[str, Any] = {"rules": ALLOW, "limits": {"cost_usd": 0.0005}}
+ROOM = {"cost_usd": 1.0}
+
+
+def at_its_limit(**parts: Any) -> Run:
+    """A run that asks for room before it sends."""
+    return work(launch(think("send", to="bob"), FINAL, **(LIMITED | parts)))
+
+
+def test_room_for_a_call_that_may_have_been_made_wants_a_look() -> None:
+    run, client = at_its_limit(), root()
+    restore_of("2026-11-28 07:25:00")
+    at = seen(run).at
+    assert (at.code, at.text) == ('send(to="bob")', "Cost limit reached: $0.001 of $0.0005 used")
+    store.resume_restored(run.pk, "root")
+    page = client.get(f"/runs/{run.pk}/").text
+    assert DOUBT in page and 'name="sure"' in page
+    words = ("decide", str(run.pk), "--verdict", "top_up", "--args", '{"cost_usd": 1}')
+    with pytest.raises(CommandError, match=re.escape(DOUBT)):
+        told(*words)
+    question = pending(run)
+    typed = {"verdict": "top_up", "amount.cost_usd": "1", "revision": str(question.revision)}
+    typed["fingerprint"] = question.fingerprint
+    answer = client.post(reverse("decision", args=[question.pk]), typed)
+    assert answer.status_code == 422 and "Look whether this was done already" in answer.text
+    assert client.post(reverse("decision", args=[question.pk]), typed | {"sure": "yes"}).status_code == 302
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_room_for_what_changes_nothing_wants_none() -> None:
+    run = work(launch(think("search", q="a"), FINAL, **LIMITED))
+    restore_of("2026-11-28 07:25:00")
+    store.resume_restored(run.pk, "root")
+    assert 'name="sure"' not in root().get(f"/runs/{run.pk}/").text
+    decide(run, "top_up", args=ROOM)
+    assert work(run).status == "succeeded"
+
+
+def test_room_that_is_made_elsewhere_lets_no_call_go_that_may_have_been_made() -> None:
+    run = at_its_limit()
+    other = work(actions.fork(run, at=a_transition(run), by=None))
+    restore_of("2026-11-28 07:25:00")
+    for one in (run, other):
+        store.resume_restored(one.pk, "root")
+    decide(run, "top_up", args=ROOM)
+    assert pending(other).kind == "limit"
+    assert work(other).tool_calls == 0
+
+
+@pytest.mark.parametrize("kind", ["limit", "human_approval"])
+def test_a_fork_asks_in_the_same_doubt_whatever_it_asks(kind: str) -> None:
+    guess = {"thought": "I guess", "action": {"tool": "send", "args": {"to": "bob"}}}
+    run = at_its_limit() if kind == "limit" else work(launch(*[guess] * 8, FINAL, rules=ALLOW))
+    assert pending(run).kind == kind
+    restore_of("2026-11-28 07:25:00")
+    fork = work(actions.fork(run, at=a_transition(run), by=None))
+    assert (pending(fork).kind, card_of(pending(fork), None).doubt) == (kind, DOUBT)
+    assert card_of(pending(fork), None).wants_a_tick
+    verdict = ("top_up", "--args", '{"cost_usd": 1}') if kind == "limit" else ("approve",)
+    with pytest.raises(CommandError, match="say --sure"):
+        told("decide", str(fork.pk), "--verdict", *verdict)

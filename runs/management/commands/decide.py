@@ -12,6 +12,7 @@ from runs.management.asking import bad_input, halt_notice, interrupt_of, json_of
 from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.models import Interrupt
 from runs.reading.again import staying
+from runs.reading.looking import lets_act
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
 from runs.reading.unheard import late_end_of, unsure_of
@@ -81,7 +82,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> None:
     """What a restore made doubtful, or a lost worker, is approved by those alone who say that they have looked."""
-    if options["sure"] or options["verdict"] not in ("approve", "edit"):
+    if options["sure"] or not lets_act(interrupt, options["verdict"]):
         return
     doubt = doubts_of([interrupt]).get(interrupt.pk) or _of_a_lost_call(interrupt)
     if doubt:
