@@ -153,7 +153,7 @@ def test_a_taken_port_is_named_before_anything_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         refused = up(tmp_path / "data", port)
-    assert refused.returncode == 1
+    assert refused.returncode == 74
     assert f"Port {port} is taken by another program." in refused.stderr
     assert f"--port {port + 1}" in refused.stderr
     assert not (tmp_path / "data" / "broker").exists()
