@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command, load_command_class
@@ -46,6 +48,27 @@ def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module()
     export = json.loads(done.stdout)
     assert export["run"]["exit_reason"] == "max_steps"
     assert (export["run"]["copied_from"], export["run"]["origin"]) == (str(run.pk), "fork")
+
+
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [
+        ("--script", {"replies": {"decision": [FINAL]}}),
+        ("--run-settings", {"max_steps": 5}),
+        ("--decision", {"verdict": "reject"}),
+    ],
+)
+def test_what_is_given_through_a_pipe_is_read_once(option: str, given: dict[str, Any]) -> None:
+    """As a shell gives it with `<(…)`: who reads it again finds nothing."""
+    run = work(launch(think("send", to="bob"), FINAL))
+    reader, writer = os.pipe()
+    os.write(writer, json.dumps(given).encode())
+    os.close(writer)
+    try:
+        _, code = told("fork", str(run.pk), "--at=0", option, f"/dev/fd/{reader}")
+    finally:
+        os.close(reader)
+    assert code == 0 and Run.objects.filter(copied_from=run).count() == 1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ from runs.models import Run
 from runs.reading.again import Again
 from runs.reading.restored import doubts_of
 
+GIVEN = {"run_settings": "--settings", "script": "--script", "state": "--state", "decision": "--decision"}
+"""What is given as JSON, or as the name of a file with it."""
+
 
 class Command(CopyingCommand):
     """Begins a new run at a row of another one, with whatever is changed."""
@@ -49,9 +52,15 @@ class Command(CopyingCommand):
             "of the one that you saw, to no other",
         )
 
+    def handle(self, *args: Any, **options: Any) -> None:
+        """What is given as JSON is read once: a pipe can't be read again."""
+        super().handle(
+            *args, **options | {name: json_of(options[name], option) for name, option in GIVEN.items()}
+        )
+
     def doubt(self, run: Run, options: dict[str, Any]) -> str:
         """What the fork would approve may have been done already, before a restore."""
-        decision = json_of(options["decision"], "--decision")
+        decision = options["decision"]
         question = store.first_question(run, options["at"])
         if question is None or not isinstance(decision, dict):
             return ""
@@ -60,17 +69,13 @@ class Command(CopyingCommand):
 
     def tell(self, found: Again, options: dict[str, Any]) -> None:
         """That a script plays in place of a model which the settings name."""
-        settings, script = (
-            json_of(options["run_settings"], "--settings"),
-            json_of(options["script"], "--script"),
-        )
-        if said := unasked_model(settings, script):
+        if said := unasked_model(options["run_settings"], options["script"]):
             self.stderr.write(said)
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
         """The fork."""
         check_one_speaks(options)
-        settings = json_of(options["run_settings"], "--settings")
+        settings = options["run_settings"]
         if options["model"] and isinstance(settings, dict | None):
             settings = {**(settings or {}), "model": options["model"]}
         return actions.fork(
@@ -78,9 +83,9 @@ class Command(CopyingCommand):
             at=options["at"],
             by=None,
             settings=settings,
-            script=json_of(options["script"], "--script"),
-            state=json_of(options["state"], "--state"),
-            decision=json_of(options["decision"], "--decision"),
+            script=options["script"],
+            state=options["state"],
+            decision=options["decision"],
             answers=self.answers(options),
             message=options["message"],
             driven_by=self.driven_by(options),
