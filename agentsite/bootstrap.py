@@ -25,21 +25,8 @@ TAKE_DATA = frozenset({"up", "local_model", "backup", "restore"})
 
 WANT_A_SITE = frozenset(
     {
-        *(
-            "abort",
-            "backup",
-            "compare",
-            "decide",
-            "export",
-            "fork",
-            "halt",
-            "launch",
-            "pause",
-            "replay",
-            "rerun",
-            "resume",
-        ),
-        *("rollback", "sign_in_link", "unhalt", "verify"),
+        *("abort", "backup", "compare", "decide", "export", "fork", "halt", "launch", "pause"),
+        *("replay", "rerun", "resume", "rollback", "sign_in_link", "unhalt", "verify"),
     }
 )
 """The commands that are about a site that is there."""

@@ -32,6 +32,15 @@ VERDICTS: dict[InterruptKind, tuple[Verdict, ...]] = {
 """What a person may answer to each kind of interrupt (spec/runtime.md, "Interrupts")."""
 
 
+LET_PASS: tuple[Verdict, ...] = ("approve", "edit")
+"""Verdicts with which a call that is held back is made."""
+
+
+def changes_something(effects: str) -> bool:
+    """Whether calls of this effect leave something behind; those of no call (empty) do not."""
+    return effects not in ("", "none", "read")
+
+
 class ModelCall(Value):
     """One request to a model. The prompt itself is a rendering of the log up to this ask, and is not kept here."""
 
@@ -71,7 +80,7 @@ class ToolCall(Value):
     @property
     def repeatable(self) -> bool:
         """Whether doing it twice harms nobody."""
-        return self.effects in ("none", "read")
+        return not changes_something(self.effects)
 
     @property
     def fingerprint(self) -> str:

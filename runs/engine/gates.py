@@ -12,7 +12,17 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
 from runs.engine import wording
-from runs.engine.effects import ChildRun, Effect, EffectClass, Failed, HumanCall, ModelCall, ToolCall, call_in
+from runs.engine.effects import (
+    ChildRun,
+    Effect,
+    EffectClass,
+    Failed,
+    HumanCall,
+    ModelCall,
+    ToolCall,
+    call_in,
+    changes_something,
+)
 from runs.engine.facts import Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
 from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule, LimitName
@@ -211,7 +221,7 @@ def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
             continue
         if (matched := _matches(rule, call)) is not False:
             return _apply(name, rule, call, passed, matched if isinstance(matched, str) else "")
-    if call.effects in ("none", "read") or _answered("default", passed):
+    if not changes_something(call.effects) or _answered("default", passed):
         return PASS
     why = f"No rule allows it: tools of effect {call.effects} ask by default."
     return Hold(_ask_about(call, "default", why, passed))
@@ -229,7 +239,7 @@ def at_loosest(rules: tuple[InterruptRule, ...], tool: ToolSpec) -> Literal["all
         asks = asks or rule.do == "ask" or bool(when.args)  # arguments that can't be compared ask
         if not when.args:
             return "ask" if asks else "deny"
-    return "allow" if tool.effects in ("none", "read") else "ask"
+    return "ask" if changes_something(tool.effects) else "allow"
 
 
 def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:

@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.template import TemplateDoesNotExist, loader
 from django.utils.safestring import SafeString, mark_safe
 
+from runs.engine.effects import changes_something
 from runs.engine.ports import Message
 from runs.engine.sources import Source
 from runs.models import Exchange, Interrupt, Run, Step
@@ -304,7 +305,7 @@ def _effects_of(exchanges: QuerySet[Exchange], runs: list[Run], *, of_child: boo
     for exchange in exchanges.filter(kind="tool_call").exclude(status="asked").order_by("run_id", "seq"):
         request = json.loads(exchange.request_json)
         answer = json.loads(exchange.answer_json) if exchange.answer_json else None
-        if request["effects"] in ("none", "read") or (answer and answer.get("ran") is False):
+        if not changes_something(request["effects"]) or (answer and answer.get("ran") is False):
             continue
         code = call_text(request["tool"], request["args"])
         certain = answer is not None and answer["kind"] == "tool_returned"

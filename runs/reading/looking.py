@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from runs.engine.effects import LET_PASS
 from runs.models import Interrupt
 from runs.reading.restored import doubts_of
 from runs.reading.unseen import holds_unseen
@@ -32,7 +33,7 @@ def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
 
 def lets_act(interrupt: Interrupt, verdict: str) -> bool:
     """Whether the verdict lets the call go that is held back, or the run act."""
-    return verdict in ("approve", "edit") or (verdict == "top_up" and holds_a_deed(interrupt))
+    return verdict in LET_PASS or (verdict == "top_up" and holds_a_deed(interrupt))
 
 
 def is_risky(interrupt: Interrupt) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils.dateformat import format as date_text
 
-from runs import driver, store
+from runs import driver
 from runs.adapters.tools import TOOLS
-from runs.engine.effects import EFFECT, ChildRun, ToolCall, call_in
+from runs.engine.effects import EFFECT, LET_PASS, ChildRun, ToolCall, call_in, changes_something
 from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.limits import as_asked
@@ -25,6 +25,7 @@ from runs.rights import Person, may_steer
 from runs.store import (
     MAY_HAVE_HAPPENED,
     doubted_by_restore,
+    ended_life,
     paused_by_restore,
     pausers_before,
     urgent_first,
@@ -134,7 +135,7 @@ def unknown_of(run: Run) -> str:
 
     Empty too where it has no tool that changes something.
     """
-    ended, made_at = store.ended_life(run)
+    ended, made_at = ended_life(run)
     if not ended or not may_change_something(run):
         return ""
     since = f"{_backup_of(made_at)}. What was done between that and the restore is not in the log: calls that change "
@@ -219,7 +220,7 @@ def _decided(asked: dict[str, Any], answer: dict[str, Any]) -> InFlight:
     code, text, touches = _held(asked)
     word = words.VERDICT_DONE.get(answer["verdict"], Word("Answered", "check", "good"))
     call = _call_in(asked)
-    if call is None or answer["verdict"] not in ("approve", "edit", "top_up"):
+    if call is None or answer["verdict"] not in (*LET_PASS, "top_up"):
         return InFlight(word, code, text, "it does what was answered.", touches)
     if answer["verdict"] == "edit" and answer.get("args") is not None:
         code = call_text(call.tool, answer["args"])
@@ -249,7 +250,7 @@ def _call_in(asked: dict[str, Any]) -> ToolCall | ChildRun | None:
 
 
 def _touches(effects: str) -> Word | None:
-    return None if effects in ("none", "read") else words.EFFECTS[effects]
+    return words.EFFECTS[effects] if changes_something(effects) else None
 
 
 def _what(asked: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from runs import driver, store
 from runs.driver import NoMachine
+from runs.engine.effects import changes_something
 from runs.engine.facts import AnswersKept
 from runs.engine.gates import at_loosest
 from runs.engine.settings import Settings
@@ -56,7 +57,7 @@ def may_change_something(run: Run) -> bool:
 
 def _changing(run: Run) -> Iterator[ToolSpec]:
     tools = driver.tool_specs(run).values()
-    return (tool for tool in tools if tool.permitted and tool.effects not in ("none", "read"))
+    return (tool for tool in tools if tool.permitted and changes_something(tool.effects))
 
 
 def _children_of(run: Run, settings: Settings) -> list[Run]:

@@ -17,7 +17,17 @@ from django.db.models import Max, Q, QuerySet
 
 from runs.adapters.folder import RunFolder
 from runs.engine import wording
-from runs.engine.effects import ANSWER, EFFECT, ChildRun, Failed, HumanCall, HumanSaid, ToolCall, question_of
+from runs.engine.effects import (
+    ANSWER,
+    EFFECT,
+    LET_PASS,
+    ChildRun,
+    Failed,
+    HumanCall,
+    HumanSaid,
+    ToolCall,
+    question_of,
+)
 from runs.engine.facts import RECOVERED, AnswersKept, Exited, Fact, Forked, KeptAnswer, LimitRaised
 from runs.engine.kernel import ATTEMPTS
 from runs.engine.machine import END, State, Terms
@@ -48,9 +58,6 @@ Copied = TypeVar("Copied", Exchange, Artifact)
 
 NOT_ANSWERS = ("abort", "rollback")
 """Verdicts that end a run or take it back: a person gives them anew, or not."""
-
-LET_PASS = ("approve", "edit")
-"""Verdicts with which a call is made."""
 
 DEADLINE = "deadline"
 SETTINGS = "settings"

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from runs.engine.effects import changes_something
 from runs.models import Interrupt, Run, Step
 
 THE_RESTORE = "the restore"
@@ -46,7 +47,7 @@ def doubted_by_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | N
 
 def holds_a_deed(question: Interrupt) -> bool:
     """Whether it holds back a call that changes something."""
-    return question.effects not in ("", "none", "read")
+    return changes_something(question.effects)
 
 
 def ended_life(run: Run) -> tuple[bool, datetime | None]:

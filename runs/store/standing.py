@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from django.db.models import Count
 
+from runs.engine.effects import LET_PASS
 from runs.engine.values import fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, RunStatus
 
@@ -59,7 +60,7 @@ def _flaws(
         yield interrupt.seq, f"I5: {decision.by_name} decided {decision.verdict}, and its answer is another"
     if decision.fingerprint_seen and decision.fingerprint_seen != interrupt.fingerprint:
         yield interrupt.seq, "I5: who decided had seen another call"
-    if interrupt.kind != "tool_call" or decision.verdict not in ("approve", "edit"):
+    if interrupt.kind != "tool_call" or decision.verdict not in LET_PASS:
         return
     wanted = interrupt.fingerprint
     if decision.verdict == "edit" and decision.args_json:

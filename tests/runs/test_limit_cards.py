@@ -98,11 +98,16 @@ def test_a_child_that_stops_at_its_parents_limit_can_be_topped_up_on_the_page() 
     assert child.model_calls == 2, "what was proposed lets one call through"
 
 
-def test_a_fork_is_told_that_another_run_has_filled_the_limit() -> None:
+def filled_by_another() -> tuple[Run, Run]:
+    """A run, and a fork of it that finds the limit of both filled by another one."""
     run = waiting_run(0.004)
     work(fork(run))
     work(run)
-    copy = work(fork(run))
+    return run, work(fork(run))
+
+
+def test_a_fork_is_told_that_another_run_has_filled_the_limit() -> None:
+    run, copy = filled_by_another()
     shown = card(copy)
     assert shown.title == "Cost limit reached: $0.004 of $0.004 used"
     assert f"The limit of run {run.pk} and of all that came from it" in shown.why
@@ -117,10 +122,7 @@ def test_a_fork_is_told_that_another_run_has_filled_the_limit() -> None:
 
 def test_the_row_of_a_question_says_whose_limit_it_is_where_the_run_shares_it() -> None:
     """And so do its card and the list of what was decided, when the limit has no figures of its own any more."""
-    run = waiting_run(0.004)
-    work(fork(run))
-    work(run)
-    copy = work(fork(run))
+    run, copy = filled_by_another()
     question = pending(copy)
     said = f"Cost limit of run {run.pk} reached: $0.004 of $0.004 used by it and all that came from it"
     row = row_views(copy, limit=1, before=question.seq + 1)[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from runs.engine.effects import changes_something
 from runs.engine.facts import ToolReported
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message
@@ -259,7 +260,7 @@ def _guided_schema(state: ContractState) -> dict[str, Any]:
     spec = _next_tool(state)
     if spec is None:
         return _ending(state)
-    makes_file = spec.effects not in ("none", "read")
+    makes_file = changes_something(spec.effects)
     name = f"{spec.name.replace('.', '_')}_{len(state.artifacts) + 1}"
     led = LED.get(spec.name) if not state.artifacts or set(LED) >= {spec.name, "calculator"} else None
     args = object_schema(led) if led else {**spec.parameters, "additionalProperties": False}

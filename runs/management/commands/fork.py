@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions, store
+from runs.engine.effects import LET_PASS
 from runs.management.asking import check_one_speaks, json_of, unasked_model
 from runs.management.copying import CopyingCommand
 from runs.models import Run
@@ -64,7 +65,7 @@ class Command(CopyingCommand):
         question = store.first_question(run, options["at"])
         if question is None or not isinstance(decision, dict):
             return ""
-        approves = decision.get("verdict") in ("approve", "edit")
+        approves = decision.get("verdict") in LET_PASS
         return doubts_of([question[0]]).get(question[0].pk, "") if approves else ""
 
     def tell(self, found: Again, options: dict[str, Any]) -> None:
