@@ -100,6 +100,11 @@ def record_of(machine: Machine, run: Run, answers: dict[int, Answer]) -> Record:
     stubborn=0,
     gifts=2,
 )
+@example(  # `contract`, told by a rule about every third step, and with another that asks at a cost
+    data=b"\0\1\0\0\0\0\0\0\0\0\0\xf87\xc0" + b"\0" * 19 + b"\1\0\0",
+    stubborn=1,
+    gifts=1,
+)
 @settings(max_examples=WORLDS, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_row_comes_out_the_same(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
     run, record = played(machine, data, stubborn, gifts)

@@ -89,10 +89,10 @@ def clock(row: RecordedRow, limit: float | None) -> float:
 def price(row: RecordedRow, rules: Iterable[InterruptRule]) -> float:
     """What the next model call may cost: what a question about it says."""
     denied = any(fact.get("reason") == "cost_limit" and fact.get("message") for fact in row.facts)
-    held = [rule.when.next_cost_usd for rule in rules if rule.when.next_cost_usd is not None]
-    noted = any(fact.get("code") == "rule_notified" for fact in row.facts)
+    held = {rule.words(): cost for rule in rules if (cost := rule.when.next_cost_usd) is not None}
+    noted = any(fact.get("code") == "rule_notified" and fact.get("message") in held for fact in row.facts)
     if held and (denied or noted):
-        return max(held) + 1
+        return max(held.values()) + 1
     return wording.cost_told(str((row.effect or {}).get("title", "")))
 
 
