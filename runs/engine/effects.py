@@ -192,6 +192,10 @@ class Usage(Value):
     cost_usd: float = 0.0
 
 
+HowEnded = Literal["stop", "length", "content_filter", "error"]
+"""How a model's reply ended. Only one that ended in order (`stop`) is ever read."""
+
+
 class ModelReplied(Value):
     """The model's text, not yet read."""
 
@@ -199,6 +203,9 @@ class ModelReplied(Value):
     text: str
     usage: Usage = Usage()
     cached: bool = False
+    reasoning: str = ""
+    """What the model thought before it replied, as far as the server sent it apart. It is shown, and never read."""
+    ended: HowEnded = "stop"
 
 
 class ContextOverflowed(Value):
@@ -238,6 +245,8 @@ class Summarised(Value):
     kind: Literal["summarised"] = "summarised"
     text: str
     usage: Usage = Usage()
+    reasoning: str = ""
+    ended: HowEnded = "stop"
 
 
 class HumanSaid(Value):
