@@ -26,6 +26,7 @@ from runs.engine.effects import (
     ContextOverflowed,
     EffectClass,
     Failed,
+    HowEnded,
     MadeFile,
     ModelReplied,
     Role,
@@ -46,6 +47,7 @@ COPIED_COUNT = (
 
 ParamType = Literal["string", "integer", "number", "boolean", "object", "array"]
 ReplyError = Literal["context_length", "transient", "fatal"]
+REPLY_NAMES = frozenset({"$reply", "reasoning", "ended"})
 Seconds = Annotated[float, Field(ge=0, le=60)]
 
 
@@ -187,9 +189,12 @@ class Script(ScriptPart):
 
 
 def _check_reply(where: str, reply: Any) -> None:
-    """A reply is an object, a text, or an object with "$error", and a message at most."""
+    """A reply is an object, a text, an object with "$error" and a message at most, or one with "$reply"."""
     if not isinstance(reply, str | dict):
         raise ValueError(f'reply {where} must be an object, a text, or {{"$error": …}}')
+    if isinstance(reply, dict) and "$reply" in reply:
+        _check_played(where, reply)
+        return
     if not isinstance(reply, dict) or "$error" not in reply:
         return
     alone = not set(reply) - {"$error", "message"} and isinstance(reply.get("message", ""), str)
@@ -197,6 +202,15 @@ def _check_reply(where: str, reply: Any) -> None:
         raise ValueError(
             f'reply {where}: "$error" stands alone and is one of {", ".join(get_args(ReplyError))}; '
             "only a message may stand beside it"
+        )
+
+
+def _check_played(where: str, reply: dict[str, Any]) -> None:
+    told = reply.get("ended", "stop") in get_args(HowEnded) and isinstance(reply.get("reasoning", ""), str)
+    if set(reply) - REPLY_NAMES or not told or not isinstance(reply["$reply"], str | dict):
+        raise ValueError(
+            f'reply {where}: "$reply" is a text or an object; beside it may stand reasoning (a text) and '
+            f"ended (one of {', '.join(get_args(HowEnded))})"
         )
 
 
@@ -268,7 +282,12 @@ def _shown(value: Any) -> str:
 
 
 class ScriptedModel:
-    """Plays a script's replies, each role's in order; it never waits unless the script sets a pace."""
+    """Plays a script's replies, each role's in order; it never waits unless the script sets a pace.
+
+    A reply is a text, or an object that is sent as JSON. {"$error": "context_length"|"transient"|"fatal", "message": …}
+    is a call that fails. {"$reply": text or object, "reasoning": text, "ended": "stop"|"length"|"content_filter"|
+    "error"} is a reply with what the server sends beside it: what the model thought, and how the reply ended.
+    """
 
     def __init__(
         self, script: Script, sleep: Callable[[float], None] = time.sleep, *, begun: bool = False
@@ -287,6 +306,13 @@ class ScriptedModel:
         reply = row[request.nth - 1]
         if isinstance(reply, dict) and "$error" in reply:
             return _reply_error(reply["$error"], clean_text(reply.get("message", "")))
+        beside: dict[str, Any] = {}
+        if isinstance(reply, dict) and "$reply" in reply:
+            beside = {
+                "reasoning": clean_text(reply.get("reasoning", "")),
+                "ended": reply.get("ended", "stop"),
+            }
+            reply = reply["$reply"]
         text = clean_text(reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False))
         if not self._spoken(text, watch):
             return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
@@ -294,7 +320,7 @@ class ScriptedModel:
         charged = Usage(
             input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
         )
-        return ModelReplied(text=text, usage=charged)
+        return ModelReplied(text=text, usage=charged, **beside)
 
     def _usage(self, request: ModelRequest) -> ScriptUsage:
         row = (self._script.usages or {}).get(request.role, ())

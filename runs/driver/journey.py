@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import sys
 import time
@@ -31,9 +30,10 @@ from runs.engine.effects import (
     Summarised,
     ToolCall,
     ToolReturned,
+    Usage,
 )
 from runs.engine.facts import MADE_ANEW, Exited, Notice, RangeSummarised
-from runs.engine.kernel import Decision, Known, asked_anew, cost_of, decide, uncertain
+from runs.engine.kernel import MORE_ROOM, Decision, Known, asked_anew, cost_of, decide, uncertain
 from runs.engine.machine import END
 from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
 from runs.engine.ports import ModelRequest
@@ -171,7 +171,8 @@ class Journey:
         ledger = self.ledger
         asked, pending = ledger.asked, ledger.snapshot.pending
         ledger.tick()
-        self._look()
+        cut = isinstance(answer, ModelReplied) and answer.ended == "length"
+        self._look(MORE_ROOM if cut else 1)
         try:
             decision = decide(ledger.machine, ledger.snapshot, answer)
             ledger.write(decision, answer, self.remembers)
@@ -188,15 +189,18 @@ class Journey:
             self.reader.not_used(pending.effect)
         return decision.move
 
-    def _look(self) -> None:
-        """What the kernel has to know beside the rows: the window, what the family has used, the next price."""
+    def _look(self, room: int = 1) -> None:
+        """What the kernel has to know beside the rows: the window, what the family has used, the next price.
+
+        `room` is how many times its usual length the next reply may have.
+        """
         ledger = self.ledger
         if (window := self.reader.window()) is not ledger.snapshot.window:
             ledger.snapshot = replace(ledger.snapshot, window=window)
         if self.may_share:
             ledger.snapshot = replace(ledger.snapshot, shared=store.shared_limits(self.run))
         if self.weighs_cost:
-            ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self.reader.price())
+            ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self.reader.price() * room)
 
     # parking
 
@@ -312,8 +316,8 @@ class Journey:
             self.opening_hash, shown, call.reply, call.tail, str(call.sanitize), str(call.longest)
         )
         ledger.last_reply = seq
-        if call.cacheable and self.went_back and (text := self._remembered(asked.prompt_hash)) is not None:
-            return ModelReplied(text=text, cached=True)
+        if call.cacheable and self.went_back and (known := self._remembered(asked.prompt_hash)) is not None:
+            return known
         if not self._reserved(call.input_tokens, call.reply_tokens):
             self._without_room(call)
             return None
@@ -328,6 +332,7 @@ class Journey:
             reply_schema=self._schema(call) if self.ports.reads_prompt else None,
             reply_name=call.reply,
             reply_tokens=call.reply_tokens,
+            room=call.room,
         )
         answer = self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
         if isinstance(answer, ModelReplied):
@@ -362,13 +367,13 @@ class Journey:
     def _schema(self, call: ModelCall) -> dict[str, object] | None:
         return self.ledger.machine.reply_schema(call.reply, self.ledger.snapshot.state)
 
-    def _remembered(self, prompt_hash: str) -> str | None:
+    def _remembered(self, prompt_hash: str) -> ModelReplied | None:
         """The reply that this run was given to the same prompt before, once it had passed validation."""
         found = self.run.exchanges.filter(prompt_hash=prompt_hash, remembered=True).order_by("-seq").first()
         if found is None or found.answer_json is None:
             return None
-        text: str = json.loads(found.answer_json)["text"]
-        return text
+        known = ModelReplied.model_validate_json(found.answer_json)
+        return known.model_copy(update={"usage": Usage(), "cached": True})
 
 
 class _Watcher:

@@ -11,13 +11,12 @@ from runs import store
 from runs.driver.ledger import Ledger
 from runs.driver.ports import Ports
 from runs.engine import context
-from runs.engine.effects import Answer, Compaction, ModelCall, ModelReplied, Summarised
+from runs.engine.effects import Answer, Compaction, ModelCall, ModelReplied
 from runs.engine.facts import RangeSummarised
 from runs.engine.machine import Block
 from runs.engine.ports import Message, ModelRequest, Watch
 from runs.engine.snapshot import Window
 from runs.engine.timeline import prompt
-from runs.engine.values import clean_text
 from runs.machines.prompts import summary
 from runs.models import Run
 from runs.signals import on_after_compaction, on_before_compaction
@@ -101,7 +100,7 @@ class Reader:
         )
         answer = self.ports.model.ask(request, watch)
         if isinstance(answer, ModelReplied):
-            return Summarised(text=clean_text(summary.read(answer.text)), usage=answer.usage)
+            return summary.read(answer)
         self._tell(on_after_compaction, **about, error=answer.message)
         return answer
 

@@ -62,6 +62,10 @@ class ModelCall(Value):
     """What the prompt is estimated at, and the longest reply that no limit forbids; 0 where no limit needs to know."""
     at_limit: Literal["ask", "fail", "pass"] = "ask"
     """What a reached limit of the run does to this call."""
+    cut: bool = False
+    """Whether the reply before this one did not end in order: a second such one in a row ends the run."""
+    room: int = 1
+    """How many times its usual length the reply may have: 2 after one that was cut off for its length."""
     closes: str = ""
     """The exit reason that the reply ends the run with; empty where a node takes the reply."""
 
@@ -240,13 +244,15 @@ class ToolReturned(Value):
 
 
 class Summarised(Value):
-    """The text of a summary."""
+    """The text of a summary, or a reply that is none."""
 
     kind: Literal["summarised"] = "summarised"
     text: str
     usage: Usage = Usage()
     reasoning: str = ""
     ended: HowEnded = "stop"
+    unfit: str = ""
+    """Why the text is no summary; empty where it is one."""
 
 
 class HumanSaid(Value):

@@ -26,6 +26,8 @@ class Notice(Fact):
     code: str
     message: str
     param: str = ""
+    rest: str = ""
+    """What of a reply was not read; the model is not shown it again."""
 
 
 MADE_ANEW = "not_happened"

@@ -7,7 +7,7 @@ No machine knows of them. Source: spec/runtime.md, "Gates" and "Rules".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
@@ -202,8 +202,9 @@ def room_for_reply(name: LimitName, left: float, input_tokens: int, price: Price
     return price.reply_tokens
 
 
-def reply_within(snapshot: Snapshot, input_tokens: int, price: Price) -> int:
-    """The longest reply that all limits pay for; no longer than the model gives."""
+def reply_within(snapshot: Snapshot, input_tokens: int, price: Price, room: int = 1) -> int:
+    """The longest reply that all limits pay for; no longer than the model gives, `room` times over."""
+    price = replace(price, reply_tokens=price.reply_tokens * room)
     rooms = (
         room_for_reply(line.name, line.limit - line.used, input_tokens, price) for line in _lines(snapshot)
     )

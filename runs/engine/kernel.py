@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from runs.engine import context, gates
+from runs.engine import context, gates, wording
 from runs.engine.effects import (
     Answer,
     ChildFinished,
@@ -32,6 +32,7 @@ from runs.engine.effects import (
 from runs.engine.facts import FOUND_OUT, Answered, CallEdited, Exited, Fact, Notice, Rewound, Spent
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
+from runs.engine.reasoning import heard
 from runs.engine.settings import LIMIT_REASONS
 from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
 from runs.engine.timeline import blocks_of
@@ -48,6 +49,9 @@ MARGIN = 1.25
 
 DELAYS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
+
+MORE_ROOM = 2
+"""How many times its usual length a reply may have after one that was cut off for its length."""
 
 Known = Literal["worker lost", "restored", "cut off", "tool can't tell"]
 """What is known of a call whose answer nobody has heard."""
@@ -93,6 +97,8 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         match settled:
             case _Ready(answer=ready, totals=totals):
                 move = _next(machine, replace(snapshot, totals=totals), ready)
+            case _Again(ask=ask, totals=totals):
+                move = _through(machine, replace(snapshot, pending=None, totals=totals), ask, ())
             case Decision(move=move, totals=totals):
                 pass
             case _:
@@ -100,7 +106,7 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
     except Fatal as fault:
         exited = Exited(reason="fatal_error", message=fault.message)
         move, totals = Stop("fatal_error", (*fault.facts, exited)), snapshot.totals
-        if isinstance(settled, _Ready):
+        if isinstance(settled, _Ready | _Again):
             totals = settled.totals
     beside = cost_of(answer) + _found_out(snapshot, answer)
     return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
@@ -113,10 +119,21 @@ class _Ready(NamedTuple):
     totals: Totals
 
 
-def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move | Decision | _Ready:
+class _Again(NamedTuple):
+    """A call that is asked again and paid again, so that the gates look at it again; and the totals with it."""
+
+    ask: Ask
+    totals: Totals
+
+
+def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move | Decision | _Ready | _Again:
     """Failures: asked again later, turned into an answer for the node, or the end of the run."""
     pending, totals = snapshot.pending, snapshot.totals
     match pending.effect if pending else None, answer:
+        case ModelCall() as call, ModelReplied() as replied if pending and replied.ended != "stop":
+            return _unended(snapshot, pending, call, replied)
+        case ModelCall() as call, ModelReplied() as replied:
+            return _Ready(heard(replied, prose=call.reply == "text"), totals.after(replied))
         case ModelCall() as call, ContextOverflowed(message=why):
             if call.sanitize:
                 too_long = f"The prompt is too long for the model, stubs included. {why}".strip()
@@ -126,7 +143,7 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
             notice = Notice(
                 code="context_overflow", message="The prompt was too long; old tool results are left out."
             )
-            return Ask(call.model_copy(update={"sanitize": True}), (notice,))
+            return Ask(call.model_copy(update={"sanitize": True, "room": 1}), (notice,))
         case effect, Failed(blame="transient", message=why) if (
             effect and pending and pending.attempt < ATTEMPTS
         ):
@@ -145,6 +162,32 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
                 failed = failed.model_copy(update={"blame": "recoverable"})
             return _Ready(failed, totals)
     return _Ready(answer, totals.after(answer))
+
+
+def _unended(
+    snapshot: Snapshot, pending: Pending, call: ModelCall, replied: ModelReplied
+) -> Decision | _Ready | _Again:
+    """A reply that did not end in order is paid, and never read, though it may look whole. It is asked for again:
+    after a length once, with more room; after a content filter once; after an error as after any passing failure."""
+    totals = snapshot.totals.after(replied)
+    if replied.ended == "error" and pending.attempt < ATTEMPTS:
+        number = pending.attempt + 1
+        notice = Notice(code="retried", message=f"{wording.unended(replied)} Attempt {number} of {ATTEMPTS}.")
+        return _Again(Ask(call, (notice,), DELAYS_S[pending.attempt - 1], number), totals)
+    if replied.ended != "error" and not call.cut:
+        room = MORE_ROOM if replied.ended == "length" else call.room
+        notice = Notice(code=f"reply_{replied.ended}", message=wording.unended_told(replied))
+        return _Again(Ask(call.model_copy(update={"cut": True, "room": room}), (notice,)), totals)
+    why = wording.unended_for_good(replied, limited=_is_limited(snapshot, call))
+    if call.closes or call.at_limit == "fail":
+        return _Ready(Failed(blame="fatal", message=why), totals)
+    return Decision(_stop("model_error", why), totals)
+
+
+def _is_limited(snapshot: Snapshot, call: ModelCall) -> bool:
+    """Whether a limit of the run left the reply less room than the model gives."""
+    price = snapshot.window.price if snapshot.window else None
+    return price is not None and 0 < call.reply_tokens < price.reply_tokens * call.room
 
 
 def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
@@ -235,7 +278,7 @@ def _weighed(machine: Machine, snapshot: Snapshot, ask: Ask) -> Ask:
         return ask
     estimate = context.size(machine, snapshot.state.terms, _told(machine, snapshot, window, ask), call)
     estimate = math.ceil(estimate * MARGIN)
-    reply = gates.reply_within(snapshot, estimate, window.price)
+    reply = gates.reply_within(snapshot, estimate, window.price, call.room)
     return replace(ask, effect=call.model_copy(update={"input_tokens": estimate, "reply_tokens": reply}))
 
 
@@ -264,6 +307,10 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
     match answer:
         case Summarised() if window is not None and not context.still_apt(window, compaction):
             return _through(machine, snapshot, Ask(compaction.holds), compaction.passed)
+        case Summarised(ended=ended) if ended != "stop":
+            why = wording.unended(answer)
+        case Summarised(unfit=why) if why:
+            pass
         case Summarised(text=text) if text.strip() and window is not None:
             terms = snapshot.state.terms
             made = context.summarised(machine, terms, window, compaction, text.strip(), snapshot.head)

@@ -44,19 +44,22 @@ class Totals:
                 return self.active_seconds
 
     def after(self, answer: Answer | None) -> Totals:
-        """With what `answer` cost. A failed attempt that is tried again must not come here."""
+        """With what `answer` cost. A failed attempt that is tried again must not come here.
+
+        A reply that did not end in order is paid, and is no model call.
+        """
         match answer:
-            case ModelReplied(usage=usage, cached=cached):
+            case ModelReplied(usage=usage, cached=cached, ended=ended):
                 return replace(
                     self,
-                    model_calls=self.model_calls + 1,
+                    model_calls=self.model_calls + (ended == "stop"),
                     cached_model_calls=self.cached_model_calls + cached,
                     input_tokens=self.input_tokens + usage.input_tokens,
                     output_tokens=self.output_tokens + usage.output_tokens,
                     cost_usd=add_cost(self.cost_usd, usage.cost_usd),
                 )
-            case Summarised(usage=usage):
-                return self.after(ModelReplied(text="", usage=usage))
+            case Summarised(usage=usage, ended=ended):
+                return self.after(ModelReplied(text="", usage=usage, ended=ended))
             case ToolReturned(ran=True):
                 return replace(self, tool_calls=self.tool_calls + 1)
             case ChildFinished(cost_usd=cost):

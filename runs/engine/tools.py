@@ -6,15 +6,15 @@ Calling a tool is the adapters' part; here calls are only checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
-from runs.engine.effects import EffectClass
+from runs.engine.effects import EffectClass, changes_something
 from runs.engine.values import Value
 
-FaultCode = Literal["missing_required", "type_mismatch"]
+FaultCode = Literal["missing_required", "type_mismatch", "unknown_param"]
 DropCode = Literal["param_dropped", "unknown_param"]
 
 
@@ -32,6 +32,17 @@ class ToolSpec(Value):
     permitted: bool = True
     child: str = ""
     """Name of the subgraph, where the tool is a child run."""
+
+    @property
+    def harmless(self) -> bool:
+        """Whether a call of it changes nothing and begins nothing."""
+        return not self.child and not changes_something(self.effects)
+
+
+def is_harmless(tools: Mapping[str, ToolSpec], name: str | None) -> bool:
+    """Whether a call of the tool of that name changes nothing; one that is not there can't be called."""
+    spec = tools.get(name or "")
+    return spec is None or spec.harmless
 
 
 class Flaw(Value):
@@ -54,10 +65,12 @@ class Drop(Flaw):
     code: DropCode
 
     @property
-    def refusal(self) -> str:
-        """What to say where nothing is left out: who wrote the call can write it again."""
-        cure = "take it out" if self.code == "unknown_param" else "mend it, or take it out"
-        return f"{self.message.removesuffix(_DROPPED)}; {cure}."
+    def as_fault(self) -> Fault:
+        """The same of a call of which nothing is left out: who wrote it can write it again."""
+        unknown = self.code == "unknown_param"
+        cure = "take it out" if unknown else "mend it, or take it out"
+        message = f"{self.message.removesuffix(_DROPPED)}; {cure}."
+        return Fault(code="unknown_param" if unknown else "type_mismatch", param=self.param, message=message)
 
 
 _DROPPED = "; dropped."
@@ -78,7 +91,7 @@ class InspectedCall(Value):
     args: dict[str, Any]
     flaws: tuple[Flaw, ...]
     """What keeps it from running, in the order of spec/machines.md: codes `missing_tool_id`, `unknown_tool_id`,
-    `tool_not_allowed`, `bad_params`, `missing_required`, `type_mismatch`."""
+    `tool_not_allowed`, `bad_params`, `missing_required`, `type_mismatch`, `unknown_param`."""
     drops: tuple[Drop, ...]
 
 
@@ -102,40 +115,39 @@ def inspect_call(tools: Mapping[str, ToolSpec], tool_id: object, params: object)
 
 
 def check_arguments(spec: ToolSpec, args: dict[str, Any]) -> CheckedCall:
-    """`args` against the tool's schema (spec/machines.md, "Common to all four")."""
+    """`args` against the tool's schema (spec/machines.md, "Common to all four").
+
+    Of a call that changes something nothing is left out: what would be dropped from another is a fault of it.
+    """
     properties: dict[str, Any] = spec.parameters.get("properties") or {}
     required = spec.parameters.get("required") or []
+    more = spec.parameters.get("additionalProperties")
     kept: dict[str, Any] = {}
-    faults: list[Fault] = []
+    faults = [_missing(spec, name) for name in required if args.get(name) is None]
     drops: list[Drop] = []
-    for name in required:
-        if args.get(name) is None:
-            faults.append(
-                Fault(code="missing_required", param=name, message=f"{spec.name} needs the argument {name}.")
-            )
     for name, value in args.items():
-        schema = properties.get(name, True if name in required else None)
-        if schema is None:
-            drops.append(
-                Drop(
-                    code="unknown_param", param=name, message=f"{spec.name} has no argument {name}{_DROPPED}"
-                )
-            )
+        schema = properties.get(name, True if name in required else more)
+        if schema is None or schema is False:
+            why = f"{spec.name} has no argument {name}"
+            drops.append(Drop(code="unknown_param", param=name, message=f"{why}{_DROPPED}"))
         elif value is None and name in required:
             continue
         elif wrong := mismatch(schema, value):
+            why = f"{spec.name}: {name} {wrong}"
             if name in required:
-                faults.append(
-                    Fault(code="type_mismatch", param=name, message=f"{spec.name}: {name} {wrong}.")
-                )
+                faults.append(Fault(code="type_mismatch", param=name, message=f"{why}."))
             elif value is not None:
-                drops.append(
-                    Drop(code="param_dropped", param=name, message=f"{spec.name}: {name} {wrong}{_DROPPED}")
-                )
+                drops.append(Drop(code="param_dropped", param=name, message=f"{why}{_DROPPED}"))
         else:
-            kept[name] = value
+            kept[name] = with_integers(schema, value)
     drops.sort(key=lambda drop: drop.code)  # param_dropped comes before unknown_param
+    if changes_something(spec.effects):
+        return CheckedCall(args=kept, faults=(*faults, *(drop.as_fault for drop in drops)))
     return CheckedCall(args=kept, faults=tuple(faults), drops=tuple(drops))
+
+
+def _missing(spec: ToolSpec, name: str) -> Fault:
+    return Fault(code="missing_required", param=name, message=f"{spec.name} needs the argument {name}.")
 
 
 def mismatch(schema: Any, value: Any) -> str:
@@ -145,15 +157,65 @@ def mismatch(schema: Any, value: Any) -> str:
     if "anyOf" in schema:
         wrongs = [mismatch(option, value) for option in schema["anyOf"]]
         return "" if "" in wrongs else wrongs[0] if wrongs else ""
-    kind = schema.get("type")
-    kinds = [kind] if isinstance(kind, str) else list(kind or [])
+    kinds = _kinds(schema)
     if kinds and not any(_is_a(name, value) for name in kinds):
         return f"must be {' or '.join(_ARTICLE.get(name, name) for name in kinds)}, not {_kind_of(value)}"
+    if isinstance(value, list | dict) and (wrong := _wrong_inside(schema, value)):
+        return wrong
     if "enum" in schema and value not in schema["enum"]:
         return f"must be one of {', '.join(map(str, schema['enum']))}"
     if "const" in schema and value != schema["const"]:
         return f"must be {schema['const']}"
     return _out_of_bounds(schema, value)
+
+
+def _wrong_inside(schema: dict[str, Any], value: list[Any] | dict[str, Any]) -> str:
+    """The first item or member that differs from its own schema."""
+    inner = _schemas_inside(schema, value)
+    if isinstance(value, dict):
+        missing = [name for name in schema.get("required") or () if name not in value]
+        if missing:
+            return f"needs the member {missing[0]}"
+        unknown = [name for name in value if inner[name] is False]
+        if unknown:
+            return f"has no member {unknown[0]}"
+    for key, item in _items(value):
+        if wrong := mismatch(inner[key], item):
+            return f"is not right at {key}: it {wrong}"
+    return ""
+
+
+def _schemas_inside(schema: dict[str, Any], value: list[Any] | dict[str, Any]) -> dict[Any, Any]:
+    """The schema of each item or member; `True` where anything fits."""
+    if isinstance(value, list):
+        return dict.fromkeys(range(len(value)), schema.get("items", True))
+    properties = schema.get("properties") or {}
+    return {name: properties.get(name, schema.get("additionalProperties", True)) for name in value}
+
+
+def _items(value: list[Any] | dict[str, Any]) -> Iterable[tuple[Any, Any]]:
+    return enumerate(value) if isinstance(value, list) else value.items()
+
+
+def with_integers(schema: Any, value: Any) -> Any:
+    """`value` with each number that its schema wants as an integer as one: 30.0 becomes 30."""
+    if not isinstance(schema, dict):
+        return value
+    if "anyOf" in schema:
+        fitting = (option for option in schema["anyOf"] if not mismatch(option, value))
+        return with_integers(next(fitting, True), value)
+    if isinstance(value, float) and "number" not in _kinds(schema) and _is_a("integer", value):
+        return int(value) if "integer" in _kinds(schema) else value
+    if isinstance(value, list | dict):
+        inner = _schemas_inside(schema, value)
+        made = {key: with_integers(inner[key], item) for key, item in _items(value)}
+        return list(made.values()) if isinstance(value, list) else made
+    return value
+
+
+def _kinds(schema: dict[str, Any]) -> list[str]:
+    kind = schema.get("type")
+    return [kind] if isinstance(kind, str) else list(kind or [])
 
 
 def _out_of_bounds(schema: dict[str, Any], value: Any) -> str:
@@ -192,12 +254,13 @@ _ARTICLE = {
 
 
 def _is_a(name: str, value: Any) -> bool:
-    """JSON schema's types; a boolean is neither integer nor number (spec/interfaces.md)."""
+    """JSON schema's types; a boolean is neither integer nor number, and 30.0 is an integer (spec/machines.md)."""
     match name:
         case "string":
             return isinstance(value, str)
         case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
+            whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+            return whole or (isinstance(value, int) and not isinstance(value, bool))
         case "number":
             return isinstance(value, int | float) and not isinstance(value, bool)
         case "boolean":

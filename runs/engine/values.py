@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -131,51 +130,3 @@ def fingerprint(tool: str, arguments: Any) -> str:
 def add_cost(one: float, other: float) -> float:
     """The sum of two costs in USD, to ten places, so that a sum of many does not drift."""
     return round(one + other, 10)
-
-
-def parse_object(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`: the whole of it, a fenced block, or the first one that begins in it; else None."""
-    for candidate in _candidates(text):
-        try:
-            value, _ = _decode(candidate)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            cleaned = clean(value)
-            assert isinstance(cleaned, dict)
-            return cleaned
-        return None
-    return None
-
-
-def no_object(text: str) -> str:
-    """Why `parse_object` finds nothing in a reply: a text that `clean_text` had to cut may have been one."""
-    if len(text) > MAX_TEXT and (cut := _CUT.search(text)):
-        length = MAX_TEXT + int(cut[1])
-        return f"The reply is too long: it has {length} characters, and {MAX_TEXT} are read at most."
-    return "The reply holds no JSON object."
-
-
-def _decode(text: str) -> tuple[Any, int]:
-    return json.JSONDecoder().raw_decode(text)
-
-
-_CUT = re.compile(r"… \[(\d{1,12}) characters cut\]\Z")
-_FENCED = re.compile(r"```[\w-]*\s*")
-_BEGINS = re.compile(r'[{["\d]')
-"""How JSON begins: an array or a text that stands alone is no object, and what is in it is not looked at."""
-
-
-def _candidates(text: str) -> list[str]:
-    whole = text.strip()
-    starts = [whole]
-    if fence := _FENCED.search(whole):
-        starts.append(whole[fence.end() :])
-        starts.append(_from_brace(whole[fence.end() :]))
-    starts.append(_from_brace(whole))
-    return [start for start in starts if _BEGINS.match(start)]
-
-
-def _from_brace(text: str) -> str:
-    brace = text.find("{")
-    return text[brace:] if brace >= 0 else ""

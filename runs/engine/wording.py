@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from runs.engine.effects import ModelReplied, Summarised
+
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _TITLE = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
 _ROOT = re.compile(r"The limit \w+ of run ([0-9]+) is ")
@@ -69,6 +71,39 @@ def cost_told(title: str) -> float:
     """What the words of `at_cost` tell, no less than was meant; 0 where they are other words."""
     found = _COST.fullmatch(title)
     return float(found[1]) + _COST_ROUNDED if found else 0.0
+
+
+def unended(answer: ModelReplied | Summarised) -> str:
+    """How a reply ended that did not end in order."""
+    match answer.ended:
+        case "length":
+            used = answer.usage.output_tokens
+            only = " It held only reasoning." if not answer.text.strip() and answer.reasoning else ""
+            return f"The reply was cut off at its limit{f' of {used} tokens' if used else ''}.{only}"
+        case "content_filter":
+            return "The provider's content filter stopped the reply."
+    return "The provider ended the reply with an error."
+
+
+def unended_told(replied: ModelReplied) -> str:
+    """The same for the model, which is asked again."""
+    cure = "Reply again, and shorter." if replied.ended == "length" else "Reply again, in other words."
+    return f"{unended(replied)} Nothing of it was read. {cure}"
+
+
+def unended_for_good(replied: ModelReplied, *, limited: bool) -> str:
+    """The same at the end of a run, with what a person can do. `limited`: a limit of the run cut the reply short."""
+    match replied.ended:
+        case "length" if limited:
+            cure = "Raise the run's limits on cost and tokens, then run it again."
+        case "length":
+            cure = "Raise max output tokens in the model's profile, or ask for less at once."
+        case "content_filter":
+            cure = "Change the goal or the model."
+        case _:
+            cure = "Try again later, or choose another model."
+    times = "Three times in a row." if replied.ended == "error" else "Twice in a row."
+    return f"{unended(replied)} {times} {cure}"
 
 
 def replayed(last: int, run: int) -> str:

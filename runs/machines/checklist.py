@@ -7,10 +7,11 @@ Source: spec/machines.md, "checklist" (seed 001).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from runs.engine.effects import (
     Answer,
@@ -47,10 +48,11 @@ from runs.engine.machine import (
     evolve_common,
 )
 from runs.engine.moves import Ask, Go
+from runs.engine.reply import Read, Unread, read
 from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw
 from runs.engine.states import Checked
-from runs.engine.tools import InspectedCall, ToolSpec, inspect_call
-from runs.engine.values import Json, Value, no_object, parse_object
+from runs.engine.tools import InspectedCall, ToolSpec, inspect_call, is_harmless
+from runs.engine.values import Json, Value
 from runs.machines.prompts import checklist as words
 
 Strategy = Literal["explore", "exploit"]
@@ -369,45 +371,26 @@ class PlanReply(Value):
     steps: list[str]
 
 
-class Unread(NamedTuple):
-    """A reply that can't be read: what is wrong with it, and its notes where those can be."""
-
-    why: str
-    notes: str = ""
-
-
-def read_decision(text: str) -> DecisionReply | Unread:
+def read_decision(replied: ModelReplied, tools: Mapping[str, ToolSpec]) -> Read[DecisionReply] | Unread:
     """The decision in a reply, or what is wrong with it."""
-    found = parse_object(text)
-    if found is None:
-        return Unread(no_object(text))
-    try:
-        return DecisionReply.model_validate(found, strict=True)
-    except ValidationError as fault:
-        notes = found.get("notes")
-        return Unread(_first(fault), notes if isinstance(notes, str) else "")
+
+    def harmless(reply: DecisionReply) -> bool:
+        called = reply.tool_call.tool_id if reply.tool_call else None
+        return reply.action == "clarify" or (reply.action == "call_tool" and is_harmless(tools, called))
+
+    return read(replied, DecisionReply, harmless)
 
 
-def read_plan(text: str) -> PlanMade:
-    """The plan in a planner's reply; an unusable one is no plan."""
-    found = parse_object(text)
-    if found is None:
-        why = no_object(text).replace("The reply", "The planner's reply")
-        return PlanMade(source="model", steps=(), why=why)
-    try:
-        reply = PlanReply.model_validate(found, strict=True)
-    except ValidationError as fault:
-        return PlanMade(source="model", steps=(), why=f"The planner's reply can't be used: {_first(fault)}")
-    steps = tuple(step.strip() for step in reply.steps if step.strip())
+def read_plan(replied: ModelReplied) -> tuple[Fact, ...]:
+    """The plan in a planner's reply; an unusable one is no plan. It calls nothing, so the first of several counts."""
+    found = read(replied, PlanReply, lambda plan: True)
+    if isinstance(found, Unread):
+        why = f"The planner's reply can't be used: {found.why}"
+        return PlanMade(source="model", steps=(), why=why), *found.notices
+    steps = tuple(step.strip() for step in found.reply.steps if step.strip())
     if why := plan_flaw(steps):
-        return PlanMade(source="model", steps=(), why=f"The planner's reply can't be used: {why}.")
-    return PlanMade(source="model", steps=steps)
-
-
-def _first(fault: ValidationError) -> str:
-    first = fault.errors()[0]
-    place = ".".join(map(str, first["loc"])) or "the reply"
-    return f"{place}: {first['msg']}."
+        return (PlanMade(source="model", steps=(), why=f"The planner's reply can't be used: {why}."),)
+    return PlanMade(source="model", steps=steps), *found.notices
 
 
 def acknowledged(plan: tuple[PlanStep, ...], notes: str) -> tuple[Mark, ...]:
@@ -431,12 +414,13 @@ def decision(state: ChecklistState, answer: Answer | None) -> Ask | Go:
     match answer:
         case None:
             return _begin(state)
-        case ModelReplied(text=text) if _wants_plan(state):
-            made = read_plan(text)
-            planned = state.model_copy(update={"plan": _steps(made.steps)})
-            return Ask(_decision_call(planned), (made,))
-        case ModelReplied(text=text):
-            return _judge(state, text)
+        case ModelReplied() if _wants_plan(state):
+            made = read_plan(answer)
+            planned = CHECKLIST.fold(state, made)
+            assert isinstance(planned, ChecklistState)
+            return Ask(_decision_call(planned), made)
+        case ModelReplied():
+            return _judge(state, read_decision(answer, state.terms.tools))
         case HumanSaid(verdict="respond", message=message, by=by):
             return Go("answered", (UserAnswered(text=message, by=by),))
         case ToolReturned(value=value) if state.call:
@@ -472,14 +456,15 @@ class Violation(NamedTuple):
     message: str
 
 
-def _judge(state: ChecklistState, text: str) -> Ask | Go:
+def _judge(state: ChecklistState, found: Read[DecisionReply] | Unread) -> Ask | Go:
     """What follows from a decision: its acknowledgements count, also where it is a violation."""
-    reply = read_decision(text)
-    marks = acknowledged(state.plan, reply.notes or "")
-    acks = (PlanAcknowledged(marks=marks),) if marks else ()
-    if isinstance(reply, Unread):
-        made = DecisionMade(accepted=False, notes=reply.notes)
-        return _reject(state, (made, *acks), Violation("decision_invalid", reply.why))
+    notes = (found.found.get("notes") if isinstance(found, Unread) else found.reply.notes) or ""
+    marks = acknowledged(state.plan, notes) if isinstance(notes, str) else ()
+    acks = (*((PlanAcknowledged(marks=marks),) if marks else ()), *found.notices)
+    if isinstance(found, Unread):
+        made = DecisionMade(accepted=False, notes=notes if isinstance(notes, str) else "")
+        return _reject(state, (made, *acks), Violation("decision_invalid", found.why))
+    reply = found.reply
     noted = state.model_copy(update={"plan": _marked(state.plan, marks)})
     call = _inspected(state, reply) if reply.action == "call_tool" else None
     violation = _violation(noted, reply, call)

@@ -6,7 +6,8 @@ Source: spec/machines.md, "planned" (seed 003).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
@@ -32,10 +33,11 @@ from runs.engine.facts import (
 from runs.engine.kernel import UnexpectedAnswer, no_answer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, Plan, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
+from runs.engine.reply import Unread, read
 from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw, sentence_of
 from runs.engine.states import Checked
-from runs.engine.tools import ToolSpec, inspect_call
-from runs.engine.values import Value, canonical, fingerprint, no_object, parse_object
+from runs.engine.tools import ToolSpec, inspect_call, is_harmless
+from runs.engine.values import Value, canonical, fingerprint
 from runs.machines.prompts import planned as words
 
 FINAL = ToolSpec(
@@ -350,7 +352,6 @@ def _failed(state: PlannedState) -> PlannedState:
 # --- nodes ------------------------------------------------------------------------------------------------------
 
 Name = Annotated[str, Field(min_length=1)]
-Reply = TypeVar("Reply", bound=Value)
 
 
 class SelectionReply(Value):
@@ -378,28 +379,27 @@ def plan(state: PlannedState, answer: Answer | None) -> Ask | Go:
             return Go("planned", (PlanMade(rows=state.settings.plan, by="form"),))
         case None:
             return Ask(ModelCall(role="planner", reply="plan", tail=words.planner_tail(state)))
-        case ModelReplied(text=text):
-            reply = _read(text, PlanReply)
-            if isinstance(reply, str):
-                return Go("planned", (PlanUnread(message=reply, why=why),))
-            rows = _complete(tuple(map(_row, reply.steps)))
-            if flaw := plan_flaw([f"{row.tool}{row.thought}" for row in rows]):
-                return Go("planned", (PlanUnread(message=sentence_of(flaw), why=why),))
-            return Go("planned", (PlanMade(rows=rows, outline=reply.outline or "", by="planner", why=why),))
+        case ModelReplied():
+            return Go("planned", _plan_of(state, answer))
     raise UnexpectedAnswer("plan", answer)
 
 
-def _read(text: str, shape: type[Reply]) -> Reply | str:
-    """The reply, or what is wrong with it."""
-    found = parse_object(text)
-    if found is None:
-        return no_object(text)
-    try:
-        return shape.model_validate(found, strict=True)
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the reply"
-        return f"{place}: {first['msg']}."
+def _plan_of(state: PlannedState, replied: ModelReplied) -> tuple[Fact, ...]:
+    """The planner's rows; an unusable reply leaves those that are there."""
+    why = state.replanning
+    found = read(replied, PlanReply, lambda reply: all(_is_harmless(state, row) for row in reply.steps))
+    if isinstance(found, Unread):
+        return PlanUnread(message=found.why, why=why), *found.notices
+    rows = _complete(tuple(map(_row, found.reply.steps)))
+    if flaw := plan_flaw([f"{row.tool}{row.thought}" for row in rows]):
+        return PlanUnread(message=sentence_of(flaw), why=why), *found.notices
+    outline = found.reply.outline or ""
+    return PlanMade(rows=rows, outline=outline, by="planner", why=why), *found.notices
+
+
+def _is_harmless(state: PlannedState, reply: SelectionReply) -> bool:
+    """Whether the action changes nothing and does not end the run."""
+    return reply.tool != FINAL.name and is_harmless(state.terms.tools, reply.tool)
 
 
 def _row(reply: SelectionReply) -> PlanRow:
@@ -451,12 +451,15 @@ def select(state: PlannedState, answer: Answer | None) -> Ask | Go:
     match answer:
         case None:
             return _attempt(state)
-        case ModelReplied(text=text):
-            reply = _read(text, SelectionReply)
-            if isinstance(reply, str):
-                return Go("skip", (StepSkipped(why="action_selection_failed", message=reply),))
+        case ModelReplied():
+            found = read(answer, SelectionReply, lambda reply: _is_harmless(state, reply))
+            if isinstance(found, Unread):
+                skipped = StepSkipped(why="action_selection_failed", message=found.why)
+                return Go("skip", (skipped, *found.notices))
+            reply = found.reply
             selected = ActionSelected(thought=reply.thought or "", tool=reply.tool, args=reply.args or {})
-            return _judge(state, (), selected)
+            judged = _judge(state, (), selected)
+            return replace(judged, facts=(*judged.facts, *found.notices))
     raise UnexpectedAnswer("select", answer)
 
 

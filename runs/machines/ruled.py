@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import regex
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from runs.engine.effects import (
     Answer,
@@ -38,9 +38,10 @@ from runs.engine.facts import (
 from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
+from runs.engine.reply import Unread, read
 from runs.engine.settings import MOST_ROUNDS, Settings
-from runs.engine.tools import check_arguments
-from runs.engine.values import Value, add_cost, canonical, no_object, parse_object
+from runs.engine.tools import check_arguments, is_harmless
+from runs.engine.values import Value, add_cost, canonical
 from runs.machines.prompts import ruled as words
 
 REPLIES = 3
@@ -349,17 +350,14 @@ def thought(state: RuledState, answer: Answer | None) -> Ask | Go:
     match answer:
         case None:
             return Ask(_thought_call(state))
-        case ModelReplied(text=text, cached=cached):
-            reply = _read(text)
-            if isinstance(reply, ThoughtReply):
-                action = reply.action
-                tool, args = (action.tool, action.args or {}) if action else (None, {})
-                return Go("thought", (Thought(thought=reply.thought, tool=tool, args=args, cached=cached),))
-            unread = ReplyUnread(message=reply)
-            if state.unread_replies + 1 >= REPLIES:
-                raise Fatal(f"{REPLIES} replies in a row could not be read. The last one: {reply}", (unread,))
-            asked_again = state.model_copy(update={"unread_replies": state.unread_replies + 1})
-            return Ask(_thought_call(asked_again), (unread,))
+        case ModelReplied(cached=cached):
+            found = read(answer, ThoughtReply, lambda reply: _is_harmless(state, reply))
+            if isinstance(found, Unread):
+                return _asked_again(state, found)
+            reply, action = found.reply, found.reply.action
+            tool, args = (action.tool, action.args or {}) if action else (None, {})
+            draft = Thought(thought=reply.thought, tool=tool, args=args, cached=cached)
+            return Go("thought", (draft, *found.notices))
     raise UnexpectedAnswer("thought", answer)
 
 
@@ -368,17 +366,18 @@ def _thought_call(state: RuledState) -> ModelCall:
     return ModelCall(role="decision", reply="thought", tail=words.tail(state), cacheable=cacheable)
 
 
-def _read(text: str) -> ThoughtReply | str:
-    """The reply, or what is wrong with it."""
-    found = parse_object(text)
-    if found is None:
-        return no_object(text)
-    try:
-        return ThoughtReply.model_validate(found, strict=True)
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the reply"
-        return f"{place}: {first['msg']}."
+def _is_harmless(state: RuledState, reply: ThoughtReply) -> bool:
+    """Whether the thought changes nothing and is not the last one."""
+    tool = reply.action.tool if reply.action else None
+    return FINAL not in reply.thought and is_harmless(state.terms.tools, tool)
+
+
+def _asked_again(state: RuledState, found: Unread) -> Ask:
+    facts = (ReplyUnread(message=found.why), *found.notices)
+    if state.unread_replies + 1 >= REPLIES:
+        raise Fatal(f"{REPLIES} replies in a row could not be read. The last one: {found.why}", facts)
+    asked_again = state.model_copy(update={"unread_replies": state.unread_replies + 1})
+    return Ask(_thought_call(asked_again), facts)
 
 
 def validate(state: RuledState, answer: Answer | None) -> Ask | Go:

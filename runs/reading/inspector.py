@@ -12,8 +12,10 @@ from django.db.models import QuerySet
 from django.template import TemplateDoesNotExist, loader
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.engine.effects import changes_something
+from runs.engine import wording
+from runs.engine.effects import ANSWER, ModelReplied, Summarised, changes_something
 from runs.engine.ports import Message
+from runs.engine.reasoning import joined, parted
 from runs.engine.sources import Source
 from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
@@ -64,6 +66,10 @@ class ExchangeView:
     cost: str
     key: str
     cached: bool
+    reasoning: str
+    """What the model thought before its reply; it was not read."""
+    unended: str
+    """How the reply ended that did not end in order; empty for any other."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +200,7 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
     request = json.loads(exchange.request_json)
     answer = json.loads(exchange.answer_json) if exchange.answer_json else None
     took = "" if exchange.took_ms is None else words.length_of(exchange.took_ms)
+    reply, reasoning, unended = _replied(answer)
     return ExchangeView(
         seq=exchange.seq,
         kind=exchange.kind,
@@ -202,7 +209,7 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
         answer=""
         if answer is None
         else pretty({name: value for name, value in answer.items() if name != "kind"}),
-        reply=visible((answer or {}).get("text", "")),
+        reply=visible(reply),
         status=exchange.status,
         took=took,
         attempt=exchange.attempt,
@@ -211,7 +218,20 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
         cost=words.money(exchange.cost_usd),
         key=exchange.key,
         cached=bool((answer or {}).get("cached")),
+        reasoning=visible(reasoning),
+        unended=unended,
     )
+
+
+def _replied(answer: dict[str, Any] | None) -> tuple[str, str, str]:
+    """A model's reply, what it thought before, and how the reply ended where that was out of order."""
+    if answer is None or answer["kind"] not in ("model_replied", "summarised"):
+        return (answer or {}).get("text", ""), "", ""
+    read = ANSWER.validate_python(answer)
+    assert isinstance(read, ModelReplied | Summarised)
+    spoken, thought = parted(read.text)
+    unended = "" if read.ended == "stop" else wording.unended(read)
+    return spoken, joined(read.reasoning, thought), unended
 
 
 def _title(request: dict[str, Any]) -> str:

@@ -128,7 +128,7 @@ def _wish(limit: str, request: str | None, profile: ModelProfile | None) -> Wish
     if name is None or profile is None or not isinstance(call, ModelCall) or not call.input_tokens:
         return Wish()
     price = price_of(profile)
-    sizes = (gates.least_reply(price), price.reply_tokens)
+    sizes = (gates.least_reply(price), price.reply_tokens * call.room)
     least, most = (Worst(price.cost(call.input_tokens, size), call.input_tokens + size) for size in sizes)
     return Wish(least.of(name), most.of(name))
 

@@ -6,12 +6,16 @@ from typing import Any
 
 from runs.engine import wording
 from runs.engine.facts import FOUND_OUT, MADE_ANEW
+from runs.engine.reply import ONE_ACTION
 from runs.engine.timeline import NO_COMPACTION, WAITS
 from runs.reading import words
 from runs.reading.limits import as_asked
 from runs.reading.phrases import Data, Line, call_text, short
 from runs.reading.questions import whole_title
 from runs.reading.speaking import SPEAKING, exited
+
+ASKED_AGAIN = {"retried", "context_overflow", "reply_length", "reply_content_filter"}
+"""Codes of the notice on a model call that is made again."""
 
 
 def line_of(kind: str, node: str, edge: str | None, facts: list[Data], asked: Data | None) -> Line:
@@ -46,6 +50,8 @@ def _marked(line: Line, facts: list[Data]) -> Line:
         line = _replace(line, tag="wrap-up begins")
     elif line.title != "Slot filled":
         line = _filling(line, facts)
+    if any(fact.get("code") == ONE_ACTION for fact in facts):
+        line = _replace(line, tone="warn", tag=", ".join(filter(None, (line.tag, "more was not read"))))
     if kinds.get("react.plan", {}).get("by") == "person" and line.title != "Plan":
         line = _replace(line, tag=", ".join(filter(None, (line.tag, "plan changed by a person"))))
     ended = kinds.get("react.exit")
@@ -117,7 +123,7 @@ def _model_asked(asked: Data, facts: list[Data]) -> Line:
     if "coordinator_unusable" in codes and (noted := _told_with(facts, "react.notice")):
         return noted
     told = _told_with(facts, "contract.set", "react.plan", "contract.overdraft.granted")
-    if told and not codes & {"retried", "context_overflow"}:
+    if told and not codes & ASKED_AGAIN:
         return told
     role = "the model" if asked["role"] == "decision" else f"the model for a {words.spoken(asked['role'])}"
     return _retried(Line("Asks", role, icon="model", level="all"), facts)
@@ -133,7 +139,7 @@ def _told_with(facts: list[Data], *kinds: str) -> Line | None:
 
 def _retried(line: Line, facts: list[Data]) -> Line:
     for fact in facts:
-        if fact["kind"] == "react.notice" and fact["code"] in ("retried", "context_overflow"):
+        if fact["kind"] == "react.notice" and fact["code"] in ASKED_AGAIN:
             return _replace(line, text=fact["message"], tone="warn", tag="tried again", level="turn")
         if fact["kind"] == "react.notice" and fact["code"] == MADE_ANEW:
             return _replace(line, text=fact["message"], tone="warn", tag="made anew", level="turn")

@@ -114,13 +114,9 @@ def _answered(exchange: Exchange) -> Answer:
 def _reply(answer: Answer) -> Any:
     """A reply as it is played: an object where its text is exactly what the object is played as, else the text."""
     match answer:
-        case ModelReplied(text=text) | Summarised(text=text):
-            try:
-                read = json.loads(text)
-            except (ValueError, RecursionError):
-                return text
-            plain = isinstance(read, dict) and "$error" not in read
-            return read if plain and json.dumps(read, ensure_ascii=False) == text else text
+        case ModelReplied() | Summarised():
+            beside = answer.model_dump(include={"reasoning", "ended"}, exclude_defaults=True)
+            return {"$reply": _text_of(answer.text), **beside} if beside else _text_of(answer.text)
         case ContextOverflowed(message=why):
             return {"$error": "context_length", "message": why}
         case Failed(blame="transient", message=why):
@@ -128,6 +124,15 @@ def _reply(answer: Answer) -> Any:
         case Failed(message=why):
             return {"$error": "fatal", "message": why}
     raise TypeError(f"{answer.kind} is no reply of a model")
+
+
+def _text_of(text: str) -> Any:
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    plain = isinstance(read, dict) and not {"$error", "$reply"} & set(read)
+    return read if plain and json.dumps(read, ensure_ascii=False) == text else text
 
 
 def _usage(exchange: Exchange) -> Data:

@@ -369,8 +369,6 @@ def _edited(interrupt: Interrupt, said: Said) -> dict[str, Any]:
     checked = check_arguments(spec, clean(said.args))
     for fault in checked.faults:
         raise BadDecision(fault.message, f"args.{fault.param}")
-    for drop in checked.drops:
-        raise BadDecision(drop.refusal, f"args.{drop.param}")
     plan = CATALOGUE[interrupt.run.machine].plan if interrupt.kind == "plan" else None
     if plan is not None and isinstance(wrong := plan.changed(checked.args), str):
         raise BadDecision(wrong, "args.plan")

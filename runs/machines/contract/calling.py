@@ -25,12 +25,13 @@ BLOCKING = (
     "missing_out_artifacts_spec",
     "missing_required",
     "type_mismatch",
+    "unknown_param",
 )
 """The faults that block a call, in the order in which they are told."""
 
 
 def protocol_verify(state: ContractState, answer: Answer | None) -> Ask | Go:
-    """Holds the call against its tool: faults block it, what is only dropped does not."""
+    """Holds the call against its tool: faults block it; what is only dropped does not."""
     if answer is not None:
         raise UnexpectedAnswer("protocol_verify", answer)
     call = _call_of(state)

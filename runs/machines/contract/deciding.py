@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from runs.engine.effects import Answer, HumanCall, HumanSaid, ModelCall, ModelReplied
 from runs.engine.facts import Answered, Exited, Fact, Notice, UserAnswered
 from runs.engine.kernel import UnexpectedAnswer
 from runs.engine.moves import Ask, Go
+from runs.engine.reply import Read, Unread
 from runs.machines.contract.budgets import DERIVED
 from runs.machines.contract.facts import (
     ContractSet,
@@ -18,7 +21,7 @@ from runs.machines.contract.facts import (
     ThingsShown,
     WrapUpBegan,
 )
-from runs.machines.contract.replies import STRATEGIES, MapReply, PlanReply, Reply, read, read_decision
+from runs.machines.contract.replies import STRATEGIES, MapReply, Reply, read_decision, read_plan
 from runs.machines.contract.settings import ContractSettings, Hint, Slot, first_double
 from runs.machines.contract.state import ContractState, after
 from runs.machines.contract.telling import budget_text
@@ -32,11 +35,12 @@ def decision(state: ContractState, answer: Answer | None) -> Ask | Go:
             return Ask(ModelCall(role="coordinator", reply="coordinator", tail=words.COORDINATE))
         case None:
             return _next_round(state, ())
-        case ModelReplied(text=text) if state.awaits_coordinator:
-            return _next_round(state, _contract_of(state.settings, text))
-        case ModelReplied(text=text):
-            reply = read_decision(text)
-            return _wrapped_up(state, reply) if state.is_wrapup_round else _judged(state, reply)
+        case ModelReplied() if state.awaits_coordinator:
+            return _next_round(state, _contract_of(state.settings, answer))
+        case ModelReplied():
+            found = read_decision(answer, state.terms.tools)
+            move = _wrapped_up(state, found) if state.is_wrapup_round else _judged(state, found)
+            return replace(move, facts=(*move.facts, *found.notices))
         case HumanSaid(verdict="respond", message=message, by=by):
             return Go("answered", (UserAnswered(text=message, by=by),))
     raise UnexpectedAnswer("decision", answer)
@@ -54,31 +58,32 @@ def _next_round(state: ContractState, facts: tuple[Fact, ...]) -> Ask | Go:
     return Ask(ModelCall(role="decision", reply="decision", tail=tail, shows=state.shown_artifacts), facts)
 
 
-def _contract_of(own: ContractSettings, text: str) -> tuple[Fact, ...]:
+def _contract_of(own: ContractSettings, replied: ModelReplied) -> tuple[Fact, ...]:
     """The coordinator's contract; an unusable reply means no slots."""
-    plan = read(PlanReply, text)
-    slots = () if isinstance(plan, str) else plan.slots or ()
+    found = read_plan(replied)
+    slots = () if isinstance(found, Unread) else found.reply.slots or ()
     twice = first_double([slot.id for slot in slots])
-    if isinstance(plan, str) or twice:
-        why = plan if isinstance(plan, str) else f"Two slots are called {twice}."
+    if isinstance(found, Unread) or twice:
+        why = found.why if isinstance(found, Unread) else f"Two slots are called {twice}."
         notice = Notice(code="coordinator_unusable", message=f"The contract could not be read: {why}")
         return notice, ContractSet(depth=own.depth, plan_shape=own.plan_shape)
+    plan = found.reply
     given = {name: hint for name, hint in (plan.hints or {}).items() if hint is not None}
     hints = {name: Hint(**hint.model_dump()) for name, hint in given.items()}
-    return (
-        ContractSet(
-            slots=tuple(Slot(**slot.model_dump(exclude_none=True)) for slot in slots),
-            hints=hints | own.hints,
-            depth=next((depth for depth in DERIVED if depth is not None and depth == plan.depth), own.depth),
-            plan_shape=plan.plan_shape or own.plan_shape,
-        ),
+    made = ContractSet(
+        slots=tuple(Slot(**slot.model_dump(exclude_none=True)) for slot in slots),
+        hints=hints | own.hints,
+        depth=next((depth for depth in DERIVED if depth is not None and depth == plan.depth), own.depth),
+        plan_shape=plan.plan_shape or own.plan_shape,
     )
+    return made, *found.notices
 
 
-def _judged(state: ContractState, reply: Reply | str) -> Ask | Go:
+def _judged(state: ContractState, found: Read[Reply] | Unread) -> Ask | Go:
     """What follows from a decision outside wrap-up (steps 5 to 10 of the specification)."""
-    if isinstance(reply, str):
-        return _violated(state, DecisionUnread(message=reply), "decision_invalid", reply)
+    if isinstance(found, Unread):
+        return _violated(state, DecisionUnread(message=found.why), "decision_invalid", found.why)
+    reply = found.reply
     made = DecisionMade(**reply.model_dump())
     if reply.action == "call_tool" and reply.charged is None:
         why = f"A tool call needs the strategy {', '.join(STRATEGIES[:-1])} or {STRATEGIES[-1]}."
@@ -150,12 +155,13 @@ def _showable(state: ContractState, reply: Reply) -> ThingsShown | None:
     return ThingsShown(artifacts=tuple(artifacts), skills=tuple(skills)) if artifacts or skills else None
 
 
-def _wrapped_up(state: ContractState, reply: Reply | str) -> Go:
+def _wrapped_up(state: ContractState, found: Read[Reply] | Unread) -> Go:
     """The wrap-up round maps and ends, with the reason that led to it; nothing is charged or a violation."""
     assert state.wrapup_exit_reason is not None
-    if isinstance(reply, str):
-        unread = (DecisionUnread(message=reply),)
+    if isinstance(found, Unread):
+        unread = (DecisionUnread(message=found.why),)
         return _routed(after(state, unread), unread, state.wrapup_exit_reason)
+    reply = found.reply
     made = DecisionMade(**reply.model_dump())
     facts = (made, *_answer(reply), *_mappings(state, reply))
     again = reply.action == "decision"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from runs.engine.values import Json, Value, canonical, no_object, parse_object
+from runs.engine.effects import ModelReplied
+from runs.engine.reply import Read, Unread, read
+from runs.engine.tools import ToolSpec, is_harmless
+from runs.engine.values import Json, Value
 from runs.machines.contract.settings import Hint, SlotType
-
-Shape = TypeVar("Shape", bound=Value)
 
 STRATEGIES = ("explore", "exploit", "render")
 ACTIONS = ("call_tool", "decision", "clarify", "complete", "exit")
@@ -101,27 +102,30 @@ class PlanReply(Value):
     hints: dict[str, HintReply | None] | None = None
 
 
-def read_decision(text: str) -> Reply | str:
+def read_decision(replied: ModelReplied, tools: Mapping[str, ToolSpec]) -> Read[Reply] | Unread:
     """The decision, or what is wrong with it; strategy `exit` makes the action `exit`."""
-    reply = read(Reply, text)
-    if isinstance(reply, str):
-        return reply
+    found = read(replied, Reply, lambda reply: _is_harmless(reply, tools))
+    if isinstance(found, Unread):
+        return found
+    reply = found.reply
     if reply.strategy == "exit":
-        return reply.model_copy(update={"action": "exit"})
+        return found._replace(reply=reply.model_copy(update={"action": "exit"}))
     if reply.action not in ACTIONS:
         wrong = f"There is no action {reply.action}." if reply.action else "The reply names no action."
-        return f"{wrong} Use one of {', '.join(ACTIONS)}."
-    return reply
+        return Unread(f"{wrong} Use one of {', '.join(ACTIONS)}.", found.notices)
+    return found
 
 
-def read(shape: type[Shape], text: str) -> Shape | str:
-    """The reply, or what is wrong with it."""
-    found = parse_object(text)
-    if found is None:
-        return no_object(text)
-    try:
-        return shape.model_validate_json(canonical(found), strict=True)
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the reply"
-        return f"{place}: {first['msg']}."
+def _is_harmless(reply: Reply, tools: Mapping[str, ToolSpec]) -> bool:
+    """Whether the decision changes nothing and ends nothing."""
+    match reply.action:
+        case "call_tool":
+            return reply.strategy != "exit" and is_harmless(tools, reply.call.tool_id)
+        case "decision" | "clarify":
+            return reply.strategy != "exit"
+    return False
+
+
+def read_plan(replied: ModelReplied) -> Read[PlanReply] | Unread:
+    """The coordinator's contract, or what is wrong with it. It calls nothing, so the first of several counts."""
+    return read(replied, PlanReply, lambda plan: True)

@@ -5,12 +5,19 @@ VERSION rises with every change of a sentence. Source: spec/context.md, "Compact
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import ConfigDict
+
+from runs.engine.effects import ModelReplied, Summarised
 from runs.engine.machine import Block
 from runs.engine.ports import Message
-from runs.engine.values import parse_object
+from runs.engine.reasoning import heard
+from runs.engine.reply import Unread
+from runs.engine.reply import read as read_reply
+from runs.engine.values import Value, canonical, clean_text
 from runs.machines.prompts.common import object_schema
 
 VERSION = 1
@@ -65,14 +72,74 @@ def reply_schema() -> dict[str, Any]:
     return object_schema({name: {"type": "string"} for name, _ in SECTIONS})
 
 
-def read(reply: str) -> str:
-    """A reply as the text of a summary: its sections, a heading each; one without sections as it is."""
-    found = parse_object(reply)
-    if not isinstance(found, dict):
-        return reply.strip()
-    sections = [(heading, _said(found.get(name))) for name, heading in SECTIONS]
-    told = [f"{heading}: {text}" for heading, text in sections if text]
-    return "\n".join(told) or reply.strip()
+WANTED = frozenset(
+    {"goal", "constraints", "progress", "done", "blocked", "decisions", "next", "critical", "context"}
+)
+"""Words in the names of the sections: a text without a section that has one in its name is no summary."""
+
+
+def read(replied: ModelReplied) -> Summarised:
+    """A reply as a summary: a line for each section, those under names of the model's own too, or text as it stands.
+
+    Where it is no summary (a call, a refusal, a reply that was cut), `unfit` says why.
+    """
+    told = heard(replied, prose=True)
+    known = {"usage": told.usage, "reasoning": told.reasoning, "ended": told.ended}
+    text = _as_lines(told)
+    if isinstance(text, Unread):
+        return Summarised(text=told.text, unfit=text.why, **known)
+    return Summarised(text=clean_text(text), **known)
+
+
+NO_SECTIONS = Unread("It has none of the sections of a summary.")
+
+
+class Sections(Value):
+    """A summary in sections, of whatever names."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+def _as_lines(told: ModelReplied) -> str | Unread:
+    heading = _HEADING.search(told.text)
+    brace = told.text.find("{")
+    if heading and (brace < 0 or heading.start() < brace):
+        return told.text.strip()
+    found = read_reply(told, Sections, lambda sections: True)
+    if isinstance(found, Unread):
+        return found if brace >= 0 or not told.text else NO_SECTIONS
+    sections = _unwrapped(found.reply.model_dump())
+    if not any(WANTED & set(_words(name)) for name in sections):
+        return NO_SECTIONS
+    titles = dict(SECTIONS)
+    names = [
+        *(name for name in titles if name in sections),
+        *(name for name in sections if name not in titles),
+    ]
+    said = [
+        (titles.get(name) or " ".join(_words(name)).capitalize(), _said(sections[name])) for name in names
+    ]
+    return "\n".join(f"{title}: {text}" for title, text in said if text)
+
+
+def _unwrapped(sections: dict[str, Any]) -> dict[str, Any]:
+    """The sections, where they are the one member of another object."""
+    match list(sections.values()):
+        case [dict() as inner]:
+            return inner
+    return sections
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+
+
+_HEADING = re.compile(
+    rf"^[^\w{{\n]{{0,20}}(?:\d+[.)] *\W{{0,4}})?(?:[^\W_]{{1,30}}[ _-]){{0,2}}(?:{'|'.join(sorted(WANTED))})"
+    r"(?:[ _-][^\W_]{1,30}){0,2}[^\w\n]{0,20}?(?::|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line that names a section: the words before a colon, or all of it."""
 
 
 def _said(value: Any) -> str:
@@ -80,7 +147,9 @@ def _said(value: Any) -> str:
         case str():
             return value.strip()
         case list():
-            return "; ".join(str(part).strip() for part in value)
+            return "; ".join(filter(None, map(_said, value)))
+        case dict():
+            return "; ".join(f"{name}: {_said(part)}" for name, part in value.items())
         case None:
             return ""
-    return str(value)
+    return canonical(value)
