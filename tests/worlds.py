@@ -588,7 +588,7 @@ class ScriptedWorld:
             case Compaction():
                 reply = self._reply("summary") if "summary" in self.replies else "a summary"
                 if isinstance(reply, ModelReplied):
-                    return Summarised(text=reply.text, usage=reply.usage)
+                    return Summarised(text=reply.text, usage=reply.usage, ended=reply.ended)
                 return Summarised(text=reply, usage=self.usage) if isinstance(reply, str) else reply
 
     def _next(self, prepared: list[Any], name: str) -> Any:
@@ -603,7 +603,7 @@ class ScriptedWorld:
                 blame="fatal", message=f"script exhausted (role {role}, call {self.played[role] + 1})"
             )
         reply = self._next(prepared, role)
-        if isinstance(reply, ModelReplied | ContextOverflowed | Failed):
+        if isinstance(reply, ModelReplied | Summarised | ContextOverflowed | Failed):
             return reply
         return ModelReplied(text=reply if isinstance(reply, str) else json.dumps(reply), usage=self.usage)
 

@@ -67,6 +67,9 @@ PASS = Pass()
 LEAST_REPLY = 256
 """Tokens of a reply below which a limit counts as reached: less is of no use."""
 
+REFUSED = "Refused by a rule: "
+"""Before the words of the rule that refuses."""
+
 ALL = "*"
 """Stands for every gate, where an effect has been let through once already."""
 
@@ -110,7 +113,7 @@ def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) 
         case "ask":
             return Hold(call, (asked,))
         case "deny":
-            return End("aborted", f"Refused by a rule: {rule.words()}")
+            return End("aborted", f"{REFUSED}{rule.words()}")
         case "notify":
             return Pass((Notice(code="rule_notified", message=rule.words()), asked))
 
@@ -266,7 +269,7 @@ def _cost_rules(snapshot: Snapshot, effect: ModelCall, passed: tuple[str, ...]) 
                 call = _question(rule, "manual", wording.at_cost(snapshot.next_cost_usd))
                 return Hold(call.model_copy(update={"holds": effect, "passed": (*passed, name)}))
             case "deny":
-                return End("cost_limit", f"Refused by a rule: {rule.words()}")
+                return End("cost_limit", f"{REFUSED}{rule.words()}")
             case "notify":
                 return Pass((Notice(code="rule_notified", message=rule.words()),))
     return PASS
@@ -299,7 +302,7 @@ def _apply(
             )
         case "deny":
             return Refuse(
-                Failed(blame="recoverable", message=f"Refused by a rule: {rule.words()}", ran=False)
+                Failed(blame="recoverable", message=f"{REFUSED}{rule.words()}", ran=False)
             )
         case "notify":
             return Pass((Notice(code="rule_notified", message=rule.words()),))

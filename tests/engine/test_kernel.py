@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from runs.engine.effects import (
 )
 from runs.engine.machine import END, Edge, GraphError, Machine
 from runs.engine.moves import Ask, Go, Rewind, Stop
-from runs.engine.snapshot import Pending, Snapshot, Totals
+from runs.engine.snapshot import Pending, Price, Snapshot, Totals, Window
 from tests.engine.toys import TOY, ToyState, toy
 from tests.worlds import GOAL, Run, ScriptedWorld, WorkerDied, said
 
@@ -78,6 +79,120 @@ def test_the_third_transient_failure_of_a_tool_is_recoverable(world: ScriptedWor
     assert asks(run, "tool_call") == [(1, 0.0), (2, 1.0), (3, 2.0)]
     report = run.facts("react.tool.result")[0]
     assert (report.error, run.exit_reason, run.totals.tool_calls) == ("busy.", "complete", 1)
+
+
+# --- replies that did not end in order --------------------------------------------------------------------
+
+PAID = Usage(input_tokens=10, output_tokens=20, cost_usd=0.01)
+
+
+def unended(ended: Any, text: str = "save a", reasoning: str = "") -> ModelReplied:
+    return ModelReplied(text=text, usage=PAID, ended=ended, reasoning=reasoning)
+
+
+@pytest.mark.parametrize(("ended", "room"), [("length", 2), ("content_filter", 1)])
+def test_a_reply_that_did_not_end_in_order_is_never_carried_out_though_it_parses(
+    world: ScriptedWorld, ended: str, room: int
+) -> None:
+    run = world.model_says(unended(ended), "done").drive(TOY)
+    assert run.exit_reason == "complete"
+    assert run.asked("tool_call") == []
+    assert [call["room"] for call in run.asked("model_call")] == [1, room]
+    told = run.prompt(ModelCall(role="decision", reply="text"))
+    assert any("Nothing of it was read." in message.text for message in told)
+
+
+def test_it_is_paid_and_is_neither_model_call_nor_decision(world: ScriptedWorld) -> None:
+    run = world.model_says(unended("length"), "done").drive(TOY)
+    assert (run.totals.model_calls, run.totals.cost_usd, run.state.turns) == (1, 0.011, 1)
+    assert [spent.cost_usd for spent in run.facts("run.spent")] == [0.01, 0.001]
+
+
+@pytest.mark.parametrize(
+    ("second", "cause"),
+    [
+        (
+            unended("length"),
+            "The reply was cut off at its limit of 20 tokens. Twice in a row. "
+            "Raise max output tokens in the model's profile, or ask for less at once.",
+        ),
+        (
+            unended("length", "", "hm"),
+            "The reply was cut off at its limit of 20 tokens. It held only reasoning. Twice in a row. "
+            "Raise max output tokens in the model's profile, or ask for less at once.",
+        ),
+        (
+            unended("content_filter"),
+            "The provider's content filter stopped the reply. Twice in a row. Change the goal or the model.",
+        ),
+    ],
+)
+def test_a_second_one_in_a_row_ends_the_run_with_its_cause(
+    world: ScriptedWorld, second: ModelReplied, cause: str
+) -> None:
+    run = world.model_says(unended("length"), second, "done").drive(TOY)
+    assert (run.exit_reason, run.status, run.totals.model_calls) == ("model_error", "failed", 0)
+    assert (run.facts("react.exit")[0].message, run.totals.cost_usd) == (cause, 0.02)
+
+
+def test_two_that_are_not_in_a_row_end_nothing(world: ScriptedWorld) -> None:
+    run = world.model_says(unended("length"), "look a", unended("length"), "done").drive(TOY)
+    assert (run.exit_reason, run.totals.model_calls) == ("complete", 2)
+    assert [call["room"] for call in run.asked("model_call")] == [1, 2, 1, 2]
+
+
+def test_a_reply_that_ends_in_an_error_is_tried_three_times_and_paid_each_time(world: ScriptedWorld) -> None:
+    run = world.model_says(*[unended("error")] * 3, "done").drive(TOY)
+    assert asks(run, "model_call") == [(1, 0.0), (2, 1.0), (3, 2.0)]
+    assert (run.exit_reason, run.totals.cost_usd, run.totals.model_calls) == ("model_error", 0.03, 0)
+    assert run.facts("react.exit")[0].message.startswith("The provider ended the reply with an error.")
+
+
+def test_the_limits_are_looked_at_before_it_is_asked_again(world: ScriptedWorld) -> None:
+    run = world.model_says(unended("length"), "done").drive(TOY, limits={"cost_usd": 0.01}, on_limit="stop")
+    assert (run.exit_reason, len(run.asked("model_call"))) == ("cost_limit", 1)
+
+
+def test_more_room_is_reserved_for_the_next_try(world: ScriptedWorld) -> None:
+    """As much of it as the limits pay for."""
+    for limit, room in ((0.5, 200), (0.1205, 110)):
+        snapshot = _asked_within(limit)
+        move, _ = kernel.decide(TOY, snapshot, unended("length"))
+        assert isinstance(move, Ask) and isinstance(move.effect, ModelCall)
+        assert (move.effect.room, move.effect.reply_tokens) == (2, room)
+
+
+def _asked_within(limit: float) -> Snapshot:
+    """A run that waits for its model, whose token costs a thousandth of a dollar and whose replies have 100 at most."""
+    run = Run.start(TOY, {"limits": {"cost_usd": limit}}, {})
+    window = Window(
+        (), 10_000, 0.9, 0.5, tokens_per_character=1e-9, price=Price(reply_tokens=100, output_usd=0.001)
+    )
+    pending = Pending(ModelCall(role="decision", reply="text", reply_tokens=100), 1)
+    return replace(run.snapshot, pending=pending, window=window, limits={"cost_usd": limit})
+
+
+@pytest.mark.parametrize("ended", ["length", "content_filter", "error"])
+def test_a_fallback_that_stays_unended_is_a_failure_for_the_node(world: ScriptedWorld, ended: str) -> None:
+    world.model_says("fallback", "done").model_says(*[unended(ended)] * 3, role="fallback")
+    run = world.drive(TOY)
+    assert run.facts("react.tool.result")[0].error.endswith(
+        ("less at once.", "Change the goal or the model.", "choose another model.")
+    )
+    assert run.exit_reason == "complete"
+
+
+@pytest.mark.parametrize("ended", ["length", "content_filter", "error"])
+def test_at_a_limit_an_unended_answer_is_the_fixed_sentence(world: ScriptedWorld, ended: str) -> None:
+    world.model_says("look a").model_says(*[unended(ended, "half an ans")] * 3, role="fallback")
+    run = world.person_says(said("finish")).drive(TOY, limits={"cost_usd": 0.001})
+    assert (run.exit_reason, run.state.answer) == ("cost_limit", kernel.no_answer(run.state))
+
+
+def test_reasoning_reaches_no_node_and_no_answer(world: ScriptedWorld) -> None:
+    world.model_says("<think>save a</think>look a").model_says("a</think>It is 93.", role="fallback")
+    run = world.person_says(said("finish")).drive(TOY, limits={"cost_usd": 0.001})
+    assert (run.state.word, run.asked("tool_call"), run.state.answer) == ("look a", [], "It is 93.")
 
 
 def test_a_transient_child_is_tried_again_too(world: ScriptedWorld) -> None:
@@ -297,11 +412,12 @@ def test_a_call_that_is_answered_for_or_refused_is_not_run(
 
 
 def test_an_edited_call_is_checked_against_the_schema(world: ScriptedWorld) -> None:
-    run = world.model_says("save a", "done").person_says(said("edit", args={"x": "b", "y": 1})).drive(TOY)
-    assert run.asked("tool_call")[0]["args"] == {"x": "b"}
+    world.model_says("save a", "save a", "done")
+    run = world.person_says(said("edit", args={"x": "b", "y": 1}), said("edit", args={"x": "b"})).drive(TOY)
+    assert "unknown_param" in run.notices
+    assert [call["args"] for call in run.asked("tool_call")] == [{"x": "b"}]
     edited = run.facts("react.tool.edited")[0]
     assert (edited.args, edited.by) == ({"x": "b"}, "alice")
-    assert "unknown_param" in run.notices
 
 
 def test_an_edit_that_does_not_fit_the_schema_is_not_run(world: ScriptedWorld) -> None:

@@ -99,6 +99,115 @@ def test_a_schema_that_says_nothing_takes_anything(properties: Any) -> None:
     assert check_arguments(spec(["q"], q=properties), {"q": {"a": 1}}).args == {"q": {"a": 1}}
 
 
+# --- of a call that changes something nothing is left out -------------------------------------------------
+
+
+def changing(effects: Any = "write") -> ToolSpec:
+    properties = {
+        "path": {"type": "string"},
+        "older_than_days": {"type": "integer"},
+        "dry_run": {"type": "boolean"},
+        "only": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"size": {"type": "integer"}},
+                "required": ["size"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    parameters = {"type": "object", "properties": properties, "required": ["path"]}
+    return ToolSpec(name="purge", effects=effects, parameters=parameters)
+
+
+@pytest.mark.parametrize("effects", ["write", "send", "execute"])
+@pytest.mark.parametrize(
+    ("args", "code", "why"),
+    [
+        (
+            {"older_than_days": "30"},
+            "type_mismatch",
+            "purge: older_than_days must be an integer, not a string; mend it, or take it out.",
+        ),
+        (
+            {"dry_run": "true"},
+            "type_mismatch",
+            "purge: dry_run must be a boolean, not a string; mend it, or take it out.",
+        ),
+        ({"dryRun": True}, "unknown_param", "purge has no argument dryRun; take it out."),
+        (
+            {"only": [{"size": "5"}]},
+            "type_mismatch",
+            "purge: only is not right at 0: it is not right at size: it must be an integer, not a string; "
+            "mend it, or take it out.",
+        ),
+        (
+            {"only": [{"size": 5, "age": 3}]},
+            "type_mismatch",
+            "purge: only is not right at 0: it has no member age; mend it, or take it out.",
+        ),
+        (
+            {"only": [{}]},
+            "type_mismatch",
+            "purge: only is not right at 0: it needs the member size; mend it, or take it out.",
+        ),
+    ],
+)
+def test_what_another_call_would_lose_is_a_fault_of_a_changing_one(
+    effects: str, args: dict[str, Any], code: str, why: str
+) -> None:
+    checked = check_arguments(changing(effects), {"path": "/var/log", **args})
+    assert [(fault.code, fault.message) for fault in checked.faults] == [(code, why)]
+    assert checked.drops == ()
+    assert [drop.param for drop in check_arguments(changing("read"), {"path": "/", **args}).drops] == [*args]
+
+
+def test_the_faults_of_required_ones_come_first_and_unknown_ones_last() -> None:
+    checked = check_arguments(changing(), {"dryRun": True, "dry_run": "no", "path": 5})
+    assert [(fault.code, fault.param) for fault in checked.faults] == [
+        ("type_mismatch", "path"),
+        ("type_mismatch", "dry_run"),
+        ("unknown_param", "dryRun"),
+    ]
+
+
+def test_a_number_without_a_fraction_is_an_integer_however_deep_it_stands() -> None:
+    checked = check_arguments(changing(), {"path": "/", "older_than_days": 30.0, "only": [{"size": 5.0}]})
+    assert checked.faults == ()
+    assert repr(checked.args) == "{'path': '/', 'older_than_days': 30, 'only': [{'size': 5}]}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "passed"),
+    [
+        ({"type": "number"}, 30.0, "30.0"),
+        ({"type": ["integer", "number"]}, 30.0, "30.0"),
+        ({"type": ["integer", "null"]}, 30.0, "30"),
+        ({"anyOf": [{"type": "null"}, {"type": "integer"}]}, 30.0, "30"),
+        ({"type": "integer"}, -0.0, "0"),
+        (True, 30.0, "30.0"),
+    ],
+)
+def test_only_where_the_schema_wants_an_integer_a_number_becomes_one(
+    schema: Any, value: Any, passed: str
+) -> None:
+    assert repr(check_arguments(spec(["n"], n=schema), {"n": value}).args["n"]) == passed
+
+
+@pytest.mark.parametrize("number", [30.5, 1e17, True])
+def test_any_other_number_is_no_integer(number: Any) -> None:
+    assert mismatch({"type": "integer"}, number)
+
+
+def test_a_schema_that_takes_further_arguments_has_no_unknown_ones() -> None:
+    parameters = {"type": "object", "additionalProperties": {"type": "integer"}}
+    checked = check_arguments(
+        ToolSpec(name="set", effects="write", parameters=parameters), {"a": 1.0, "b": "x"}
+    )
+    assert (checked.args, [fault.code for fault in checked.faults]) == ({"a": 1}, ["type_mismatch"])
+
+
 @pytest.mark.parametrize("parameters", [{}, {"properties": None, "required": None}])
 def test_a_tool_without_parameters_takes_none(parameters: dict[str, Any]) -> None:
     bare = ToolSpec(name="now", effects="none", parameters=parameters)

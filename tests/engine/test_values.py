@@ -24,8 +24,6 @@ from runs.engine.values import (
     clean,
     clean_text,
     fingerprint,
-    no_object,
-    parse_object,
 )
 
 
@@ -209,66 +207,6 @@ def test_costs_do_not_drift() -> None:
     for _ in range(1000):
         total = add_cost(total, 0.1)
     assert total == 100.0
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('{"a": 1}', {"a": 1}),
-        ('  {"a": 1}\n', {"a": 1}),
-        ('{"a": 1} and more', {"a": 1}),
-        ('Sure! {"a": 1}', {"a": 1}),
-        ('```json\n{"a": 1}\n```', {"a": 1}),
-        ('```\n{"a": 1}\n```', {"a": 1}),
-        ('```{"a": 1}```', {"a": 1}),
-        ('Here {it} is:\n```json\n{"a": 1}\n```\nDone.', {"a": 1}),
-        ('```json\nthe reply: {"a": 1}\n```', {"a": 1}),
-        ('{"a": {"b": [{"c": null}]}}', {"a": {"b": [{"c": None}]}}),
-        ('{"a": "```"}', {"a": "```"}),
-        ('{"a": "}"}', {"a": "}"}),
-        ('{"a": 1}{"a": 2}', {"a": 1}),
-        ('{"a": 1, "a": 2}', {"a": 2}),
-        ('{"a": NaN, "b": -Infinity}', {"a": "nan", "b": "-inf"}),
-        ('{"a": 1e999}', {"a": "inf"}),
-        ('{"a": 9007199254740993}', {"a": "9007199254740993"}),
-        ('{"a": "\\u0000\\ud800"}', {"a": "\u2400\ufffd"}),
-        ("{}", {}),
-        ("", None),
-        ("no JSON", None),
-        ("[]", None),
-        ('[{"a": 1}]', None),
-        ('```json\n[{"a": 1}]\n```', None),
-        ('"{}"', None),
-        ("12", None),
-        ("null", None),
-        ("true", None),
-        ('{"a": ', None),
-        ("{'a': 1}", None),
-        ("{" * 100_000, None),
-        ('{"a":' * 100_000, None),
-        ("[" * 100_000, None),
-        ('{"a": ' + "1" * 5000 + "}", None),
-    ],
-    ids=range(34),
-)
-def test_the_object_in_a_reply(text: str, found: dict[str, Any] | None) -> None:
-    assert parse_object(text) == found
-
-
-def test_a_reply_that_had_to_be_cut_is_called_too_long_and_no_other() -> None:
-    reply = '{"a": "' + "x" * MAX_TEXT + '"}'
-    assert parse_object(clean_text(reply)) is None
-    assert no_object(clean_text(reply)) == (
-        f"The reply is too long: it has {len(reply)} characters, and {MAX_TEXT} are read at most."
-    )
-    for other in ("no JSON", clean_text("x") + "… [5 characters cut]", "x" * (MAX_TEXT + 30)):
-        assert no_object(other) == "The reply holds no JSON object."
-
-
-@given(st.text(max_size=60))
-def test_no_text_breaks_the_reader(text: str) -> None:
-    found = parse_object(text)
-    assert found is None or isinstance(found, dict)
 
 
 @given(st.text(max_size=60))

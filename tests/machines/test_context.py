@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runs.engine import context, kernel, timeline
-from runs.engine.effects import Compaction, Failed, ModelCall, Summarised, ToolReturned
+from runs.engine.effects import Compaction, Failed, ModelCall, ModelReplied, Summarised, ToolReturned, Usage
 from runs.engine.facts import CompactionWanted, Notice, RangeSummarised
 from runs.engine.machine import Block, Machine
 from runs.engine.moves import Ask
@@ -233,6 +233,23 @@ def test_the_contract_stays() -> None:
 
 
 @every_machine
+@pytest.mark.parametrize(
+    "unfit", [{"ended": "length"}, {"ended": "content_filter"}, {"unfit": "It is none."}]
+)
+def test_a_reply_that_is_no_summary_is_paid_and_changes_nothing(
+    machine: Machine, unfit: dict[str, Any]
+) -> None:
+    world = Endless(machine, seed=4)
+    no_summary = Summarised(text="Goal: all", usage=Usage(cost_usd=0.5), **unfit)
+    world._reply = lambda role: no_summary if role == "summary" else Endless._reply(world, role)  # type: ignore[method-assign]
+    run = drive(machine, world, 150)
+    assert "compaction_failed" in run.notices
+    assert not any(row.kind == "compaction" for row in run.rows)
+    asked = sum(bool(row.effect) and row.effect["kind"] == "compaction" for row in run.rows)
+    assert sum(spent.cost_usd == 0.5 for spent in run.facts("run.spent")) == asked > 0
+
+
+@every_machine
 def test_a_summariser_that_fails_changes_nothing(machine: Machine) -> None:
     world = Endless(machine, seed=4)
     world.failing = True
@@ -284,8 +301,8 @@ def test_a_summary_has_the_sections_of_the_specification_in_its_order() -> None:
         ]
     )
     assert all(name in summary.SYSTEM for name in asked["required"])
-    reply = json.dumps({name: f"<{name}>" for name in reversed(asked["required"])} | {"mood": "calm"})
-    assert summary.read(reply).split("\n") == [
+    reply = json.dumps({"mood": "calm"} | {name: f"<{name}>" for name in reversed(asked["required"])})
+    assert summary_of(reply).split("\n") == [
         "Goal: <goal>",
         "Constraints: <constraints>",
         "Done: <done>",
@@ -294,15 +311,53 @@ def test_a_summary_has_the_sections_of_the_specification_in_its_order() -> None:
         "Key decisions: <key_decisions>",
         "Next steps: <next_steps>",
         "Critical context: <critical_context>",
+        "Mood: calm",
     ]
 
 
 def test_a_section_without_words_is_left_out_and_a_list_is_one_line() -> None:
     said = {"goal": "tides", "done": "looked", "blocked": "", "next_steps": ["write", "send"]}
     reply = json.dumps({**said, "critical_context": "4711"})
-    assert summary.read(reply) == "Goal: tides\nDone: looked\nNext steps: write; send\nCritical context: 4711"
-    assert summary.read("  just words ") == "just words"
-    assert summary.read("{}") == "{}"
+    assert summary_of(reply) == "Goal: tides\nDone: looked\nNext steps: write; send\nCritical context: 4711"
+
+
+def summary_of(reply: str) -> str:
+    found = summary.read(ModelReplied(text=reply))
+    assert found.unfit == ""
+    return found.text
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ('{"progress": "parts 0-3", "critical": "code-077"}', "Progress: parts 0-3\nCritical: code-077"),
+        ('{"keyDecisions": ["a", "b"], "Open questions": 3}', "Key decisions: a; b\nOpen questions: 3"),
+        ('{"summary": {"goal": "x", "progress": {"done": ["a"]}}}', "Goal: x\nProgress: done: a"),
+        ('<think>Goal: none</think>```json\n{"goal": "x",}\n```', "Goal: x"),
+        ("## Progress\n- read {a, b", "## Progress\n- read {a, b"),
+        ("Here it is.\n**Key decisions:** none", "Here it is.\n**Key decisions:** none"),
+    ],
+)
+def test_sections_under_other_names_are_kept(reply: str, text: str) -> None:
+    assert summary_of(reply) == text
+    assert summary_of(text) == text
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ('{"thought": "x", "action": {"tool": "f", "args": {}}}', "It has none of the sections of a summary."),
+        ('{"outline": "x", "steps": [{"tool": "f"}]}', "It has none of the sections of a summary."),
+        ("I'm sorry, but I can't help with that.", "It has none of the sections of a summary."),
+        ('{"error": "I can\'t."}', "It has none of the sections of a summary."),
+        ('{"goal": "x", "done": "hal', "The reply is cut off: the object that begins at line 1 is never closed."),
+        ("<think>Goal: x</think>", "The reply holds only reasoning."),
+        (" ", "The reply is empty."),
+        ("{}", "It has none of the sections of a summary."),
+    ],
+)  # fmt: skip
+def test_what_is_no_summary_is_told_with_its_cause(reply: str, why: str) -> None:
+    assert summary.read(ModelReplied(text=reply)).unfit == why
 
 
 def test_the_summariser_reads_data_as_data_within_its_room() -> None:

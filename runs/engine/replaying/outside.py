@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from runs.engine import kernel, wording
+from runs.engine import gates, kernel, wording
 from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall
 from runs.engine.facts import MADE_ANEW, Exited, Fact, Notice, Rewound
 from runs.engine.machine import Machine
@@ -87,12 +87,19 @@ def clock(row: RecordedRow, limit: float | None) -> float:
 
 
 def price(row: RecordedRow, rules: Iterable[InterruptRule]) -> float:
-    """What the next model call may cost: what a question about it says."""
-    denied = any(fact.get("reason") == "cost_limit" and fact.get("message") for fact in row.facts)
+    """What the next model call may cost: what a question about it says, or just above what a rule that spoke allows.
+
+    A rule before that one, which said nothing, may allow more.
+    """
     held = {rule.words(): cost for rule in rules if (cost := rule.when.next_cost_usd) is not None}
-    noted = any(fact.get("code") == "rule_notified" and fact.get("message") in held for fact in row.facts)
-    if held and (denied or noted):
-        return max(held.values()) + 1
+    for fact in row.facts:
+        words = str(fact.get("message", ""))
+        if fact.get("reason") == "cost_limit":
+            words = words.removeprefix(gates.REFUSED)
+        elif fact.get("code") != "rule_notified":
+            continue
+        if words in held:
+            return math.nextafter(held[words], math.inf)
     return wording.cost_told(str((row.effect or {}).get("title", "")))
 
 

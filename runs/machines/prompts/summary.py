@@ -107,7 +107,7 @@ def _as_lines(told: ModelReplied) -> str | Unread:
         return told.text.strip()
     found = read_reply(told, Sections, lambda sections: True)
     if isinstance(found, Unread):
-        return found if brace >= 0 or not told.text else NO_SECTIONS
+        return found if brace >= 0 or not told.text.strip() else NO_SECTIONS
     sections = _unwrapped(found.reply.model_dump())
     if not any(WANTED & set(_words(name)) for name in sections):
         return NO_SECTIONS
