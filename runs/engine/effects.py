@@ -199,6 +199,10 @@ class ModelReplied(Value):
     text: str
     usage: Usage = Usage()
     cached: bool = False
+    reasoning: str = ""
+    """What the model thought: shown beside the row, never read as the reply."""
+    ended: Literal["stop", "length", "content_filter", "error"] = "stop"
+    """How the reply ended; one that did not end in order is never carried out."""
 
 
 class ContextOverflowed(Value):
@@ -238,6 +242,10 @@ class Summarised(Value):
     kind: Literal["summarised"] = "summarised"
     text: str
     usage: Usage = Usage()
+    reasoning: str = ""
+    """What the model thought: shown beside the row, never read as the reply."""
+    ended: Literal["stop", "length", "content_filter", "error"] = "stop"
+    """How the reply ended; one that did not end in order is never carried out."""
 
 
 class HumanSaid(Value):
