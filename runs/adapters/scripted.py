@@ -308,14 +308,15 @@ class ScriptedModel:
         """Say `text` at the script's pace; false where nobody wants it any more."""
         pace = self._script.pace
         if pace.model_s == 0:
-            return watch(text)
+            return watch(lambda: text)
         # Ten looks a second, so that an abort is heard while the demonstration waits.
         beats = max(1, round(pace.model_s * 10))
         for beat in range(1, beats + 1):
-            if not watch(text[: len(text) * (beat - 1) // beats] if pace.stream else ""):
+            shown = len(text) * (beat - 1) // beats if pace.stream else 0
+            if not watch(text[:shown].__str__):
                 return False
             self._sleep(pace.model_s / beats)
-        return watch(text)
+        return watch(lambda: text)
 
 
 def _reply_error(kind: ReplyError, message: str) -> ContextOverflowed | Failed:
