@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from json.decoder import WHITESPACE
 from typing import TYPE_CHECKING, Any, Literal
 
 from runs.adapters.scrubbing import Flow, Scrubber
@@ -250,7 +249,8 @@ def _objects_in(data: bytes) -> list[dict[str, Any]] | None:
         while at < len(text):
             value, at = decoder.raw_decode(text, at)
             found += map(_object, value if isinstance(value, list) else [value])
-            at = WHITESPACE.match(text, at).end()
+            while text[at : at + 1].isspace():
+                at += 1
     except (ValueError, RecursionError):
         return None
     return found

@@ -35,7 +35,8 @@ def cached(usage: dict[str, Any]) -> int:
 
 def cost_in(usage: dict[str, Any]) -> float | None:
     """What the provider says that the call cost, in USD; under the caller's own key also what that is charged with."""
-    parts, details = [usage.get("cost")], usage.get("cost_details")
+    parts: list[Any] = [usage.get("cost")]
+    details = usage.get("cost_details")
     if usage.get("is_byok") is True and isinstance(details, dict):
         parts.append(details.get("upstream_inference_cost") or 0)
     if not all(_is_number(part, int, float) and 0 <= part < MAX_COST for part in parts):

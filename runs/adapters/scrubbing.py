@@ -89,7 +89,7 @@ def _one(sign: str) -> str:
 
 def _in_base64(key: str) -> list[str]:
     """The characters that stand for the key wherever it begins in what is encoded, such as after "Bearer "."""
-    found = []
+    found: list[str] = []
     for before in range(3):
         whole = base64.b64encode(b"\0" * before + key.encode()).decode().rstrip("=")
         cut = (before + len(key)) % 3 != 0  # the last character holds bits of what follows

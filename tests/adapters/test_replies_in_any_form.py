@@ -338,7 +338,7 @@ def test_a_cost_that_is_none_is_reckoned_by_the_prices(cost: Any) -> None:
 )
 def test_cached_tokens_cost_what_cached_tokens_cost(cached: dict[str, Any]) -> None:
     usage = {"prompt_tokens": 25_978, "completion_tokens": 100} | cached
-    assert used(usage, model_id="gpt-4o") == (25_978, 100, pytest.approx(0.03527))
+    assert used(usage, model_id="gpt-4o")[2] == pytest.approx(0.03527)
     assert used(usage, model_id="my-own-llama")[2] == pytest.approx(0.065945)
     free = {"input_price": None, "output_price": None}
     assert used(usage, model_id="my-own-llama", **free)[2] == 0
@@ -383,7 +383,7 @@ def test_each_chunk_costs_as_much_as_it_is_long_however_long_the_reply_has_grown
 
 
 def test_a_reply_is_put_together_only_where_it_is_read() -> None:
-    reads = []
+    reads: list[int] = []
 
     def every_hundredth(so_far: Callable[[], str]) -> bool:
         reads.append(len(so_far()) if len(reads) % 100 == 99 else 0)

@@ -28,7 +28,7 @@ ELSEWHERE = ("wire_length_parses", "wire_reasoning_only_forever", "wire_ollama_t
 def answers(run: Run) -> list[Any]:
     """What the model answered, call by call."""
     found = run.exchanges.filter(kind="model_call", answer_json__isnull=False).order_by("seq")
-    return [ANSWER.validate_json(text) for text in found.values_list("answer_json", flat=True)]
+    return [ANSWER.validate_json(text or "") for text in found.values_list("answer_json", flat=True)]
 
 
 def test_every_case_has_a_test() -> None:
