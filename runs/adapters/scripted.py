@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -313,7 +314,7 @@ class ScriptedModel:
         beats = max(1, round(pace.model_s * 10))
         for beat in range(1, beats + 1):
             shown = len(text) * (beat - 1) // beats if pace.stream else 0
-            if not watch(text[:shown].__str__):
+            if not watch(partial(str, text[:shown])):
                 return False
             self._sleep(pace.model_s / beats)
         return watch(lambda: text)

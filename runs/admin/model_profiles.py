@@ -45,7 +45,7 @@ class ModelProfileForm(forms.ModelForm):
         exclude = ("sealed_key",)
         field_classes = {"base_url": AddressField}
         help_texts: ClassVar[Any] = {
-            "key_variable": "Name of an environment variable that holds the key: AGENTSITE_KEY_ and more."
+            "key_variable": "Name of an environment variable that holds the key. It begins with AGENTSITE_KEY_."
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
