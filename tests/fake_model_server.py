@@ -70,7 +70,17 @@ class Refuses:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Behaviour = Says | SaysAtOnce | Stalls | Drips | BreaksOff | Garbles | Refuses
+@dataclass(frozen=True)
+class Sends:
+    """A body of any kind under any status and headers, in pieces of `size` bytes where that is given."""
+
+    body: bytes
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
+    size: int = 0
+
+
+Behaviour = Says | SaysAtOnce | Stalls | Drips | BreaksOff | Garbles | Refuses | Sends
 
 
 @dataclass(frozen=True)
@@ -188,6 +198,13 @@ class _Handling(BaseHTTPRequestHandler):
                 self._stream([])
                 self._piece(raw)
                 self._end()
+            case Sends(body=body, status=status, headers=headers, size=0):
+                self._send(status, body, headers)
+            case Sends(body=body, size=size):
+                self._stream([])
+                for at in range(0, len(body), size):
+                    self._piece(body[at : at + size])
+                self.wfile.write(b"0\r\n\r\n")
             case Refuses(status=status, error=error, headers=headers):
                 text = error if isinstance(error, str) else json.dumps({"error": error})
                 self._send(status, text.encode(), headers)

@@ -8,6 +8,7 @@ sent again without it.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,15 +18,19 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from runs.adapters.chat_stream import Heard, chunks
 from runs.adapters.prices import Tariff
+from runs.adapters.provider_errors import asked_to_wait, error_in, optional_parameter, overflowed, status_in
+from runs.adapters.provider_usage import cached, cost_in, count, number
+from runs.adapters.scrubbing import IN_PLACE, Scrubber
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied, Usage
 from runs.engine.ports import Message, ModelRequest, Watch
-from runs.engine.values import Value, clean_text
+from runs.engine.values import MAX_TEXT, Value, clean_text
 
 if TYPE_CHECKING:  # settings are read by the web server, which does without the HTTP library
     from runs.adapters.wire import Call, Net, Reply
 
+log = logging.getLogger(__name__)
+
 MAX_ERROR = 20_000
-CHARACTERS_PER_TOKEN = 4
 
 OutputMode = Literal["native", "tool", "json_object", "prompted", "none"]
 
@@ -85,6 +90,7 @@ class OpenAICompatible:
     def __init__(self, settings: ModelSettings, net: Net | None = None) -> None:
         self._settings = settings
         self._net = net
+        self._scrubber = Scrubber(settings.api_key.get_secret_value())
         self._left_out: set[str] = set()
         """Optional parameters that this server has refused."""
 
@@ -114,16 +120,31 @@ class OpenAICompatible:
         with exchange(call, deadline, trusted(), net, anywhere, self._settings.silence_s) as reply:
             if reply.status != 200:
                 return self._refused(reply)
-            heard = Heard()
+            heard = Heard(self._scrubber, by_tool=self._settings.output_mode == "tool")
             for chunk in chunks(reply):
-                if error := chunk.get("error"):
-                    return self._read_error(500, error, reply)
+                if error := error_in(chunk):
+                    return self._read_error(status_in(error), error, reply)
                 heard.take(chunk)
-                if not watch(clean_text(heard.text)):
+                if not watch(lambda: clean_text(heard.text)):
                     return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
-        if not heard.finished:
+        heard.end()
+        return self._replied(heard, call)
+
+    def _replied(self, heard: Heard, call: Call) -> ModelReplied | Failed:
+        if heard.ended is None:
             return Failed(blame="transient", message=f"{self._name} broke off in the middle of its reply.")
-        return ModelReplied(text=clean_text(heard.text), usage=self._usage(heard, call))
+        if heard.unknown:
+            log.warning(
+                "%s ended a reply with the unknown reason %r", self._name, self._scrubbed(heard.unknown)
+            )
+        text = heard.text
+        cut = heard.ended == "stop" and len(text) > MAX_TEXT
+        return ModelReplied(
+            text=clean_text(text),
+            reasoning=clean_text(heard.reasoning),
+            ended="length" if cut else heard.ended,
+            usage=self._usage(heard, call),
+        )
 
     @property
     def _name(self) -> str:
@@ -194,17 +215,22 @@ class OpenAICompatible:
     # what it costs
 
     def _usage(self, heard: Heard, call: Call) -> Usage:
-        """The server's own count, or an estimate where it gives none."""
-        tokens_in = _count(heard.usage.get("prompt_tokens"), len(call.body))
-        tokens_out = _count(heard.usage.get("completion_tokens"), len(heard.text))
-        return Usage(
-            input_tokens=tokens_in, output_tokens=tokens_out, cost_usd=self._cost(tokens_in, tokens_out)
-        )
+        """The server's own count and cost, or an estimate where it gives none."""
+        counted = heard.usage
+        tokens_in = count(counted.get("prompt_tokens"), len(call.body))
+        tokens_out = count(counted.get("completion_tokens"), len(heard.text) + len(heard.reasoning))
+        thought = number(counted, "completion_tokens_details", "reasoning_tokens")
+        if thought and tokens_in + tokens_out + thought == counted.get("total_tokens"):
+            tokens_out += thought  # this server does not count them among the others
+        cost = cost_in(counted)
+        if cost is None:
+            cost = self._cost(tokens_in, tokens_out, min(cached(counted), tokens_in))
+        return Usage(input_tokens=tokens_in, output_tokens=tokens_out, cost_usd=cost)
 
-    def _cost(self, tokens_in: int, tokens_out: int) -> float:
+    def _cost(self, tokens_in: int, tokens_out: int, cached: int = 0) -> float:
         settings = self._settings
         tariff = Tariff(settings.model_id, settings.base_url, settings.input_price, settings.output_price)
-        return tariff.charge(tokens_in, tokens_out)
+        return tariff.charge(tokens_in, tokens_out, cached)
 
     # what went wrong
 
@@ -222,77 +248,60 @@ class OpenAICompatible:
             body = json.loads(text)
         except (ValueError, RecursionError):
             body = text
-        return self._read_error(
-            reply.status, body.get("error", body) if isinstance(body, dict) else body, reply
-        )
+        if isinstance(body, list) and body:
+            body = body[0]
+        error = body.get("error", body) if isinstance(body, dict) else body
+        return self._read_error(reply.status, error, reply)
 
     def _read_error(self, status: int, error: Any, reply: Reply) -> _Outcome:
         """What an error means: by its code and words first, since servers differ in their statuses."""
         fields = error if isinstance(error, dict) else {"message": str(error)}
         said = str(fields.get("message") or fields.get("detail") or error)
         code = f"{fields.get('code')} {fields.get('type')}"
-        if status in (400, 413, 422, 500) and _OVERFLOW.search(f"{code} {said}"):
+        named = fields.get("code") or fields.get("type") or "unknown"
+        told = f"HTTP {status}" if reply.status != 200 else f"code {named}, in a reply of HTTP 200"
+        if status in (400, 413, 422, 500) and overflowed(fields, f"{code} {said}"):
             return ContextOverflowed(message=self._scrubbed(said))
         if status == 413:
             return ContextOverflowed(message=f"{self._name} refuses so large a request.")
         if "insufficient_quota" in code or status == 402:
-            return Failed(blame="fatal", message=f"{self._name} says that the account has no credit left.")
+            why = f"{self._name} says that the account has no credit left ({told}): {said}"
+            return Failed(blame="fatal", message=self._scrubbed(why))
         if status in (408, 409, 425, 429) or status >= 500:
-            return Failed(
-                blame="transient", message=self._scrubbed(f"{_busy(self._name, status, reply)}: {said}")
-            )
-        fault = Failed(blame="fatal", message=self._scrubbed(self._advice(status, said)))
-        refused = _optional_parameter(fields, said) if status in (400, 422) else ""
+            why = f"{self._name} is busy or ill ({told}{asked_to_wait(reply)}): {said}"
+            return Failed(blame="transient", message=self._scrubbed(why))
+        fault = Failed(blame="fatal", message=self._scrubbed(self._advice(status, told, said)))
+        refused = optional_parameter(fields, said) if status in (400, 422) else ""
         return _LeaveOut(refused, fault) if refused else fault
 
-    def _advice(self, status: int, said: str) -> str:
+    def _advice(self, status: int, told: str, said: str) -> str:
         settings = self._settings
         match status:
             case 401 | 403:
-                return f"{self._name} refuses the key (HTTP {status}). Check this model's API key."
+                return f"{self._name} refuses the key ({told}). Check this model's API key. It says: {said}"
             case 404 | 405:
                 return (
                     f"{self._name} knows no model “{settings.model_id}”, or no chat completions under "
-                    f"{settings.base_url} (HTTP {status}). Check the model id and the base URL, which mostly "
-                    "ends in /v1."
+                    f"{settings.base_url} ({told}). Check the model id and the base URL, which mostly "
+                    f"ends in /v1. It says: {said}"
                 )
             case _ if 300 <= status < 400:
-                return f"{self._name} sends elsewhere (HTTP {status}). Set the base URL to its new place."
+                return f"{self._name} sends elsewhere ({told}). Set the base URL to its new place."
         return (
-            f"{self._name} does not take the request (HTTP {status}). If it is about the reply's format, "
+            f"{self._name} does not take the request ({told}). If it is about the reply's format, "
             f"choose another output mode than {settings.output_mode}. It says: {said}"
         )
 
     def _scrubbed(self, text: str) -> str:
-        """`text`, short, and without the key should the server have echoed it."""
+        """`text`, short, and without the key, or what is left of one, should the server have echoed it."""
         key = self._settings.api_key.get_secret_value()
-        return clean_text(_LIKE_A_KEY.sub("[key]", text.replace(key, "[key]") if key else text)[:600])
+        text = self._scrubber.scrub(text)
+        if key:  # a short one, too: these are no words that anything is done by
+            text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", IN_PLACE, text)
+        return clean_text(_LIKE_A_KEY.sub(IN_PLACE, text)[:600])
 
 
-_OVERFLOW = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|context (window|length|size)"
-    r"|prompt is too long|input is too long|too many (input )?tokens|reduce the length",
-    re.IGNORECASE,
-)
 _LIKE_A_KEY = re.compile(r"\b(sk|pk|key|gsk|xai)[-_][A-Za-z0-9*_-]{6,}|Bearer\s+\S+")
-_OPTIONAL = ("max_tokens", "temperature", "stream_options")
-
-
-def _optional_parameter(fields: dict[str, Any], said: str) -> str:
-    """The optional parameter that the server's error is about, or nothing."""
-    if fields.get("param") in _OPTIONAL:
-        return str(fields["param"])
-    unsupported = re.search(
-        r"unsupported|not supported|unrecognized|unknown|not permitted|extra", said, re.IGNORECASE
-    )
-    named = [name for name in _OPTIONAL if re.search(rf"\b{name}\b", said)]
-    return named[0] if unsupported and named else ""
-
-
-def _busy(name: str, status: int, reply: Reply) -> str:
-    wait = reply.headers.get("retry-after", "")
-    asked = f", and asks to wait {wait[:40]} seconds" if wait.isdigit() else ""
-    return f"{name} is busy or ill (HTTP {status}{asked})"
 
 
 @dataclass(frozen=True)
@@ -304,12 +313,6 @@ class _LeaveOut:
 
 
 _Outcome = ModelReplied | ContextOverflowed | Failed | _LeaveOut
-
-
-def _count(given: Any, characters: int) -> int:
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 1_000_000_000:
-        return given
-    return max(1, characters // CHARACTERS_PER_TOKEN)
 
 
 def _in_words(schema: dict[str, Any]) -> str:

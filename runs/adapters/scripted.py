@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -334,14 +335,15 @@ class ScriptedModel:
         """Say `text` at the script's pace; false where nobody wants it any more."""
         pace = self._script.pace
         if pace.model_s == 0:
-            return watch(text)
+            return watch(lambda: text)
         # Ten looks a second, so that an abort is heard while the demonstration waits.
         beats = max(1, round(pace.model_s * 10))
         for beat in range(1, beats + 1):
-            if not watch(text[: len(text) * (beat - 1) // beats] if pace.stream else ""):
+            shown = len(text) * (beat - 1) // beats if pace.stream else 0
+            if not watch(partial(str, text[:shown])):
                 return False
             self._sleep(pace.model_s / beats)
-        return watch(text)
+        return watch(lambda: text)
 
 
 def _reply_error(kind: ReplyError, message: str) -> ContextOverflowed | Failed:

@@ -1,15 +1,12 @@
-"""The administrators' tables: runs and their rows to look at, interrupts to decide, models and site rules to edit."""
+"""The administrators' tables: runs and their rows to look at, interrupts to decide, site rules to edit."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
-from django.contrib.admin.widgets import AdminURLFieldWidget
 from django.core.exceptions import PermissionDenied
-from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import path
@@ -17,11 +14,9 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from runs import actions, reading
-from runs.adapters.scripted import BadScript, parse_script
-from runs.adapters.secrets import seal
 from runs.admin.compactions import compact_now, run_links
 from runs.admin.parts import ReadOnlyAdmin, page_link, tokens
-from runs.models import Decision, Exchange, Halt, Interrupt, ModelProfile, Run, SiteRule, Skill, Step
+from runs.models import Decision, Exchange, Halt, Interrupt, Run, SiteRule, Skill, Step
 from runs.reading.phrases import call_text
 from runs.reading.questions import titles_of
 from runs.reading.restored import doubts_of
@@ -263,117 +258,6 @@ def _wants_a_look(interrupt: Interrupt) -> bool:
 def _doubt(interrupt: Interrupt) -> str:
     """Why it may have been answered already; empty where nothing speaks for it."""
     return doubts_of([interrupt]).get(interrupt.pk, "")
-
-
-class AddressField(forms.URLField):
-    """A server's address; without a scheme it is one of this network."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(assume_scheme="http", **options)
-
-
-class ModelProfileForm(forms.ModelForm):
-    """A model's profile; its key goes in and never comes out."""
-
-    new_key = forms.CharField(
-        label="Key",
-        required=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "off"}, render_value=False),
-        help_text="Stored encrypted and never shown again. Left empty, the stored one stays.",
-    )
-    forget_key = forms.BooleanField(label="Forget the stored key", required=False)
-
-    class Meta:
-        model = ModelProfile
-        exclude = ("sealed_key",)
-        field_classes = {"base_url": AddressField}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        stored = "A key is stored." if self.instance.sealed_key else "No key is stored."
-        self.fields["new_key"].help_text = f"{stored} {self.fields['new_key'].help_text}"
-
-    def clean(self) -> dict[str, Any]:
-        """What each kind of model needs."""
-        data: dict[str, Any] = super().clean() or self.cleaned_data
-        if data.get("new_key") and data.get("forget_key"):
-            self.add_error("forget_key", "Enter a new key or forget the stored one, not both.")
-        match data.get("kind"):
-            case ModelProfile.Kind.OPENAI:
-                for name, what in (
-                    ("base_url", "the server's address, such as http://127.0.0.1:9000/v1"),
-                    ("model_id", "the name that the server has for the model"),
-                ):
-                    if not data.get(name) and name not in self.errors:
-                        self.add_error(name, f"An OpenAI-compatible server needs {what}.")
-            case ModelProfile.Kind.SCRIPT:
-                self._check_script(data.get("script_json", ""))
-        return data
-
-    def _check_script(self, text: str) -> None:
-        if not text.strip():
-            self.add_error("script_json", "A model of kind script needs the script that it plays.")
-            return
-        try:
-            parse_script(text)
-        except BadScript as fault:
-            self.add_error("script_json", str(fault))
-
-    def save(self, commit: bool = True) -> ModelProfile:  # noqa: FBT001, FBT002 (Django's signature)
-        """Seal the key."""
-        if self.cleaned_data.get("forget_key"):
-            self.instance.sealed_key = ""
-        if self.cleaned_data.get("new_key"):
-            self.instance.sealed_key = seal(self.cleaned_data["new_key"], settings.SECRET_KEY)
-        return super().save(commit)
-
-
-@admin.register(ModelProfile)
-class ModelProfileAdmin(admin.ModelAdmin):
-    """The models that runs may use."""
-
-    form = ModelProfileForm
-    formfield_overrides = {models.URLField: {"form_class": AddressField, "widget": AdminURLFieldWidget}}
-    list_display = (
-        "name",
-        "kind",
-        "enabled",
-        "base_url",
-        "model_id",
-        "has_key",
-        "input_price",
-        "output_price",
-        "guided",
-    )
-    list_filter = ("kind", "enabled")
-    search_fields = ("name", "model_id")
-    fieldsets = (
-        (None, {"fields": ("name", "kind", "enabled")}),
-        (
-            "OpenAI-compatible server",
-            {
-                "fields": (
-                    "base_url",
-                    "model_id",
-                    "new_key",
-                    "forget_key",
-                    "key_variable",
-                    "output_mode",
-                    "guided",
-                )
-            },
-        ),
-        (
-            "Prices and sizes",
-            {"fields": ("input_price", "output_price", "context_tokens", "max_output_tokens", "timeout_s")},
-        ),
-        ("Script", {"fields": ("script_json",)}),
-    )
-
-    @admin.display(description="key", boolean=True)
-    def has_key(self, profile: ModelProfile) -> bool:
-        """Whether one is stored or named."""
-        return bool(profile.sealed_key or profile.key_variable)
 
 
 class SiteRuleForm(forms.ModelForm):

@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from django.utils import timezone
@@ -356,7 +357,7 @@ class Journey:
             return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
         self._count_attempt(asked)
         asked.prompt_upto = self.ledger.snapshot.head
-        return self.reader.summarise(compaction, asked.nth, lambda text: self.hold.wanted())
+        return self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
 
     def _reserved(self, input_tokens: int, reply_tokens: int) -> bool:
         """Whether what a call may use at most is set aside; so it is where no limit needs to know."""
@@ -384,10 +385,10 @@ class _Watcher:
         self.node = node
         self.sent_at = 0.0
 
-    def watch(self, text: str) -> bool:
-        """Whether the call is still wanted."""
+    def watch(self, so_far: Callable[[], str]) -> bool:
+        """Whether the call is still wanted. The text is read only when it is time to show it."""
         now = time.monotonic()
-        if text and now - self.sent_at > DELTA_S:
+        if now - self.sent_at > DELTA_S and (text := so_far()):
             self.sent_at = now
             live.delta(self.hold.lease.run_id, self.node, text)
         return self.hold.wanted()

@@ -20,7 +20,7 @@ from runs.engine.ports import ModelPort
 from runs.engine.snapshot import Price
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import ModelProfile, Run
+from runs.models import KEY_VARIABLE, ModelProfile, Run
 
 
 class NoModel(Exception):
@@ -119,7 +119,12 @@ def model_settings(profile: ModelProfile) -> ModelSettings:
 
 
 def _model_settings(profile: ModelProfile) -> ModelSettings:
-    key = os.environ.get(profile.key_variable, "") if profile.key_variable else ""
+    key, variable = "", profile.key_variable
+    if variable and not KEY_VARIABLE.fullmatch(variable):
+        why = f"Rename its key variable, {variable!r}, to AGENTSITE_KEY_…, in the environment and in its profile."
+        raise ModelUnusable(profile.name, f"Keys come from no other variables. {why}")
+    if variable:
+        key = os.environ.get(variable, "")
     if not key and profile.sealed_key:
         key = unseal(profile.sealed_key, settings.SECRET_KEY)
     return ModelSettings.model_validate(

@@ -36,8 +36,11 @@ class ModelRequest(Value):
     temperature: float = 0.0
 
 
-Watch = Callable[[str], bool]
-"""Given the text so far, tells whether the call is still wanted; False cuts it."""
+Watch = Callable[[Callable[[], str]], bool]
+"""Given a way to read the text so far, tells whether the call is still wanted; False cuts it.
+
+Each reading costs as much as the text is long: a watcher reads when it shows the text, and not at each look.
+"""
 
 
 class ModelPort(Protocol):

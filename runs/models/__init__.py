@@ -7,10 +7,11 @@ from runs.models.artifacts import Artifact
 from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step
 from runs.models.people import Decision, Interrupt
 from runs.models.run import FINISHED, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
-from runs.models.site import Halt, ModelProfile, RestoreEpoch, SiteRule, Skill
+from runs.models.site import KEY_VARIABLE, Halt, ModelProfile, RestoreEpoch, SiteRule, Skill, same_server
 
 __all__ = [
     "FINISHED",
+    "KEY_VARIABLE",
     "UNFINISHED",
     "Artifact",
     "Budget",
@@ -30,4 +31,5 @@ __all__ = [
     "SiteRule",
     "Skill",
     "Step",
+    "same_server",
 ]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+
+KEY_VARIABLE = re.compile(r"AGENTSITE_KEY_\w+", re.ASCII)
+"""Environment variables that may hold a model's key; any other may hold a secret that no model server may have."""
 
 
 class ModelProfile(models.Model):
@@ -49,6 +56,39 @@ class ModelProfile(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    variable_confirmed = False
+    """Whether a person says that the key in the same variable may go to a new address; not stored."""
+
+    def save(self, *args: Any, **options: Any) -> None:
+        """Save, without a key that was entered for another address."""
+        forgotten = self._keys_of_another_address()
+        for name in forgotten:
+            setattr(self, name, "")
+        if forgotten and options.get("update_fields") is not None:
+            options["update_fields"] = {*options["update_fields"], *forgotten}
+        super().save(*args, **options)
+
+    def _keys_of_another_address(self) -> list[str]:
+        stored = ModelProfile.objects.filter(pk=self.pk).first()
+        if stored is None or same_server(stored.base_url, self.base_url):
+            return []
+        kept = ["sealed_key"] if self.variable_confirmed else ["sealed_key", "key_variable"]
+        return [name for name in kept if getattr(self, name) == getattr(stored, name) != ""]
+
+
+def same_server(one: str, other: str) -> bool:
+    """Whether two addresses have the same scheme, host and port."""
+    return _server(one) == _server(other)
+
+
+def _server(url: str) -> tuple[str, ...]:
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # it is no address
+        return (url,)
+    return (parts.scheme, parts.hostname or "", str(port))
 
 
 class Skill(models.Model):

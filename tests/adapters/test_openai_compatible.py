@@ -48,7 +48,7 @@ TEXT_REQUEST = REQUEST.model_copy(update={"reply_schema": None})
 Answer = ModelReplied | ContextOverflowed | Failed
 
 
-def always(text: str) -> bool:
+def always(so_far: Callable[[], str]) -> bool:
     return True
 
 
@@ -84,8 +84,8 @@ def test_a_reply_comes_with_its_usage_and_its_cost() -> None:
 def test_the_text_is_watched_as_it_grows() -> None:
     seen: list[str] = []
 
-    def watch(text: str) -> bool:
-        seen.append(text)
+    def watch(so_far: Callable[[], str]) -> bool:
+        seen.append(so_far())
         return True
 
     with FakeModelServer([Says("one two three four", pieces=6)]) as server:
@@ -98,7 +98,7 @@ def test_the_text_is_watched_as_it_grows() -> None:
 
 def test_a_call_that_nobody_wants_any_more_is_cut() -> None:
     with FakeModelServer([Says("one two three four", pieces=18)]) as server:
-        answer = OpenAICompatible(settings(server)).ask(TEXT_REQUEST, lambda text: len(text) < 5)
+        answer = OpenAICompatible(settings(server)).ask(TEXT_REQUEST, lambda so_far: len(so_far()) < 5)
     assert isinstance(answer, Failed)
     assert "no longer wanted" in answer.message
 

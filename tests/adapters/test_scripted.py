@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ SCRIPT: dict[str, Any] = {
 
 def ask(script: Script, nth: int, role: Role = "decision") -> ModelReplied | ContextOverflowed | Failed:
     request = ModelRequest(role=role, nth=nth, messages=(), reply_schema=None)
-    return ScriptedModel(script).ask(request, lambda text: True)
+    return ScriptedModel(script).ask(request, lambda so_far: True)
 
 
 def use(script: Script, tool: str, nth: int) -> ToolReturned | Failed:
@@ -111,8 +112,8 @@ def test_a_child_plays_its_own_part_and_else_the_same() -> None:
 def listener(heard: list[str]) -> Watch:
     """A watcher that remembers what it hears and always wants more."""
 
-    def watch(text: str) -> bool:
-        heard.append(text)
+    def watch(so_far: Callable[[], str]) -> bool:
+        heard.append(so_far())
         return True
 
     return watch
@@ -123,7 +124,7 @@ def test_the_watcher_hears_the_text_and_may_cut_it() -> None:
     heard: list[str] = []
     ScriptedModel(parse_script(SCRIPT)).ask(request, listener(heard))
     assert json.loads(heard[-1])["action"] == "complete"
-    cut = ScriptedModel(parse_script(SCRIPT)).ask(request, lambda text: False)
+    cut = ScriptedModel(parse_script(SCRIPT)).ask(request, lambda so_far: False)
     assert isinstance(cut, Failed)
     assert "no longer wanted" in cut.message
 
@@ -138,7 +139,7 @@ def test_a_pace_lets_a_person_watch_and_is_cut_between_two_looks() -> None:
     assert [len(text) for text in heard] == sorted(len(text) for text in heard)
     assert len(heard) == 6
     slept.clear()
-    ScriptedModel(paced, slept.append).ask(request, lambda text: len(text) < 10)
+    ScriptedModel(paced, slept.append).ask(request, lambda so_far: len(so_far()) < 10)
     assert sum(slept) < 0.5
     slept.clear()
     ScriptedTools(paced, slept.append).call(ToolCall(tool="hidden", args={}, effects="send"), 1)

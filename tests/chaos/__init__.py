@@ -5,5 +5,5 @@
 Source: reliability.md, sections 1 and 4.
 """
 
-MODEL_KEY = "CHAOS_MODEL_KEY"
+MODEL_KEY = "AGENTSITE_KEY_CHAOS"
 """The environment's variable that holds a model's key: a secret that must be nowhere else."""

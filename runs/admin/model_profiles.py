@@ -1,0 +1,172 @@
+"""The models that runs may use: their profiles, and the keys that go in and never come out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminURLFieldWidget
+from django.db import models
+from django.http import HttpRequest
+
+from runs.adapters.scripted import BadScript, parse_script
+from runs.adapters.secrets import seal
+from runs.models import KEY_VARIABLE, ModelProfile, same_server
+
+
+class AddressField(forms.URLField):
+    """A server's address; without a scheme it is one of this network."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(assume_scheme="http", **options)
+
+
+class ModelProfileForm(forms.ModelForm):
+    """A model's profile; its key goes in and never comes out."""
+
+    new_key = forms.CharField(
+        label="Key",
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}, render_value=False),
+        help_text="Stored encrypted and never shown again. Leave empty to keep the stored key. "
+        "A new scheme, host or port in the address forgets it.",
+    )
+    forget_key = forms.BooleanField(label="Forget the stored key", required=False)
+    send_variable = forms.BooleanField(
+        label="Send the variable's key to the new address",
+        required=False,
+        help_text="Needed where the address changes and the key variable stays.",
+    )
+
+    class Meta:
+        model = ModelProfile
+        exclude = ("sealed_key",)
+        field_classes = {"base_url": AddressField}
+        help_texts: ClassVar[Any] = {
+            "key_variable": "Name of an environment variable that holds the key. It begins with AGENTSITE_KEY_."
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        stored = "A key is stored." if self.instance.sealed_key else "No key is stored."
+        self.fields["new_key"].help_text = f"{stored} {self.fields['new_key'].help_text}"
+
+    def clean(self) -> dict[str, Any]:
+        """What each kind of model needs."""
+        data: dict[str, Any] = super().clean() or self.cleaned_data
+        if data.get("new_key") and data.get("forget_key"):
+            self.add_error("forget_key", "Enter a new key or forget the stored one, not both.")
+        self._check_variable(data)
+        match data.get("kind"):
+            case ModelProfile.Kind.OPENAI:
+                for name, what in (
+                    ("base_url", "the server's address, such as http://127.0.0.1:9000/v1"),
+                    ("model_id", "the name that the server has for the model"),
+                ):
+                    if not data.get(name) and name not in self.errors:
+                        self.add_error(name, f"An OpenAI-compatible server needs {what}.")
+            case ModelProfile.Kind.SCRIPT:
+                self._check_script(data.get("script_json", ""))
+        return data
+
+    def clean_key_variable(self) -> str:
+        """Refuse a variable that may hold another secret."""
+        name: str = self.cleaned_data["key_variable"]
+        if name and not KEY_VARIABLE.fullmatch(name):
+            raise forms.ValidationError(
+                "A key variable begins with AGENTSITE_KEY_, such as AGENTSITE_KEY_OPENAI. "
+                "Other variables are not sent to model servers. Rename the variable in the environment."
+            )
+        return name
+
+    def _check_variable(self, data: dict[str, Any]) -> None:
+        variable, before = data.get("key_variable"), self.initial.get("base_url", "")
+        self.instance.variable_confirmed = data.get("send_variable", False)
+        if (
+            variable
+            and variable == self.initial.get("key_variable")
+            and not same_server(before, data.get("base_url", before))
+            and not self.instance.variable_confirmed
+        ):
+            self.add_error(
+                "send_variable",
+                f"The address changed. Confirm that the key in {variable} may go there, or clear the variable.",
+            )
+
+    def _check_script(self, text: str) -> None:
+        if not text.strip():
+            self.add_error("script_json", "A model of kind script needs the script that it plays.")
+            return
+        try:
+            parse_script(text)
+        except BadScript as fault:
+            self.add_error("script_json", str(fault))
+
+    def save(self, commit: bool = True) -> ModelProfile:  # noqa: FBT001, FBT002 (Django's signature)
+        """Seal the key."""
+        if self.cleaned_data.get("forget_key"):
+            self.instance.sealed_key = ""
+        if self.cleaned_data.get("new_key"):
+            self.instance.sealed_key = seal(self.cleaned_data["new_key"], settings.SECRET_KEY)
+        return super().save(commit)
+
+
+@admin.register(ModelProfile)
+class ModelProfileAdmin(admin.ModelAdmin):
+    """The models that runs may use."""
+
+    form = ModelProfileForm
+    formfield_overrides = {models.URLField: {"form_class": AddressField, "widget": AdminURLFieldWidget}}
+    list_display = (
+        "name",
+        "kind",
+        "enabled",
+        "base_url",
+        "model_id",
+        "has_key",
+        "input_price",
+        "output_price",
+        "guided",
+    )
+    list_filter = ("kind", "enabled")
+    search_fields = ("name", "model_id")
+    fieldsets = (
+        (None, {"fields": ("name", "kind", "enabled")}),
+        (
+            "OpenAI-compatible server",
+            {
+                "fields": (
+                    "base_url",
+                    "model_id",
+                    "new_key",
+                    "forget_key",
+                    "key_variable",
+                    "send_variable",
+                    "output_mode",
+                    "guided",
+                )
+            },
+        ),
+        (
+            "Prices and sizes",
+            {"fields": ("input_price", "output_price", "context_tokens", "max_output_tokens", "timeout_s")},
+        ),
+        ("Script", {"fields": ("script_json",)}),
+    )
+
+    def save_model(self, request: HttpRequest, obj: ModelProfile, form: Any, change: bool) -> None:  # noqa: FBT001
+        """Save, and say where the key was forgotten."""
+        had_key = obj.sealed_key != ""
+        super().save_model(request, obj, form, change)
+        if had_key and not obj.sealed_key:
+            sentence = (
+                "The address changed, so the stored key was forgotten. Enter the key for the new address."
+            )
+            messages.warning(request, sentence)
+
+    @admin.display(description="key", boolean=True)
+    def has_key(self, profile: ModelProfile) -> bool:
+        """Whether one is stored or named."""
+        return bool(profile.sealed_key or profile.key_variable)
