@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from runs.engine.machine import Machine
 from runs.engine.settings import Settings
 from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
-from runs.models import ModelProfile, Run, SiteRule
+from runs.models import ModelProfile, Run
 from runs.rights import Person, decides, may_launch
 
 MAX_GOAL = 20_000
@@ -82,7 +81,8 @@ def new_run(
         script=checked.script.as_json() if checked.script is not None else None,
         model=checked.model,
         owner_id=owner.pk if owner is not None else None,
-        site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
+        by_operator=owner is None,
+        site_rules=store.site_rules().told,
     )
 
 

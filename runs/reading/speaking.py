@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from runs.engine.settings import InterruptRule
 from runs.reading import words
 from runs.reading.phrases import Data, Line, args_text, call_text, quoted, short, value_text
 
@@ -127,6 +128,11 @@ def _held_back(fact: Data) -> Line:
     return Line("Held back", text, icon="stop", tone="warn", level="turn", tag=tag, goes_on=True)
 
 
+def _site_rules(fact: Data) -> Line:
+    rules = "; ".join(InterruptRule.model_validate(rule).words() for rule in fact["rules"])
+    return Line("Site rules changed", short(rules or "none"), icon="hand", tone="warn", level="turn")
+
+
 def exited(fact: Data) -> Line:
     """How the run ended."""
     tone = "good" if fact["reason"] in ("complete", "goal_achieved") else "quiet"
@@ -226,6 +232,7 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "react.tool.result": _reported,
     "react.infra.result": lambda fact: _reported({**fact, "ran": True}),
     "run.held_back": _held_back,
+    "run.site_rules": _site_rules,
     "ruled.rule.broken": lambda fact: Line(
         "Rule broken", fact["message"], icon="cross", tone="bad", level="turn"
     ),
