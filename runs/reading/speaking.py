@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from runs.engine.settings import InterruptRule
+from runs.engine.states import KEPT_BY_GATES
 from runs.reading import words
 from runs.reading.phrases import Data, Line, args_text, call_text, quoted, short, value_text
 
@@ -89,7 +90,7 @@ def _rewound(fact: Data) -> Line:
 
 def _forked(fact: Data) -> Line:
     place = f"row {fact['seq']}" if fact["seq"] else "the beginning"
-    others = [*fact["changed"], *fact["state"]]
+    others = [*fact["changed"], *(name for name in fact["state"] if name not in KEPT_BY_GATES)]
     changed = f", with another {short(', '.join(others), 120)}" if others else ""
     text = f"from {place} of #{fact['run']}, by {fact['by']}{changed}"
     if fact["message"]:
