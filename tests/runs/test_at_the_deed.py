@@ -6,11 +6,13 @@ Where either has changed a person is asked anew, and the row says why. Source: s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 
 from runs import actions, driver, reading, store, tasks
 from runs.driver.journey import Slice
@@ -511,20 +513,53 @@ def test_two_things_that_change_at_once_are_both_looked_at() -> None:
     assert replays(run) if run.finished else True
 
 
+def test_a_right_that_is_withdrawn_while_the_intent_is_written_is_noticed() -> None:
+    bob = reviewer()
+    run = work(launch(TO_BOB, FINAL))
+    approve(run, bob)
+    with at_the_commit_after(run, lambda: lose_right(bob)):
+        work(run)
+    assert (run.status, sent(run)) == ("waiting", 0)
+    assert pending(run).why.startswith("Approved by bob, who may no longer decide.")
+    approve(run, reviewer("carol"))
+    assert (work(run).status, sent(run)) == ("succeeded", 1)
+    assert replays(run)
+
+
+@pytest.mark.parametrize(("rule", "status"), [(ASK, "waiting"), (DENY, "succeeded")])
+def test_a_rule_that_is_saved_while_the_intent_is_written_is_noticed(rule: dict[str, Any], status: str) -> None:
+    run = work(launch(TO_BOB, FINAL))
+    approve(run, reviewer())
+    with at_the_commit_after(run, lambda: site_rule(rule)):
+        work(run)
+    assert (run.status, sent(run)) == (status, 0)
+    assert replays(run)
+
+
+@contextmanager
+def at_the_commit_after(run: Run, deed: Deed) -> Iterator[None]:
+    """`deed` is done when the run's next rows are written: the answer is heard by then, and the deed not begun."""
+    only_once = once(deed)
+
+    def meddle(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001
+        if sql.startswith("INSERT INTO runs_step"):
+            only_once()
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(meddle):
+        yield
+
+
 def test_no_letter_goes_out_once_the_right_is_withdrawn() -> None:
-    """A race: whatever the order, a letter that was sent was sent before the withdrawal was over."""
-    for number in range(6):
+    """A race: whatever the order, the letter went out by a good approval, or a person is asked anew."""
+    for number in range(4):
         bob = reviewer(f"bob{number}")
         run = work(launch(TO_BOB, FINAL))
         approve(run, bob)
         make_due(run.pk)
 
-        def deed(which: int, run: Run = run, bob: User = bob) -> bool:
-            if which == 0:
-                lose_right(bob)
-            else:
-                driver.drive(run.pk)
-            return True
+        def deed(which: int, run: Run = run, bob: User = bob) -> Any:
+            return lose_right(bob) if which == 0 else driver.drive(run.pk)
 
         in_threads(2, deed)
         work(run)
