@@ -19,6 +19,7 @@ from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver.holds import Hold, Leaving
 from runs.driver.ledger import Ledger
+from runs.driver.looking_again import decided, move_instead
 from runs.driver.ports import NoModel, ports_of
 from runs.driver.recall import recall
 from runs.driver.window import ANY, Reader
@@ -26,8 +27,6 @@ from runs.engine.effects import (
     Answer,
     Compaction,
     Failed,
-    HumanCall,
-    HumanSaid,
     ModelCall,
     ModelReplied,
     Summarised,
@@ -35,16 +34,7 @@ from runs.engine.effects import (
     ToolReturned,
 )
 from runs.engine.facts import MADE_ANEW, Exited, Notice, RangeSummarised
-from runs.engine.kernel import (
-    Decision,
-    Known,
-    asked_anew,
-    cost_of,
-    decide,
-    looked_at_again,
-    opened_anew,
-    uncertain,
-)
+from runs.engine.kernel import Decision, Known, asked_anew, cost_of, uncertain
 from runs.engine.machine import END
 from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
 from runs.engine.ports import ModelRequest
@@ -129,7 +119,7 @@ class Journey:
                 except (Leaving, store.Halted):
                     return [*ledger.woken, self.run.pk]
                 except store.LookAgain:
-                    self._look_again(ledger.snapshot.pending)
+                    self._look_again()
                     continue
                 if answer is None:
                     continue  # another ask is written in its place
@@ -196,7 +186,7 @@ class Journey:
             self._follow_rules()
         self._look()
         try:
-            decision = self._decided(answer)
+            decision = decided(ledger, answer)
             ledger.write(decision, answer, self.remembers)
         except BaseException:
             ledger.keep(asked, answer)
@@ -212,47 +202,25 @@ class Journey:
             self.reader.not_used(pending.effect)
         return decision.move
 
-    def _decided(self, answer: Answer | None) -> Decision:
-        """What the kernel decides; an answer counts only while whoever gave it may decide."""
-        ledger = self.ledger
-        pending = ledger.snapshot.pending
-        if isinstance(answer, HumanSaid) and pending is not None and isinstance(pending.effect, HumanCall):
-            lapsed = store.lapsed_at(self.run.pk, pending.seq)
-            if lapsed is not None:
-                anew = opened_anew(ledger.snapshot, pending.effect, lapsed)
-                return Decision(anew, ledger.snapshot.totals)
-        return decide(ledger.machine, ledger.snapshot, answer)
-
     def _follow_rules(self) -> None:
         """Go by the site's rules of now, at most a second old, before the gates are asked."""
         ledger = self.ledger
         waits = ledger.snapshot.pending
-        asks_for_call = waits is not None and isinstance(waits.effect, ToolCall)  # it was let pass by those of then
+        asks_for_call = waits is not None and isinstance(
+            waits.effect, ToolCall
+        )  # it was let pass by those of then
         if asks_for_call or ledger.held_back is not None or time.monotonic() - self.followed < RULES_S:
             return
         self.followed = time.monotonic()
         ledger.follow(store.site_rules())
 
-    def _look_again(self, pending: Pending) -> None:
-        """A call that was let pass may not begin: the site's rules have changed since, or an approval counts no more.
-
-        The gates look at it again, or the question is opened anew. One that was tried before may have happened.
-        """
+    def _look_again(self) -> None:
+        """A call that was let pass may not begin: another move takes its place, or it may after all."""
         ledger = self.ledger
-        asked = ledger.asked
-        assert asked is not None
-        ledger.follow(store.site_rules())
-        passed = store.passed_before(self.run.pk, pending.seq)
-        move = looked_at_again(ledger.machine, ledger.snapshot, passed)
-        lapsed = store.lapsed_before(self.run.pk, pending.seq)
-        if move == Ask(pending.effect, attempt=pending.attempt):
-            if lapsed is None:
-                return ledger.write_noted()
-            move = opened_anew(ledger.snapshot, store.question_at(self.run.pk, lapsed.question), lapsed)
-        changes = isinstance(pending.effect, ToolCall) and not pending.effect.repeatable
-        if changes and (asked.status == "started" or pending.attempt > 1):
-            happened = uncertain(ledger.snapshot, "tried before")
-            move = happened if lapsed is None else opened_anew(ledger.snapshot, happened.effect, lapsed)
+        move = move_instead(ledger)
+        if move is None:
+            ledger.write_noted()
+            return
         ledger.write(Decision(move, ledger.snapshot.totals), None)
         self.just_passed = isinstance(move, Ask)
 
@@ -317,7 +285,8 @@ class Journey:
             known: list[Known] = [cause]
             if self.ports.tools.can_ask(call):
                 known.append("tool can't tell")
-            ledger.write(Decision(uncertain(ledger.snapshot, *known), ledger.snapshot.totals), None)
+            question = uncertain(ledger.snapshot, *known)
+            ledger.write(Decision(Ask(question), ledger.snapshot.totals), None)
         elif said is not NotHappened.FOR_SURE:
             self._count_attempt(asked)
         return said.model_copy(update={"by_asking": True}) if isinstance(said, ToolReturned) else said

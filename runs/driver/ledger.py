@@ -169,6 +169,8 @@ class Ledger:
             self.asked = self.held_back[1]
             self.snapshot = self._reached(advance(self.machine, self.snapshot, move, decision.totals), move)
             return
+        if isinstance(move, Rewind):
+            self.write_noted()  # it is gone over as every row before
         batch = self._opened(decision.totals)
         self._conclude(batch, answer)
         batch.artifacts = store.made_by(move.facts, answer, self.asked.seq if self.asked else None)

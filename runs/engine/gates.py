@@ -20,7 +20,6 @@ from runs.engine.effects import (
     HumanCall,
     ModelCall,
     ToolCall,
-    Verdict,
     call_in,
     changes_something,
 )
@@ -100,9 +99,9 @@ def rule_that_asks(call: HumanCall, facts: tuple[Fact, ...]) -> str:
     return ""
 
 
-def answered_by(call: HumanCall, verdict: Verdict) -> tuple[str, ...]:
-    """The gates that count as answered for what the question held, once it is let pass so."""
-    return call.passed[-1:] if verdict == "edit" else call.passed
+def answered_by(call: HumanCall, *, edited: bool) -> tuple[str, ...]:
+    """The gates that count as answered for what the question held, once it is let pass."""
+    return call.passed[-1:] if edited else call.passed
 
 
 def in_force(snapshot: Snapshot) -> tuple[str, ...]:

@@ -363,7 +363,7 @@ def _edited(
             return _ask_node(machine, snapshot, refused, notices)
     told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message)
     changed = {"args": args} if isinstance(held, ToolCall) else {"goal": str(args.get("goal", ""))}
-    passed = gates.answered_by(call, "edit")
+    passed = gates.answered_by(call, edited=True)
     return _release(machine, snapshot, call, held.model_copy(update=changed), passed, (*notices, told))
 
 
@@ -392,7 +392,7 @@ def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message:
     return Rewind(to, (Rewound(from_seq=snapshot.head, to_seq=to, kept=kept, by=by, message=message),))
 
 
-def uncertain(snapshot: Snapshot, *known: Known) -> Ask:
+def uncertain(snapshot: Snapshot, *known: Known) -> HumanCall:
     """A call that may have happened: nobody has heard its answer, and this is `known`. A person says.
 
     Who lets it be made once more answers for every gate that there is now, and for none that comes later.
@@ -401,7 +401,7 @@ def uncertain(snapshot: Snapshot, *known: Known) -> Ask:
     call = snapshot.pending.effect
     why = " ".join([*(_KNOWN[one].format(tool=call.tool) for one in known), "Calling it twice may do harm."])
     title, passed = f"Did {call.tool} happen?", gates.in_force(snapshot)
-    return Ask(HumanCall(about="may_have_happened", title=title, why=why, holds=call, passed=passed))
+    return HumanCall(about="may_have_happened", title=title, why=why, holds=call, passed=passed)
 
 
 def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...]) -> Move:

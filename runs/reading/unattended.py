@@ -35,9 +35,7 @@ def unattended(run: Run, *, kept: bool = False) -> tuple[str, ...]:
         answered = (kept or bool(settings.answers)) and store.answers_left(run, settings.answers)
         wanted = ("allow", "ask") if answered else ("allow",)
         found = {
-            tool.name
-            for tool in _changing(run)
-            if not tool.idempotent and at_loosest(rules, tool) in wanted
+            tool.name for tool in _changing(run) if not tool.idempotent and at_loosest(rules, tool) in wanted
         }
         for child in _children_of(run, settings):
             found |= {*unattended(child)}

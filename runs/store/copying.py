@@ -208,9 +208,7 @@ PEOPLE = ("web", "admin", "api", "command", KEPT, IN_FORK)
 # --- answers at hand ------------------------------------------------------------------------------------------------
 
 
-def prepared_answer(
-    run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...], rule: str
-) -> Said | None:
+def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...], rule: str) -> Said | None:
     """What is to be answered to a question that opens: what was kept for it, else the next of the launch's answers.
 
     `rule` names the rule that asks. Whether a lost call happened nobody can have known beforehand: somebody has to

@@ -1,6 +1,7 @@
-"""Directly before a deed: the site's rules are still those by which it was let pass, and who approved it may still decide.
+"""Directly before a deed: do the site's rules let it pass as they did, and may whoever approved it still decide?
 
-Both are looked at in the transaction that commits the intent. Source: spec/runtime.md, "Interrupts"; reliability.md, D13.
+Both are looked at in the transaction that commits the intent. Source: spec/runtime.md, "Interrupts";
+reliability.md, D13.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LETS_GO_ON = (*LET_PASS, "resume")
 
 
 class LookAgain(Exception):
-    """The deed is not begun: the site's rules or the right of whoever approved it have changed since it was asked for."""
+    """The deed is not begun: the site's rules have changed since it was asked for, or an approval counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def still_holds(run_id: int, seq: int, rules: str) -> bool:
 def passed_before(run_id: int, seq: int) -> tuple[str, ...]:
     """The gates that were answered for the call of row `seq`."""
     behind = _behind(run_id, seq)
-    return answered_by(behind[-1].question, behind[-1].decision.verdict) if behind else ()
+    return answered_by(behind[-1].question, edited=behind[-1].decision.verdict == "edit") if behind else ()
 
 
 def lapsed_before(run_id: int, seq: int) -> ApprovalLapsed | None:

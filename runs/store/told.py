@@ -114,9 +114,7 @@ class Told:
         if fingerprint_of(call) != self.calls[exchange.seq]:
             yield "its exchange asks for another call than its rows"
 
-    def _answer(
-        self, exchange: Exchange, effect: Effect, answer: Answer | None
-    ) -> Iterator[tuple[int, str]]:
+    def _answer(self, exchange: Exchange, effect: Effect, answer: Answer | None) -> Iterator[tuple[int, str]]:
         call, seq = call_in(effect), exchange.seq
         if seq in self.refused and exchange.status == Exchange.Status.ASKED:
             return  # it never began: a rule that came since refused it

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from django.db import connection
 from runs import actions, driver, reading, store, tasks
 from runs.driver.journey import Slice
 from runs.models import Decision, Interrupt, Run, SiteRule
+from runs.reading.as_test import pytest_file
 from runs.reading.rows import row_view
 from tests.runs.running import (
     ALLOW,
@@ -38,6 +40,7 @@ from tests.runs.running import (
     think,
     work,
 )
+from tests.runs.test_replays import outcome_of
 
 pytestmark = [pytest.mark.database]
 
@@ -63,8 +66,15 @@ def owning(user: User) -> User:
     return user
 
 
-def site_rule(rule: dict[str, Any], position: int = 100) -> SiteRule:
-    return SiteRule.objects.create(rule_json=json.dumps(rule), position=position)
+def site_rule(rule: dict[str, Any]) -> None:
+    SiteRule.objects.create(rule_json=json.dumps(rule))
+
+
+def said_in(run: Run, seq: int) -> str:
+    """The row in words."""
+    view = row_view(run, seq)
+    assert view is not None
+    return view.line.plain
 
 
 def approve(run: Run, by: User | None, verdict: str = "approve", **parts: Any) -> None:
@@ -132,7 +142,7 @@ def test_the_row_of_the_new_question_says_whose_approval_lapsed() -> None:
     row = run.steps.get(seq=pending(run).seq)
     (fact,) = json.loads(row.facts_json)
     assert (fact["kind"], fact["by"]) == ("run.approval.lapsed", "bob")
-    assert "bob, who may no longer decide" in row_view(run, row.seq).line.plain
+    assert "bob, who may no longer decide" in said_in(run, row.seq)
 
 
 def test_the_right_that_is_withdrawn_between_the_answer_and_the_deed_is_noticed() -> None:
@@ -312,7 +322,8 @@ def test_a_site_rule_that_denies_now_refuses_what_was_approved() -> None:
 
 
 def test_a_site_rule_that_was_changed_is_another_rule() -> None:
-    rule = site_rule(ASK)
+    site_rule(ASK)
+    rule = SiteRule.objects.get()
     run = work(launch(TO_BOB, FINAL))
     approve(run, reviewer())
     rule.rule_json = json.dumps({**ASK, "name": "Two people look at letters"})
@@ -326,7 +337,8 @@ def test_a_site_rule_that_was_changed_is_another_rule() -> None:
 
 
 def test_a_site_rule_that_only_moved_or_has_a_neighbour_is_the_same_rule() -> None:
-    rule = site_rule(ASK)
+    site_rule(ASK)
+    rule = SiteRule.objects.get()
     run = work(launch(TO_BOB, FINAL))
     approve(run, reviewer())
     SiteRule.objects.filter(pk=rule.pk).update(position=200)
@@ -336,7 +348,8 @@ def test_a_site_rule_that_only_moved_or_has_a_neighbour_is_the_same_rule() -> No
 
 
 def test_a_site_rule_that_is_gone_asks_nobody_any_more() -> None:
-    rule = site_rule(ASK)
+    site_rule(ASK)
+    rule = SiteRule.objects.get()
     run = launch(TO_BOB, FINAL, rules=ALLOW)
     rule.delete()
     assert (work(run).status, sent(run)) == ("succeeded", 1)
@@ -443,7 +456,7 @@ def test_the_log_says_when_the_sites_rules_changed() -> None:
     work(run)
     noted = run.steps.get(kind="note")
     assert json.loads(noted.facts_json) == [{"kind": "run.site_rules", "rules": [ASK]}]
-    assert "ask when tool send" in row_view(run, noted.seq).line.plain
+    assert "ask when tool send" in said_in(run, noted.seq)
     assert reading.export(run)["steps"][noted.seq - 1]["facts"][0]["kind"] == "run.site_rules"
 
 
@@ -481,17 +494,29 @@ def test_todays_rules_do_not_spoil_the_replay_of_a_run_of_yesterday() -> None:
     assert replays(made)
 
 
-def test_a_run_is_told_as_a_test_with_the_rules_that_changed(tmp_path: Any) -> None:
-    from runs.reading.as_test import pytest_file
+def test_a_rollback_that_is_heard_after_the_rules_changed_goes_over_their_row_too() -> None:
+    run = launch(think("search", q="a"), TO_BOB, FINAL)
+    work(run)
+    first = run.steps.filter(kind="transition").earliest("seq").seq
+    decide(run, "rollback", to_step=first)
+    site_rule(ASK)
+    work(run)
+    assert (run.status, run.steps.get(kind="note").live) == ("waiting", False)
+    assert "ask when tool send" in pending(run).why
+    decide(run, "approve")
+    assert work(run).status == "succeeded"
+    assert replays(run)
 
-    run = launch(TO_BOB, FINAL, rules=ALLOW)
+
+def test_a_run_is_told_as_a_test_with_the_rules_that_changed(tmp_path: Path) -> None:
+    run = work(launch(TO_BOB, FINAL))
+    approve(run, reviewer())
     site_rule(ASK)
     work(run)
     decide(run, "approve")
     work(run)
-    told: dict[str, Any] = {"__name__": "told"}
-    exec(compile(pytest_file(run), "told.py", "exec"), told)
-    told["test_the_run_stands_where_it_stood"]()
+    result = outcome_of(pytest_file(run), tmp_path)
+    assert result.returncode == 0, result.stdout
 
 
 def test_a_fork_goes_by_the_rules_of_today() -> None:
@@ -527,7 +552,9 @@ def test_a_right_that_is_withdrawn_while_the_intent_is_written_is_noticed() -> N
 
 
 @pytest.mark.parametrize(("rule", "status"), [(ASK, "waiting"), (DENY, "succeeded")])
-def test_a_rule_that_is_saved_while_the_intent_is_written_is_noticed(rule: dict[str, Any], status: str) -> None:
+def test_a_rule_that_is_saved_while_the_intent_is_written_is_noticed(
+    rule: dict[str, Any], status: str
+) -> None:
     run = work(launch(TO_BOB, FINAL))
     approve(run, reviewer())
     with at_the_commit_after(run, lambda: site_rule(rule)):

@@ -71,7 +71,9 @@ def test_what_the_rules_have_asked_can_not_be_set(asked: Any) -> None:
     run = waiting_for_the_plan(alice)
     (problem,) = refused(run, 0, by=alice, state={"interrupts_asked": asked})
     assert problem.path == "state.interrupts_asked"
-    assert problem.message == "interrupts_asked says what rules have asked already: the run keeps it by itself."
+    assert (
+        problem.message == "interrupts_asked says what rules have asked already: the run keeps it by itself."
+    )
     assert Run.objects.count() == 1
 
 
@@ -110,8 +112,13 @@ def test_a_fork_with_another_plan_than_the_one_that_was_approved_is_asked_about_
     site_rule(FIRST)
     rows = [{"tool": "search", "args": {"q": "a"}}, {"tool": "search", "args": {"q": "b"}}]
     settings = {"plan": rows, "tools": ["search"], "rules": ALLOW}
-    played = {"replies": {"decision": [*rows, {"tool": "final_answer", "args": {"answer": "x"}}]}, "tools": TOOLS}
-    run = work(actions.start_run(machine="planned", goal="Look", settings=settings, owner=None, script=played))
+    played = {
+        "replies": {"decision": [*rows, {"tool": "final_answer", "args": {"answer": "x"}}]},
+        "tools": TOOLS,
+    }
+    run = work(
+        actions.start_run(machine="planned", goal="Look", settings=settings, owner=None, script=played)
+    )
     decide(run, "approve")
     work(run)
     at = transitions(run, "planned")[0]
@@ -150,7 +157,9 @@ def test_a_rule_that_stands_where_another_was_answered_is_not_answered() -> None
     run = work(launch(*SEARCHES, FINAL, rules=[{**EVERY, "name": "my own"}, *ALLOW]))
     decide(run, "resume")
     work(run)
-    at = run.steps.filter(kind="transition", live=True, seq__lt=run.interrupts.earliest("seq").seq).latest("seq")
+    at = run.steps.filter(kind="transition", live=True, seq__lt=run.interrupts.earliest("seq").seq).latest(
+        "seq"
+    )
     again = work(actions.fork(run, at=at.seq, by=operator("a"), settings={"rules": ALLOW}))
     assert again.status == "succeeded"
     after = run.steps.filter(kind="transition", live=True, seq__gt=run.interrupts.earliest("seq").seq)
@@ -177,7 +186,7 @@ def test_a_rule_of_the_site_that_came_later_carries_over_by_its_content() -> Non
     from runs.engine.rules import named
 
     before = terms(FIRST)
-    (name, rule), _ = named(before, terms(EVERY).settings.rules)
+    name = named(before, terms(EVERY).settings.rules)[0].name
     assert name.startswith("site:")
     assert carried_over(before, terms(EVERY), {name: 2}, 3, changed=False) == {"rule:1": 2}
 

@@ -61,7 +61,9 @@ def site_rule(rule: dict[str, Any]) -> None:
     SiteRule.objects.create(rule_json=json.dumps(rule))
 
 
-def refused(owner: User | None, settings: dict[str, Any], played: dict[str, Any] | None = None) -> tuple[str, str]:
+def refused(
+    owner: User | None, settings: dict[str, Any], played: dict[str, Any] | None = None
+) -> tuple[str, str]:
     """Where such a launch is refused, and with what words; nothing is written."""
     before = Run.objects.count()
     with pytest.raises(actions.BadLaunch) as caught:
@@ -202,7 +204,11 @@ def test_a_question_of_the_site_is_not_answered_by_who_launched_the_run(
     rule: dict[str, Any], kind: str, verdict: str
 ) -> None:
     site_rule(rule)
-    own = {} if kind == "tool_call" and "tool" in rule["when"] else {"rules": [{"when": {"tool": "send"}, "do": "allow"}]}
+    own: dict[str, Any] = (
+        {}
+        if kind == "tool_call" and "tool" in rule["when"]
+        else {"rules": [{"when": {"tool": "send"}, "do": "allow"}]}
+    )
     answers = [{"verdict": verdict}] * 3
     run = work(launch(think("send", to="bob"), FINAL, owner=operator(), answers=answers, **own))
     assert (run.status, pending(run).kind) == ("waiting", kind)

@@ -48,7 +48,7 @@ def unanswered(
     assert pending is not None
     if asks_whether_it_happened(row):
         lapsed = tuple(fact for fact in facts if isinstance(fact, ApprovalLapsed))
-        return replace(_as_worded(kernel.uncertain(snapshot, "worker lost"), row), facts=lapsed)
+        return Ask(_as_worded(kernel.uncertain(snapshot, "worker lost"), row), lapsed)
     if _made_anew(row, facts):
         return Ask(pending.effect, facts, attempt=row.attempt)
     outside = stop_or_rewind(row, facts, None)
@@ -61,11 +61,11 @@ def unanswered(
     return outside
 
 
-def _as_worded(ask: Ask, row: RecordedRow) -> Ask:
+def _as_worded(question: HumanCall, row: RecordedRow) -> HumanCall:
     """The question with the reason and the gates that the record gives: an earlier version may have had others."""
     assert row.effect is not None
     recorded = {"why": row.effect["why"], "passed": tuple(row.effect["passed"])}
-    return replace(ask, effect=ask.effect.model_copy(update=recorded))
+    return question.model_copy(update=recorded)
 
 
 def stop_or_rewind(row: RecordedRow, facts: tuple[Fact, ...], move: Move | None) -> Stop | Rewind | None:

@@ -245,7 +245,7 @@ class Replay:
         """The gates that were answered for what is asked now, where `before` was the question about it."""
         if before is None or not isinstance(before.effect, HumanCall) or self.said is None:
             return ()
-        return answered_by(before.effect, self.said.verdict)
+        return answered_by(before.effect, edited=self.said.verdict == "edit")
 
     @property
     def ended(self) -> bool:
