@@ -1,4 +1,4 @@
-"""Who may do what: asked by the actions before a change, and by the pages before they offer one."""
+"""Who may do what: asked by the actions before a change, by the pages before they offer one, and before a deed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from runs.models import Run
 
 Person = AbstractBaseUser | AnonymousUser | None
 """Who acts or looks; None is the installation's own operator, at the command line."""
+
+OPERATOR = "the operator"
+"""How rows name the installation's own operator. A person's name has no blanks."""
 
 
 def _has(person: Person, permission: str) -> bool:

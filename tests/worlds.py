@@ -270,7 +270,7 @@ class Run:
         self.note("recovered", Recovered(epoch=2, message="A worker was lost."))
         effect = pending.effect
         if isinstance(effect, ToolCall) and not effect.repeatable and not effect.idempotent:
-            self.commit(kernel.uncertain(pending, "worker lost"), self.snapshot.totals)
+            self.commit(Ask(kernel.uncertain(self.snapshot, "worker lost")), self.snapshot.totals)
 
     # --- people -------------------------------------------------------------------------------------------
 

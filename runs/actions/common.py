@@ -7,7 +7,7 @@ from django.db import transaction
 from runs import live, tasks
 from runs.engine.values import clean_text
 from runs.models import Run
-from runs.rights import Person, may_steer
+from runs.rights import OPERATOR, Person, may_steer
 from runs.store import NotPossible
 
 
@@ -42,7 +42,7 @@ def note_of(text: str) -> str:
 
 def name_of(person: Person) -> str:
     """How rows name whoever did something."""
-    return "the operator" if person is None else person.get_username()
+    return OPERATOR if person is None else person.get_username()
 
 
 def check_steering(person: Person, run: Run) -> None:

@@ -17,8 +17,9 @@ from runs.engine.effects import HumanCall, question_of
 from runs.engine.facts import KeptAnswer
 from runs.engine.kernel import decide as decide_next
 from runs.engine.machine import Machine, State, Terms
+from runs.engine.rules import carried_over
 from runs.engine.snapshot import Snapshot
-from runs.engine.states import carried, control_values, refused, taken_for_another
+from runs.engine.states import KEPT_BY_GATES, carried, control_values, refused, taken_for_another
 from runs.engine.values import canonical, clean, clean_text
 from runs.machines import CATALOGUE
 from runs.models import Interrupt, Run
@@ -134,7 +135,7 @@ def _forked(wanted: _Fork) -> Run:
         by=name_of(by),
         message=note_of(wanted.message),
         settings=_changed(run.settings, settings),
-        state=_state_of_fork(run, at, terms, clean({} if wanted.state is None else wanted.state)),
+        state=_state_of_fork(wanted, terms, clean({} if wanted.state is None else wanted.state)),
         answers=kept,
     )
     made = store.fork_run(run, at, new, terms, change, wanted.origin)
@@ -224,12 +225,12 @@ def _question(run: Run, at: int, seen: Any) -> tuple[Interrupt, HumanCall]:
     return question
 
 
-def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> dict[str, Any]:
-    """The control values that are others at the beginning of the fork: those that follow from the new settings, and
-    those that were asked for."""
+def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict[str, Any]:
+    """The control values that are others at the beginning of the fork: those that follow from the new settings or
+    rules, and those that were asked for."""
     if not isinstance(changes, dict):
         raise BadLaunch((Problem("state", "The state must be a JSON object."),))
-    machine = CATALOGUE[run.machine]
+    run, at, machine = wanted.run, wanted.at, CATALOGUE[wanted.run.machine]
     before = terms.model_copy(update={"settings": machine.settings.model_validate(run.settings)})
     now = store.state_at(run, machine, before, at).model_dump(mode="json")
     values = carried(
@@ -259,14 +260,23 @@ def _state_of_fork(run: Run, at: int, terms: Terms, changes: dict[str, Any]) -> 
     if flaws := tuple(refused(opened, state)):
         raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in flaws))
     _check_goes_on(machine, store.check_fork(run, at), opened, state, changes)
-    told = state.model_dump(mode="json")
+    asked = carried_over(
+        store.terms_of(run, {}),
+        terms,
+        state.interrupts_asked,
+        machine.turns(state),
+        changed=bool(changes or wanted.settings or wanted.script is not None),
+    )
+    told = state.model_dump(mode="json") | {"interrupts_asked": asked}
     taken = [found for name in changes for found in taken_for_another(changes[name], told[name], (name,))]
     if taken:
         raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in taken))
-    return {name: told[name] for name in values if told[name] != now[name]}
+    return {name: told[name] for name in (*values, *KEPT_BY_GATES) if told[name] != now[name]}
 
 
 def _no_such_value(machine: Machine, name: str) -> str:
+    if name in KEPT_BY_GATES:
+        return f"{name} says what rules have asked already: the run keeps it by itself."
     if name in machine.state.model_fields:
         return f"{name} is written by the run itself when it ends."
     return f"The state of {machine.name} has no value of this name: {', '.join(control_values(machine))}."

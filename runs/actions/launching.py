@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from runs.engine.machine import Machine
 from runs.engine.settings import Settings
 from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
-from runs.models import ModelProfile, Run, SiteRule
+from runs.models import ModelProfile, Run
 from runs.rights import Person, decides, may_launch
 
 MAX_GOAL = 20_000
@@ -82,7 +81,8 @@ def new_run(
         script=checked.script.as_json() if checked.script is not None else None,
         model=checked.model,
         owner_id=owner.pk if owner is not None else None,
-        site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
+        by_operator=owner is None,
+        site_rules=store.site_rules().told,
     )
 
 
@@ -117,7 +117,10 @@ def check_launch(
         raise BadLaunch(tuple(problems))  # with a script that can be played no model need be named
     model, played = _model_of(checked, played, problems)
     if not problems:
-        _check_parts(CATALOGUE[machine], checked, played, owner, "settings", problems)
+        _check_parts(CATALOGUE[machine], checked, played, "settings", problems)
+        if not decides(owner):
+            scripted = frozenset(played.tools or ()) if played else frozenset()
+            _check_answers(checked, played, scripted, "settings", problems)
     if problems:
         raise BadLaunch(tuple(problems))
     return _Checked(checked, played, model)
@@ -241,24 +244,53 @@ def _check_parts(
     machine: Machine,
     checked: Settings,
     script: Script | None,
-    owner: Person,
     path: str,
     problems: list[Problem],
 ) -> None:
-    """What the settings name must exist, and be the launcher's to say; the same for each subgraph."""
+    """What the settings name must exist; the same for each subgraph."""
     built_in = {spec.name for spec in machine.built_in}
     known = set(TOOLS) | built_in | set(script.tools or {} if script else {})
     for index, name in enumerate(checked.tools):
         if name not in known:
             tools = ", ".join(sorted(known))
             problems.append(Problem(f"{path}.tools.{index}", f"There is no tool {name!r}. Tools: {tools}."))
-    if checked.answers and script is None and not decides(owner):
-        why = "Answers given beforehand need the right to decide interrupts, which you lack."
-        problems.append(Problem(f"{path}.answers", why))
     for name, child in checked.subgraphs.items():
         inner_machine = CATALOGUE[child.machine]
         inner = inner_machine.settings.model_validate(child.settings)
         where = f"{path}.subgraphs.{name}.settings"
         if script is None and inner.model:
             _model_of(inner, None, problems, where)
-        _check_parts(inner_machine, inner, script.for_child(name) if script else None, owner, where, problems)
+        _check_parts(inner_machine, inner, script.for_child(name) if script else None, where, problems)
+
+
+def _check_answers(
+    checked: Settings, script: Script | None, played: frozenset[str], path: str, problems: list[Problem]
+) -> None:
+    """What a launcher without the right to decide may answer beforehand: in a script, for the tools that it plays.
+
+    `played` are those, and for a child only those that each of its scripts plays.
+    """
+    if checked.answers and script is None:
+        why = "Answers given beforehand need the right to decide interrupts, which you lack."
+        problems.append(Problem(f"{path}.answers", why))
+    elif checked.answers and (real := [name for name in checked.tools if _is_real(name, played)]):
+        problems.append(Problem(f"{path}.answers", _could_let_run(real)))
+    for name, child in checked.subgraphs.items():
+        inner = CATALOGUE[child.machine].settings.model_validate(child.settings)
+        tools = [part.tools for part in script.parts_of(name)] if script else []
+        in_each = [played if one is None else frozenset(one) for one in tools or [None]]
+        where = f"{path}.subgraphs.{name}.settings"
+        _check_answers(inner, script, frozenset.intersection(*in_each), where, problems)
+
+
+def _is_real(name: str, played: frozenset[str]) -> bool:
+    """Whether a call of the tool does something that no script plays."""
+    return name in TOOLS and name not in played and TOOLS[name].effects != "none"
+
+
+def _could_let_run(real: list[str]) -> str:
+    tools = f"{' and '.join(real)} run, which {'is a real tool' if len(real) == 1 else 'are real tools'}"
+    return (
+        f"These answers could let {tools}, and you may not decide. "
+        "Take out the answers or the tool, or let the script play it."
+    )

@@ -179,6 +179,11 @@ class Script(ScriptPart):
         """What was given, as it is stored and read again."""
         return self.model_dump(mode="json", exclude_unset=True)
 
+    def parts_of(self, name: str) -> tuple[ScriptPart, ...]:
+        """What the child runs of that name play, in order; none where they play what the parent does."""
+        own = self.subgraphs.get(name)
+        return () if own is None else (own, *own.then)
+
     def for_child(self, name: str, nth: int = 1) -> Script:
         """The script that the child run `name` plays, its calls counted from 1; `nth` counts its parent's such runs."""
         if name not in self.subgraphs:

@@ -279,7 +279,7 @@ class SiteRuleForm(forms.ModelForm):
 
 @admin.register(SiteRule)
 class SiteRuleAdmin(admin.ModelAdmin):
-    """Rules for every run that is launched from now on; the first that matches wins."""
+    """Rules for every run, from the moment that they are saved; the first that matches wins."""
 
     form = SiteRuleForm
     list_display = ("position", "words", "enabled")

@@ -19,6 +19,7 @@ from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver.holds import Hold, Leaving
 from runs.driver.ledger import Ledger
+from runs.driver.looking_again import decided, move_instead
 from runs.driver.ports import NoModel, ports_of
 from runs.driver.recall import recall
 from runs.driver.window import ANY, Reader
@@ -34,7 +35,7 @@ from runs.engine.effects import (
     Usage,
 )
 from runs.engine.facts import MADE_ANEW, Exited, Notice, RangeSummarised
-from runs.engine.kernel import MORE_ROOM, Decision, Known, asked_anew, cost_of, decide, uncertain
+from runs.engine.kernel import MORE_ROOM, Decision, Known, asked_anew, cost_of, uncertain
 from runs.engine.machine import END
 from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
 from runs.engine.ports import ModelRequest
@@ -44,6 +45,9 @@ from runs.failpoints import failpoint
 from runs.models import Run, RunStatus
 
 log = logging.getLogger(__name__)
+
+RULES_S = 1.0
+"""Seconds for which the site's rules are not read again, but for a deed."""
 
 DELTA_S = 0.125
 """Seconds between pieces of streamed text that viewers are sent."""
@@ -89,6 +93,10 @@ class Journey:
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
         self.run = Run.objects.get(pk=hold.lease.run_id)
+        self.followed = -RULES_S
+        """When the site's rules were last read."""
+        self.just_passed = False
+        """Whether the gates have let the ask that waits pass a moment ago, in this slice."""
 
     def travel(self, limit: Slice) -> list[int]:
         """Move after move. Which runs want a worker next."""
@@ -111,6 +119,9 @@ class Journey:
                     answer = self._find_out(lost) if lost else self._perform(ledger.snapshot.pending)
                 except (Leaving, store.Halted):
                     return [*ledger.woken, self.run.pk]
+                except store.LookAgain:
+                    self._look_again()
+                    continue
                 if answer is None:
                     continue  # another ask is written in its place
                 failpoint("after_effect")
@@ -147,7 +158,7 @@ class Journey:
             self.ledger.last_reply = self._last_reply()
         self.went_back = self.run.steps.filter(kind="rewind").exists()
         """Only then can a prompt come again, and its reply be in the cache."""
-        self.weighs_cost = any(rule.when.next_cost_usd is not None for rule in terms.settings.rules)
+        self._follow_rules()
 
     def _last_reply(self) -> int | None:
         """The ask of the last reply on the live path: the one that the next validation is about."""
@@ -172,14 +183,17 @@ class Journey:
         ledger = self.ledger
         asked, pending = ledger.asked, ledger.snapshot.pending
         ledger.tick()
+        if answer is None:
+            self._follow_rules()
         cut = isinstance(answer, ModelReplied) and answer.ended == "length"
         self._look(MORE_ROOM if cut else 1)
         try:
-            decision = decide(ledger.machine, ledger.snapshot, answer)
+            decision = decided(ledger, answer)
             ledger.write(decision, answer, self.remembers)
         except BaseException:
             ledger.keep(asked, answer)
             raise
+        self.just_passed = isinstance(decision.move, Ask) and decision.move.attempt == 1
         if isinstance(decision.move, Rewind):
             self.went_back = True
             ledger.last_reply = self._last_reply()
@@ -189,6 +203,28 @@ class Journey:
         elif isinstance(answer, Summarised) and pending and isinstance(pending.effect, Compaction):
             self.reader.not_used(pending.effect)
         return decision.move
+
+    def _follow_rules(self) -> None:
+        """Go by the site's rules of now, at most a second old, before the gates are asked."""
+        ledger = self.ledger
+        waits = ledger.snapshot.pending
+        asks_for_call = waits is not None and isinstance(
+            waits.effect, ToolCall
+        )  # it was let pass by those of then
+        if asks_for_call or ledger.held_back is not None or time.monotonic() - self.followed < RULES_S:
+            return
+        self.followed = time.monotonic()
+        ledger.follow(store.site_rules())
+
+    def _look_again(self) -> None:
+        """A call that was let pass may not begin: another move takes its place, or it may after all."""
+        ledger = self.ledger
+        move = move_instead(ledger)
+        if move is None:
+            ledger.write_noted()
+            return
+        ledger.write(Decision(move, ledger.snapshot.totals), None)
+        self.just_passed = isinstance(move, Ask)
 
     def _look(self, room: int = 1) -> None:
         """What the kernel has to know beside the rows: the window, what the family has used, the next price.
@@ -200,7 +236,7 @@ class Journey:
             ledger.snapshot = replace(ledger.snapshot, window=window)
         if self.may_share:
             ledger.snapshot = replace(ledger.snapshot, shared=store.shared_limits(self.run))
-        if self.weighs_cost:
+        if ledger.weighs_cost:
             ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self.reader.price() * room)
 
     # parking
@@ -254,7 +290,8 @@ class Journey:
             known: list[Known] = [cause]
             if self.ports.tools.can_ask(call):
                 known.append("tool can't tell")
-            ledger.write(Decision(uncertain(pending, *known), ledger.snapshot.totals), None)
+            question = uncertain(ledger.snapshot, *known)
+            ledger.write(Decision(Ask(question), ledger.snapshot.totals), None)
         elif said is not NotHappened.FOR_SURE:
             self._count_attempt(asked)
         return said.model_copy(update={"by_asking": True}) if isinstance(said, ToolReturned) else said
@@ -276,15 +313,22 @@ class Journey:
             case ToolCall(infra=True) as call:
                 return recall(self.run, call)
             case ToolCall(repeatable=True) as call:
+                self._check_again(pending)
                 with self.hold.cuttable():
                     return self._call_tool(call, asked)
             case ToolCall() as call:
                 if not self.ledger.started_here:
-                    store.start(self.run.pk, self.ledger.epoch, asked.seq)
+                    store.start(self.run.pk, self.ledger.epoch, asked.seq, self.ledger.site_rules)
                 failpoint("after_started")
                 store.check_seat(self.run.pk, self.ledger.epoch)
                 return self._call_tool(call, asked)
         raise TypeError(f"{pending.effect.kind} is not performed by a worker")
+
+    def _check_again(self, pending: Pending) -> None:
+        """`LookAgain` where a call that the gates did not let pass just now may not begin any more."""
+        if self.just_passed or store.still_holds(self.run.pk, pending.seq, self.ledger.site_rules):
+            return
+        raise store.LookAgain
 
     def _unless_cut(self, answer: Answer | None) -> Answer | None:
         """A model call that fails while its worker leaves was cut, or might as well have been: it is made again."""

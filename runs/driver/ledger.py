@@ -32,11 +32,14 @@ from runs.engine.effects import (
     call_in,
     fingerprint_of,
 )
+from runs.engine.facts import ApprovalLapsed, SiteRulesChanged
+from runs.engine.gates import rule_that_asks
 from runs.engine.kernel import Decision, advance
 from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
+from runs.engine.rules import named
 from runs.engine.settings import LIMIT_NAMES, Settings
-from runs.engine.snapshot import Snapshot
+from runs.engine.snapshot import Snapshot, Totals
 from runs.engine.timeline import blocks_of, needed
 from runs.engine.values import canonical, fingerprint
 from runs.failpoints import failpoint
@@ -67,6 +70,8 @@ class Ledger:
         """The exchange of the ask that waits."""
         self.held_back: tuple[store.Row, store.Asked] | None = None
         """A repeatable ask that is written with what follows from it."""
+        self.noted: list[store.Row] = []
+        """Rows that say that the site's rules have changed, and are written before all else."""
         self.started_here = False
         """Whether this worker itself has just written the ask that must not be repeated."""
         self.said: store.Said | None = None
@@ -86,7 +91,34 @@ class Ledger:
         """What the run has been active as far as its row has it from here."""
         self.took = 0.0
         """Seconds since the last row that says how long its move took."""
-        self.counts_calls = any(rule.when.same_call for rule in terms.settings.rules)
+        self.site_rules = self.loaded.site_rules
+        """The text of the site's rules by which moves are decided; the log has them."""
+        self._mind_rules()
+
+    def _mind_rules(self) -> None:
+        rules = [rule for _, rule in self.snapshot.rules]
+        self.counts_calls = any(rule.when.same_call for rule in rules)
+        self.weighs_cost = any(rule.when.next_cost_usd is not None for rule in rules)
+
+    def follow(self, site: store.SiteRules) -> None:
+        """Go by these rules of the site from here on; where they are others, the next batch says so first."""
+        if site.text == self.site_rules:
+            return
+        seq, facts = self.snapshot.head + 1, store.facts_text((SiteRulesChanged(rules=site.told),))
+        self.noted.append(store.Row(seq, "note", self.snapshot.node, facts=facts))
+        rules = named(self.terms, site.rules)
+        calls = store.reached_calls(self.run, rules, seq)
+        self.snapshot = replace(self.snapshot, head=seq, rules_now=rules, calls=calls)
+        self.site_rules = site.text
+        self._added += 1
+        self._mind_rules()
+
+    def write_noted(self) -> None:
+        """Write that the site's rules have changed, where nothing else follows from it."""
+        if self.noted:
+            self.head_hash = store.commit(self._opened(self.snapshot.totals))
+            self.noted = []
+            live.ring(self.run.pk, self.snapshot.head)
 
     @property
     def parked(self) -> bool:
@@ -137,7 +169,9 @@ class Ledger:
             self.asked = self.held_back[1]
             self.snapshot = self._reached(advance(self.machine, self.snapshot, move, decision.totals), move)
             return
-        batch = self._opened(decision)
+        if isinstance(move, Rewind):
+            self.write_noted()  # it is gone over as every row before
+        batch = self._opened(decision.totals)
         self._conclude(batch, answer)
         batch.artifacts = store.made_by(move.facts, answer, self.asked.seq if self.asked else None)
         if isinstance(move, Rewind):
@@ -161,15 +195,17 @@ class Ledger:
         first = answer is None and self.held_back is None
         return first and not move.delay_s and repeatable(move.effect)
 
-    def _opened(self, decision: Decision) -> store.Batch:
+    def _opened(self, totals: Totals) -> store.Batch:
         return store.Batch(
             run_id=self.run.pk,
             epoch=self.epoch,
             node=self.snapshot.node,
-            totals=decision.totals,
+            totals=totals,
             known=replace(self.snapshot.totals, active_seconds=self.counted_s),
             head_hash=self.head_hash,
             prompt_hash=self.prompt_hash,
+            site_rules=self.site_rules,
+            rows=[*self.noted],
         )
 
     def _conclude(self, batch: store.Batch, answer: Answer | None) -> None:
@@ -295,7 +331,7 @@ class Ledger:
         """An ask that no worker waits for: its person, its child, its moment."""
         match move.effect:
             case HumanCall() as call:
-                self.said = store.prepared_answer(self.run, call, self.terms.settings.answers)
+                self.said = self._prepared_answer(call, move)
                 if self.said is None:
                     batch.changes = {"status": RunStatus.WAITING.value}
                 batch.interrupt = self._interrupt(call, move, batch.rows[-1].seq)
@@ -306,6 +342,13 @@ class Ledger:
                 due = store.now() + timedelta(seconds=move.delay_s)
                 batch.changes = {"status": RunStatus.QUEUED.value, "due_at": due}
 
+    def _prepared_answer(self, call: HumanCall, move: Ask) -> store.Said | None:
+        """The answer that was given beforehand; a question that is asked anew waits for a person."""
+        if any(isinstance(fact, ApprovalLapsed) for fact in move.facts):
+            return None
+        rule = rule_that_asks(call, move.facts)
+        return store.prepared_answer(self.run, call, self.terms.settings.answers, rule)
+
     def _go_back(self, batch: store.Batch, move: Rewind) -> None:
         self.loaded.snapshot = self.snapshot
         self.run.node, self.run.head = self.snapshot.node, self.snapshot.head
@@ -315,12 +358,12 @@ class Ledger:
         batch.budgets, batch.dead_after = back.budgets, back.dead_after
         for line in batch.budgets:
             self.budgets[line.scope, line.name] = (line.used, line.limit)
-        after = replace(after, calls=store.reached_calls(self.run, self.terms, move.to))
+        after = replace(after, calls=store.reached_calls(self.run, after.rules, move.to))
         self.snapshot, self.asked, self.blocks = after, None, None
 
     def _written(self, batch: store.Batch, move: Move) -> None:
         """After the commit, and only then, viewers are told."""
-        self.held_back = None
+        self.held_back, self.noted = None, []
         self.prompt_hash = batch.prompt_hash
         self.counted_s = batch.totals.active_seconds
         self.started_here = bool(batch.asked) and batch.asked[-1].status == "started"
@@ -396,7 +439,8 @@ class Ledger:
             script=script.as_json() if script is not None else None,
             model=checked.model or self.run.model,
             owner_id=self.run.owner_id,
-            site_rules=tuple(json.loads(self.run.site_rules_json)),
+            by_operator=self.run.by_operator,
+            site_rules=tuple(json.loads(self.site_rules)),
         )
         child = store.unsaved(new)
         child.parent_id, child.parent_seq, child.child_name = self.run.pk, seq, call.name

@@ -30,6 +30,7 @@ def record_of(run: Run) -> Record:
         machine=run.machine,
         goal=run.goal,
         settings=terms.settings.model_dump(mode="json", by_alias=True),
+        site_rules=terms.site_rules,
         tools=terms.tools,
         skills=terms.skills,
         guided=terms.guided,
@@ -156,6 +157,7 @@ def _write(family: _Family, owner_id: int | None, parent: tuple[Run, int, str] |
         script=json.loads(run.script_json) if run.script_json else None,
         model=run.model,
         owner_id=owner_id,
+        by_operator=owner_id is None,
         site_rules=tuple(json.loads(run.site_rules_json)),
     )
     made = store.write_replay(run, family.replay, new, parent)

@@ -159,6 +159,25 @@ class Resumed(Fact):
     by: str
 
 
+class SiteRulesChanged(Fact):
+    """From this row on the site's rules are others than they were for the run so far."""
+
+    kind: Literal["run.site_rules"] = "run.site_rules"
+    rules: tuple[dict[str, Any], ...]
+    """All of them as they are now, in order."""
+
+
+class ApprovalLapsed(Fact):
+    """What let the run go on counts no more: whoever decided may no longer decide. It is asked anew."""
+
+    kind: Literal["run.approval.lapsed"] = "run.approval.lapsed"
+    question: int
+    """The row of the question that was answered."""
+    verdict: str
+    by: str
+    channel: str
+
+
 class RangeSummarised(Fact):
     """From now on the model reads `text` in place of the blocks of the rows `first` to `last`."""
 
@@ -318,6 +337,8 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     Resumed,
     Recovered,
     HeldBack,
+    SiteRulesChanged,
+    ApprovalLapsed,
     RangeSummarised,
     SummaryEdited,
     SummaryUndone,

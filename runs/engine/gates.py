@@ -25,6 +25,7 @@ from runs.engine.effects import (
 )
 from runs.engine.facts import Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
+from runs.engine.rules import SETTING, NamedRule, words_of
 from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule, LimitName
 from runs.engine.snapshot import Price, Snapshot
 from runs.engine.tools import ToolSpec
@@ -79,23 +80,43 @@ def on_entry(machine: Machine, snapshot: Snapshot) -> Opinion:
     settings = snapshot.state.terms.settings
     turns = machine.turns(snapshot.state)
     if settings.interrupt_every:
-        due = _due(snapshot, "settings", settings.interrupt_every, turns)
+        due = _due(snapshot, SETTING, settings.interrupt_every, turns)
         if due:
             why = f"Setting interrupt_every asks every {settings.interrupt_every} steps."
             call = HumanCall(about="every_n_steps", title=f"{turns} steps done. Go on?", why=why)
-            return Hold(call, (InterruptAsked(rule="settings", multiple=due),))
-    for name, rule in _named(settings.rules):
+            return Hold(call, (InterruptAsked(rule=SETTING, multiple=due),))
+    for name, rule in snapshot.rules:
         opinion = _entry_rule(snapshot, name, rule, turns)
         if opinion is not None:
             return opinion
     return PASS
 
 
+def rule_that_asks(call: HumanCall, facts: tuple[Fact, ...]) -> str:
+    """The name of the rule whose question that is, which was asked with `facts`; empty where no rule asks it."""
+    match call.about:
+        case "plan" | "every_n_steps":
+            return next((fact.rule for fact in reversed(facts) if isinstance(fact, InterruptAsked)), "")
+        case "tool_call" | "manual" if call.passed:
+            return call.passed[-1]
+    return ""
+
+
+def answered_by(call: HumanCall, *, edited: bool) -> tuple[str, ...]:
+    """The gates that count as answered for what the question held, once it is let pass."""
+    return call.passed[-1:] if edited else call.passed
+
+
+def in_force(snapshot: Snapshot) -> tuple[str, ...]:
+    """The gates that a person may answer, by name: all but the rules that deny."""
+    return ("default", *(name for name, rule in snapshot.rules if rule.do != "deny"))
+
+
 def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) -> Opinion | None:
     """What one rule says on entry; None where it does not match."""
-    answered = snapshot.state.interrupts_asked.get(name, 0)
+    answered = snapshot.state.interrupts_asked.get(name)
     if rule.when.first_step:
-        if turns > 0:
+        if turns > 0 and answered != 0:  # 0: a fork that was changed, at its own first step
             return None
         call = _question(rule, "plan", "Start the first step?")
         due = 0 if answered else 1
@@ -220,7 +241,7 @@ def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
         return _cost_rules(snapshot, effect, passed)
     if (call := call_in(effect)) is None:
         return PASS
-    for name, rule in _named(snapshot.state.terms.settings.rules):
+    for name, rule in snapshot.rules:
         if not rule.when.about_calls or rule.when.same_call is not None:
             continue
         if (matched := _matches(rule, call)) is not False:
@@ -250,7 +271,7 @@ def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opi
     """The same call for the K-th time."""
     if (call := call_in(effect)) is None:
         return PASS
-    for name, rule in _named(snapshot.state.terms.settings.rules):
+    for name, rule in snapshot.rules:
         if rule.when.same_call is None or (matched := _matches(rule, call)) is False:
             continue
         if snapshot.calls.get(call.fingerprint, 0) + 1 >= rule.when.same_call:
@@ -259,7 +280,7 @@ def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opi
 
 
 def _cost_rules(snapshot: Snapshot, effect: ModelCall, passed: tuple[str, ...]) -> Opinion:
-    for name, rule in _named(snapshot.state.terms.settings.rules):
+    for name, rule in snapshot.rules:
         if rule.when.next_cost_usd is None or snapshot.next_cost_usd <= rule.when.next_cost_usd:
             continue
         if _answered(name, passed) or rule.do == "allow":
@@ -279,15 +300,11 @@ def _answered(name: str, passed: tuple[str, ...]) -> bool:
     return name in passed or ALL in passed
 
 
-def _named(rules: tuple[InterruptRule, ...]) -> Iterator[tuple[str, InterruptRule]]:
-    return ((f"rule:{index}", rule) for index, rule in enumerate(rules, 1))
-
-
 def _apply(
     name: str, rule: InterruptRule, call: ToolCall | ChildRun, passed: tuple[str, ...], unsure: str
 ) -> Opinion:
     """What a rule that matches does. A rule that could not be evaluated (`unsure` says why) asks."""
-    if _answered(name, passed):
+    if _answered(name, passed) and (name in passed or rule.do != "deny"):
         return PASS
     if unsure:
         why = f"The rule can't be evaluated ({unsure}): {rule.words()}"
@@ -296,7 +313,7 @@ def _apply(
         case "allow":
             return PASS
         case "ask":
-            asked = _ask_about(call, name, f"Rule {name[5:]}: {rule.words()}", passed)
+            asked = _ask_about(call, name, words_of(NamedRule(name, rule)), passed)
             return Hold(
                 asked.model_copy(update={"deadline_s": rule.deadline_s, "on_timeout": rule.on_timeout})
             )

@@ -29,7 +29,17 @@ from runs.engine.effects import (
     ToolReturned,
     Usage,
 )
-from runs.engine.facts import FOUND_OUT, Answered, CallEdited, Exited, Fact, Notice, Rewound, Spent
+from runs.engine.facts import (
+    FOUND_OUT,
+    Answered,
+    ApprovalLapsed,
+    CallEdited,
+    Exited,
+    Fact,
+    Notice,
+    Rewound,
+    Spent,
+)
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.reasoning import heard
@@ -53,7 +63,7 @@ DELAYS_S = (1.0, 2.0)
 MORE_ROOM = 2
 """How many times its usual length a reply may have after one that was cut off for its length."""
 
-Known = Literal["worker lost", "restored", "cut off", "tool can't tell"]
+Known = Literal["worker lost", "restored", "cut off", "tool can't tell", "tried before"]
 """What is known of a call whose answer nobody has heard."""
 
 _KNOWN: dict[Known, str] = {
@@ -64,6 +74,7 @@ _KNOWN: dict[Known, str] = {
     ),
     "cut off": "The call was cut off: no answer came, and nobody has heard how it ended.",
     "tool can't tell": "{tool} was asked whether it happened, and could not tell.",
+    "tried before": "{tool} was tried before, and may have happened.",
 }
 
 
@@ -399,9 +410,8 @@ def _edited(
             return _ask_node(machine, snapshot, refused, notices)
     told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message)
     changed = {"args": args} if isinstance(held, ToolCall) else {"goal": str(args.get("goal", ""))}
-    return _release(
-        machine, snapshot, call, held.model_copy(update=changed), call.passed[-1:], (*notices, told)
-    )
+    passed = gates.answered_by(call, edited=True)
+    return _release(machine, snapshot, call, held.model_copy(update=changed), passed, (*notices, told))
 
 
 def _release(
@@ -429,16 +439,41 @@ def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message:
     return Rewind(to, (Rewound(from_seq=snapshot.head, to_seq=to, kept=kept, by=by, message=message),))
 
 
-def uncertain(pending: Pending, *known: Known) -> Ask:
-    """A call that may have happened: nobody has heard its answer, and this is `known`. A person says."""
-    assert isinstance(pending.effect, ToolCall)
-    tool = pending.effect.tool
-    why = " ".join([*(_KNOWN[one].format(tool=tool) for one in known), "Calling it twice may do harm."])
-    title = f"Did {tool} happen?"
-    held = HumanCall(
-        about="may_have_happened", title=title, why=why, holds=pending.effect, passed=(gates.ALL,)
-    )
-    return Ask(held)
+def uncertain(snapshot: Snapshot, *known: Known) -> HumanCall:
+    """A call that may have happened: nobody has heard its answer, and this is `known`. A person says.
+
+    Who lets it be made once more answers for every gate that there is now, and for none that comes later.
+    """
+    assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ToolCall)
+    call = snapshot.pending.effect
+    why = " ".join([*(_KNOWN[one].format(tool=call.tool) for one in known), "Calling it twice may do harm."])
+    title, passed = f"Did {call.tool} happen?", gates.in_force(snapshot)
+    return HumanCall(about="may_have_happened", title=title, why=why, holds=call, passed=passed)
+
+
+def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...]) -> Move:
+    """What becomes of a call that was asked for under other rules and is not made yet: the gates look again.
+
+    `passed` names those that were answered for it. Where all let it pass it is asked as it was.
+    """
+    pending = snapshot.pending
+    assert pending is not None and isinstance(pending.effect, ToolCall)
+    call = pending.effect
+    calls = {**snapshot.calls, call.fingerprint: snapshot.calls.get(call.fingerprint, 1) - 1}
+    again = Ask(call, attempt=pending.attempt)
+    move = _through(machine, replace(snapshot, pending=None, calls=calls), again, passed)
+    if isinstance(move, Ask) and isinstance(move.effect, HumanCall) and move.effect.about == "tool_call":
+        why = f"{wording.RULES_CHANGED} {move.effect.why}"
+        return replace(move, effect=move.effect.model_copy(update={"why": why}))
+    return move
+
+
+def opened_anew(snapshot: Snapshot, question: HumanCall, lapsed: ApprovalLapsed) -> Ask:
+    """The question whose answer counts no more, about the call as it would be made now."""
+    waits = snapshot.pending.effect if snapshot.pending else None
+    why = f"{wording.lapsed(lapsed.verdict, lapsed.by, lapsed.channel)} {question.why}".strip()
+    held = waits if isinstance(waits, ToolCall) else question.holds
+    return Ask(question.model_copy(update={"why": why, "holds": held}), (lapsed,))
 
 
 def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:

@@ -38,6 +38,8 @@ class Terms(Value):
 
     goal: str
     settings: Settings
+    site_rules: int = 0
+    """How many of the rules in the settings are the site's, as they stood at launch: the first ones."""
     tools: dict[str, ToolSpec] = {}
     skills: dict[str, str] = {}
     """Named texts that an administrator keeps (`contract`)."""

@@ -17,6 +17,7 @@ from runs.engine.effects import (
 )
 from runs.engine.facts import Fact, Recovered
 from runs.engine.machine import Block, State
+from runs.engine.rules import NamedRule, at_launch
 from runs.engine.settings import LimitName
 from runs.engine.values import add_cost
 
@@ -162,3 +163,10 @@ class Snapshot:
     """How often each call (by fingerprint) has been reached; filled where a rule looks at it."""
     window: Window | None = None
     shared: Mapping[LimitName, SharedLimit] = field(default_factory=dict)
+    rules_now: tuple[NamedRule, ...] | None = None
+    """The rules where the site's are others than at launch; None where they are not."""
+
+    @property
+    def rules(self) -> tuple[NamedRule, ...]:
+        """The rules in force, the site's first."""
+        return at_launch(self.state.terms) if self.rules_now is None else self.rules_now

@@ -14,11 +14,14 @@ from runs.engine.values import Value
 WRITTEN_AT_THE_END = ("exit_reason", "answer", "answer_source")
 """Values that only the end of a run writes."""
 
+KEPT_BY_GATES = ("interrupts_asked",)
+"""What the gates keep by: whoever set it would answer for them."""
+
 
 def control_values(machine: Machine) -> tuple[str, ...]:
-    """The names of the values that may be set, in the order of the machine's declaration; the common ones last."""
-    names = [name for name in machine.state.model_fields if name not in ("terms", *WRITTEN_AT_THE_END)]
-    return tuple(sorted(names, key=lambda name: name == "interrupts_asked"))
+    """The names of the values that may be set, in the order of the machine's declaration."""
+    withheld = ("terms", *WRITTEN_AT_THE_END, *KEPT_BY_GATES)
+    return tuple(name for name in machine.state.model_fields if name not in withheld)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,18 @@ _COST_ROUNDED = 4e-5
 """US dollars that the four digits of a cost may have lost."""
 
 
+RULES_CHANGED = "The site's rules changed after this call was allowed."
+"""Why a question comes about a call that had been let pass."""
+
+
+def lapsed(verdict: str, by: str, channel: str) -> str:
+    """Why a question is asked anew that was answered."""
+    did = "Resumed" if verdict == "resume" else "Approved"
+    if channel == "settings":
+        return f"{did} by an answer given at launch, which may not answer this."
+    return f"{did} by {by}, who may no longer decide."
+
+
 class LimitTold(NamedTuple):
     """A limit as a question tells it, in the limit's own unit."""
 

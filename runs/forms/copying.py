@@ -188,8 +188,14 @@ class ForkForm(AnswerFields, LimitFields):
                 self.state[value.name] = value.read(data[value.field])
             except ValueError as fault:
                 self.fault(value.field, str(fault))
+        # A value that has no field here is told to be refused, and not passed over.
+        self.state |= {name: self.data[f"state-{name}"] for name in self._without_field()}
         self.decision = self.read_answer(data) if self.how == "fork" else None
         return self.cleaned_data
+
+    def _without_field(self) -> list[str]:
+        sent = [name.partition("state-")[2] for name in self.data if name.startswith("state-")]
+        return [name for name in sent if f"state-{name}" not in self.fields]
 
     def _new_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The other settings; what is not in the form at all, or can't be read, stays as it is."""

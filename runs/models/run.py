@@ -72,7 +72,7 @@ class Run(models.Model):
     settings_json = models.TextField(default="{}")
     """The launch settings, checked, as canonical JSON."""
     site_rules_json = models.TextField(default="[]")
-    """The site's interrupt rules as they stood at launch; looked at before the run's own."""
+    """The site's interrupt rules as they stood at launch; where they change, the log says so."""
     script = models.ForeignKey(
         "ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
@@ -85,6 +85,8 @@ class Run(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
     )
+    by_operator = models.BooleanField(default=False)
+    """Launched by the installation's operator, and by no person: an owner who is deleted leaves none behind either."""
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"
     )

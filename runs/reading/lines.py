@@ -109,7 +109,7 @@ def _asked(asked: Data, facts: list[Data]) -> Line:
                 Line("Summarises", text, icon="compact", tone="think", level="turn", tag=by), facts
             )
         case "human_call":
-            return _human_asked(asked)
+            return _human_asked(asked, facts)
     return Line("Asks", asked["kind"], level="all")
 
 
@@ -148,7 +148,8 @@ def _retried(line: Line, facts: list[Data]) -> Line:
     return line
 
 
-def _human_asked(asked: Data) -> Line:
+def _human_asked(asked: Data, facts: list[Data]) -> Line:
+    anew = any(fact["kind"] == "run.approval.lapsed" for fact in facts)
     held = asked.get("holds") or {}
     code = call_text(held["tool"], held["args"]) if held.get("kind") == "tool_call" else ""
     title = words.INTERRUPT[asked["about"]].text
@@ -156,10 +157,10 @@ def _human_asked(asked: Data) -> Line:
         as_asked(asked["title"], asked["why"])
         if asked["about"] == "limit"
         else asked["why"]
-        if code
+        if code or anew
         else whole_title(asked)
     )
-    return Line(title, text, code, "hand", "ask", "turn", "asks a person")
+    return Line(title, text, code, "hand", "ask", "turn", "asks a person anew" if anew else "asks a person")
 
 
 def _stopped(facts: list[Data]) -> Line:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from runs.engine.settings import InterruptRule
+from runs.engine.states import KEPT_BY_GATES
 from runs.reading import words
 from runs.reading.phrases import Data, Line, args_text, call_text, quoted, short, value_text
 
@@ -88,7 +90,7 @@ def _rewound(fact: Data) -> Line:
 
 def _forked(fact: Data) -> Line:
     place = f"row {fact['seq']}" if fact["seq"] else "the beginning"
-    others = [*fact["changed"], *fact["state"]]
+    others = [*fact["changed"], *(name for name in fact["state"] if name not in KEPT_BY_GATES)]
     changed = f", with another {short(', '.join(others), 120)}" if others else ""
     text = f"from {place} of #{fact['run']}, by {fact['by']}{changed}"
     if fact["message"]:
@@ -125,6 +127,11 @@ def _held_back(fact: Data) -> Line:
     text = f"from {begins} to {ends} UTC: {fact['by']} had halted the site{reason}"
     tag = f"for {words.seconds((until - since).total_seconds())}"
     return Line("Held back", text, icon="stop", tone="warn", level="turn", tag=tag, goes_on=True)
+
+
+def _site_rules(fact: Data) -> Line:
+    rules = "; ".join(InterruptRule.model_validate(rule).words() for rule in fact["rules"])
+    return Line("Site rules changed", short(rules or "none"), icon="hand", tone="warn", level="turn")
 
 
 def exited(fact: Data) -> Line:
@@ -226,6 +233,7 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "react.tool.result": _reported,
     "react.infra.result": lambda fact: _reported({**fact, "ran": True}),
     "run.held_back": _held_back,
+    "run.site_rules": _site_rules,
     "ruled.rule.broken": lambda fact: Line(
         "Rule broken", fact["message"], icon="cross", tone="bad", level="turn"
     ),

@@ -31,13 +31,11 @@ def unattended(run: Run, *, kept: bool = False) -> tuple[str, ...]:
     `kept`: somebody kept answers, which may be left for the questions about them. Children are looked at too.
     """
     try:
-        settings = store.settings_of(run)
+        settings, rules = store.settings_of(run), store.rules_now(run)
         answered = (kept or bool(settings.answers)) and store.answers_left(run, settings.answers)
         wanted = ("allow", "ask") if answered else ("allow",)
         found = {
-            tool.name
-            for tool in _changing(run)
-            if not tool.idempotent and at_loosest(settings.rules, tool) in wanted
+            tool.name for tool in _changing(run) if not tool.idempotent and at_loosest(rules, tool) in wanted
         }
         for child in _children_of(run, settings):
             found |= {*unattended(child)}

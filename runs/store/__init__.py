@@ -37,6 +37,7 @@ from runs.store.copying import (
     totals_at,
     write_replay,
 )
+from runs.store.deeds import LookAgain, lapsed_at, lapsed_before, passed_before, question_at, still_holds
 from runs.store.doubts import doubted_by_restore, ended_life, holds_a_deed, lost_by_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible
@@ -76,6 +77,7 @@ from runs.store.loading import (
     load_window,
     reached_calls,
     rows_added,
+    rules_now,
     settings_of,
     state_at,
     summary_text,
@@ -120,6 +122,7 @@ from runs.store.restored import (
     resume_restored,
     urgent_first,
 )
+from runs.store.site_rules import SiteRules, site_rules
 from runs.store.verifying import Misfit, unreadable, verify
 
 __all__ = [
@@ -146,11 +149,13 @@ __all__ = [
     "Halted",
     "Lease",
     "Loaded",
+    "LookAgain",
     "Misfit",
     "NewRun",
     "NotPossible",
     "Row",
     "Said",
+    "SiteRules",
     "Worst",
     "abort",
     "answers_after",
@@ -196,6 +201,8 @@ __all__ = [
     "impatient",
     "is_halted",
     "keep_answer",
+    "lapsed_at",
+    "lapsed_before",
     "let_go",
     "limits_at",
     "load",
@@ -209,6 +216,7 @@ __all__ = [
     "newest_artifact",
     "note",
     "now",
+    "passed_before",
     "pause",
     "paused_by_restore",
     "pausers_before",
@@ -216,6 +224,7 @@ __all__ = [
     "postpone",
     "prepared_answer",
     "prompt_chain",
+    "question_at",
     "reached_calls",
     "renew",
     "reserve",
@@ -224,11 +233,14 @@ __all__ = [
     "rewind",
     "rewind_batch",
     "rows_added",
+    "rules_now",
     "settings_of",
     "shared_limits",
     "shared_limits_of",
+    "site_rules",
     "start",
     "state_at",
+    "still_holds",
     "stop_children",
     "summary_text",
     "take_over",

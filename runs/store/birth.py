@@ -32,6 +32,8 @@ class NewRun:
     script: dict[str, Any] | None
     model: str
     owner_id: int | None
+    by_operator: bool = False
+    """No person launches it, but the installation's operator."""
     site_rules: tuple[dict[str, Any], ...] = ()
 
 
@@ -80,6 +82,7 @@ def unsaved(new: NewRun) -> Run:
         site_skills=_skills_now(new.checked),
         model=new.model,
         owner_id=new.owner_id,
+        by_operator=new.by_operator,
         node=CATALOGUE[new.machine].start,
         due_at=Now(),
     )

@@ -41,6 +41,7 @@ from runs.models import Artifact, Budget, Decision, Exchange, Interrupt, Run, Ru
 from runs.store.again import for_people
 from runs.store.appending import facts_text
 from runs.store.birth import NewRun, clear_folder, folder_of, terms_hash, unsaved
+from runs.store.deeds import may_answer, may_keep
 from runs.store.endings import ended
 from runs.store.errors import NotPossible
 from runs.store.going_back import prompt_chain
@@ -207,10 +208,11 @@ PEOPLE = ("web", "admin", "api", "command", KEPT, IN_FORK)
 # --- answers at hand ------------------------------------------------------------------------------------------------
 
 
-def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...]) -> Said | None:
+def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...], rule: str) -> Said | None:
     """What is to be answered to a question that opens: what was kept for it, else the next of the launch's answers.
 
-    Whether a lost call happened nobody can have known beforehand: somebody has to look.
+    `rule` names the rule that asks. Whether a lost call happened nobody can have known beforehand: somebody has to
+    look.
     """
     if call.about == "may_have_happened":
         return None
@@ -218,7 +220,7 @@ def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...])
     if kept is not None:
         return kept
     given = given_answer(run.pk, answers)
-    if given is None:
+    if given is None or not may_answer(run, call, rule):
         return None
     return Said(channel=SETTINGS, by_name="the launch settings", **given.model_dump())
 
@@ -229,7 +231,7 @@ def _kept_answer(run: Run, call: HumanCall) -> Said | None:
     Whoever forks a run or takes it back says anew whether answers are kept: only the last time counts.
     """
     found = _kept_for(run)
-    if found is None:
+    if found is None or not may_keep(run, found[1].by):
         return None
     after, kept = found
     question = question_of(call)

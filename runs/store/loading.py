@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from django.db.models import Count, Max, Q, QuerySet
 
 from runs.engine.effects import ANSWER, EFFECT, Answer
 from runs.engine.kernel import held_by
 from runs.engine.machine import Block, Machine, State, Terms
+from runs.engine.rules import NamedRule, named
 from runs.engine.settings import LIMIT_NAMES, InterruptRule, LimitName, Settings
 from runs.engine.snapshot import Held, Pending, Snapshot
 from runs.engine.timeline import NO_COMPACTION, blocks_of, folded, needed
@@ -19,6 +20,7 @@ from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, Skill, Step
 from runs.store.appending import totals_of
 from runs.store.log import budgets_of
+from runs.store.site_rules import site_rules, site_rules_of
 
 MOVES = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP, Step.Kind.COMPACTION)
 """Kinds of rows that are moves of the machine's, and not what people or the runtime added."""
@@ -34,6 +36,8 @@ class Loaded:
     budgets: dict[tuple[str, str], tuple[float, float]]
     exchange: Exchange | None
     """Of the ask that waits."""
+    site_rules: str
+    """The text of the site's rules, as far as its log knows of them."""
 
     @property
     def answer(self) -> Answer | None:
@@ -45,14 +49,27 @@ class Loaded:
 def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False) -> Terms:
     """What the run was agreed on."""
     own = settings_of(run)
-    return Terms(goal=run.goal, settings=own, tools=dict(tools), skills=_skills(run, own), guided=guided)
+    return Terms(
+        goal=run.goal,
+        settings=own,
+        site_rules=len(json.loads(run.site_rules_json)),
+        tools=dict(tools),
+        skills=_skills(run, own),
+        guided=guided,
+    )
 
 
 def settings_of(run: Run) -> Settings:
-    """Those of the run; site rules come before its own."""
+    """Those of the run; the site's rules, as they stood at launch, come before its own."""
     own = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
     site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))
     return own.model_copy(update={"rules": site + own.rules}) if site else own
+
+
+def rules_now(run: Run) -> tuple[InterruptRule, ...]:
+    """Those that hold for the run at this moment: the site's, then its own."""
+    own = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
+    return site_rules().rules + own.rules
 
 
 def _skills(run: Run, own: Settings) -> dict[str, str]:
@@ -85,9 +102,13 @@ def load(run: Run, terms: Terms) -> Loaded:
         held=_held(run) if pending is None else None,
         totals=totals_of(run),
         limits=limits,
-        calls=reached_calls(run, terms, run.head),
     )
-    return Loaded(run, machine, snapshot, budgets, exchange)
+    noted = site_rules_of(run)
+    if noted is not None:
+        snapshot = replace(snapshot, rules_now=named(terms, noted.rules))
+    snapshot = replace(snapshot, calls=reached_calls(run, snapshot.rules, run.head))
+    known = run.site_rules_json if noted is None else noted.text
+    return Loaded(run, machine, snapshot, budgets, exchange, known)
 
 
 def _waiting(run: Run) -> Exchange | None:
@@ -124,9 +145,9 @@ def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
     return machine.state.model_validate({**json.loads(stored), "terms": terms})
 
 
-def reached_calls(run: Run, terms: Terms, upto: int) -> dict[str, int]:
+def reached_calls(run: Run, rules: Iterable[NamedRule], upto: int) -> dict[str, int]:
     """How often each call was reached on the live path up to row `upto`; only where a rule looks at it."""
-    if not any(rule.when.same_call for rule in terms.settings.rules):
+    if not any(rule.when.same_call for _, rule in rules):
         return {}
     live = run.steps.filter(kind=Step.Kind.ASK, live=True, seq__lte=upto).values("seq")
     calls = run.exchanges.filter(kind__in=("tool_call", "child_run"), attempt=1, seq__in=live)

@@ -25,6 +25,7 @@ from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store.again import again
 from runs.store.artifacts import Made, write_artifacts
 from runs.store.birth import clear_folder, open_budgets
+from runs.store.deeds import LookAgain, still_holds
 from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
 
@@ -149,6 +150,8 @@ class Batch:
     """A child run that this batch starts, with its checked settings."""
     parent: tuple[int, int, ChildFinished] | None = None
     """The parent's run and ask that this run's end answers."""
+    site_rules: str = ""
+    """The text of the site's rules by which its moves were decided."""
 
 
 @again
@@ -165,7 +168,6 @@ def commit(batch: Batch) -> str:
         if batch.parent is not None:
             lock(batch.parent[0])
         _take_the_seat(batch, head_hash)
-        _begin_nothing_where_halted(batch)
         with connection.cursor() as cursor:
             if batch.dead_after is not None:
                 cursor.execute(
@@ -174,6 +176,7 @@ def commit(batch: Batch) -> str:
                 )
             rows = ", ".join([_ROW] * len(batch.rows))
             cursor.execute(f"INSERT INTO runs_step ({_STEP_COLUMNS}) VALUES {rows}", values)
+            _begin_nothing_that_may_not(batch)
             for asked in batch.asked:
                 _insert_exchange(cursor, batch.run_id, asked)
             if batch.concluded is not None:
@@ -206,11 +209,12 @@ def commit(batch: Batch) -> str:
     return head_hash
 
 
-def _begin_nothing_where_halted(batch: Batch) -> None:
-    """While the site is halted an ask is written, and its effect not begun: it begins when that is over."""
-    started = [asked for asked in batch.asked if asked.status == "started"]
-    if started and halted_for_intent() is not None:
-        for asked in started:
+def _begin_nothing_that_may_not(batch: Batch) -> None:
+    """An ask is written, and its effect not begun, while the site is halted, and where it has to be looked at again."""
+    for asked in batch.asked:
+        if asked.status != "started":
+            continue
+        if halted_for_intent() is not None or not still_holds(batch.run_id, asked.seq, batch.site_rules):
             asked.status = "asked"
 
 
@@ -333,10 +337,11 @@ def pay(run_id: int, answer: Answer | None) -> None:
 
 
 @again
-def start(run_id: int, epoch: int, seq: int) -> None:
+def start(run_id: int, epoch: int, seq: int, site_rules: str) -> None:
     """Mark an ask that must not happen twice as started, before the deed; `Fenced` where the seat is lost.
 
-    `Halted` where nothing may begin.
+    `Halted` where nothing may begin; `LookAgain` where the site's rules are others than `site_rules`, by which it was
+    let pass, or an approval behind it counts no more.
     """
     held = Run.objects.filter(pk=run_id, epoch=epoch)
     with transaction.atomic():
@@ -344,6 +349,8 @@ def start(run_id: int, epoch: int, seq: int) -> None:
             raise Fenced(run_id, epoch)
         if (halt := halted_for_intent()) is not None:
             raise Halted(halt)
+        if not still_holds(run_id, seq, site_rules):
+            raise LookAgain
         Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED).update(status="started")
 
 

@@ -40,6 +40,8 @@ class Told:
         """By each row that asks: the call that had been reached by then, as a fingerprint."""
         self.results: dict[int, tuple[int, str]] = {}
         """By each row that asks: the row that has the result of it, and that result as a fingerprint."""
+        self.refused: set[int] = set()
+        """Those of them whose result is of a call that did not run."""
         self.costs: dict[int, tuple[int, Spent]] = {}
         """By each row that asks: the row that says what its answer cost, and how much."""
         self.decided: dict[str, tuple[int, Decided]] = {}
@@ -69,6 +71,8 @@ class Told:
                     self.forked = (seq, fact)
         if asked is not None and len(results) == 1:
             self.results[asked] = (seq, _told_by(results[0]))
+            if not results[0].ran:
+                self.refused.add(asked)
         if kind == Step.Kind.ASK:
             self._pending = seq
             if self._call:
@@ -86,7 +90,7 @@ class Told:
             effect = EFFECT.validate_json(exchange.request_json)
             answer = ANSWER.validate_json(exchange.answer_json) if exchange.answer_json else None
             yield from ((exchange.seq, why) for why in self._request(exchange, effect))
-            yield from self._answer(exchange.seq, effect, answer)
+            yield from self._answer(exchange, effect, answer)
             if isinstance(effect, HumanCall):
                 why = _question(questions.pop(exchange.seq, None), effect)
                 if why:
@@ -110,8 +114,10 @@ class Told:
         if fingerprint_of(call) != self.calls[exchange.seq]:
             yield "its exchange asks for another call than its rows"
 
-    def _answer(self, seq: int, effect: Effect, answer: Answer | None) -> Iterator[tuple[int, str]]:
-        call = call_in(effect)
+    def _answer(self, exchange: Exchange, effect: Effect, answer: Answer | None) -> Iterator[tuple[int, str]]:
+        call, seq = call_in(effect), exchange.seq
+        if seq in self.refused and exchange.status == Exchange.Status.ASKED:
+            return  # it never began: a rule that came since refused it
         if seq in self.results and call is not None and not (isinstance(call, ToolCall) and call.infra):
             row, told = self.results[seq]
             if _answered(call.tool, answer) not in ("", told):

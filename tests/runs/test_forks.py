@@ -232,7 +232,7 @@ def test_control_values_are_changed_and_the_row_says_which_and_by_whom() -> None
         ({"draft": {"thought": 5}}, "state.draft.thought", "a text"),
         ({"steps": -7}, "state.steps", "This must be a whole number from 0 to 1,000,000, not -7."),
         ({"steps": 1_000_001}, "state.steps", "from 0 to 1,000,000, not 1000001."),
-        ({"interrupts_asked": {"every": -1}}, "state.interrupts_asked.every", "a whole number from 0"),
+        ({"interrupts_asked": {"every": 1}}, "state.interrupts_asked", "the run keeps it by itself"),
         ({"metadata": {"goal": "x", "total_cost": -0.5}}, "state.metadata.total_cost", "a number from 0"),
         ([1], "state", "must be a JSON object"),
         (["steps"], "state", "must be a JSON object"),
@@ -318,7 +318,7 @@ def test_a_value_with_which_the_machine_can_not_go_on_is_named_with_what_to_do(m
         for value in state_values(run, at):
             for empty in nothing:
                 try:
-                    actions.fork(run, at=at, by=None, state={"interrupts_asked": {}, value.name: empty})
+                    actions.fork(run, at=at, by=None, state={value.name: empty})
                 except actions.BadLaunch as refused:
                     said += [(value.name, problem) for problem in refused.problems]
     assert [problem for name, problem in said if problem.path.split(".")[1:2] != [name]] == []

@@ -143,7 +143,7 @@ def test_a_keyed_call_of_a_lost_worker_is_not_repeated_while_halted() -> None:
     assert lease is not None
     halt()
     with pytest.raises(store.Halted, match="a wrong price list"):
-        store.start(run.pk, lease.epoch, run.exchanges.get(name="send").seq)
+        store.start(run.pk, lease.epoch, run.exchanges.get(name="send").seq, "[]")
     store.let_go(lease)
     unhalt()
     assert slice_of(run).calls == ["send", "decision"]
@@ -477,7 +477,7 @@ def waiting_deeds() -> list[Run]:
 
 def test_no_effect_begins_after_the_halt_is_committed() -> None:
     def intent(run: Run) -> None:
-        store.start(run.pk, run.epoch, run.exchanges.get(name="send").seq)
+        store.start(run.pk, run.epoch, run.exchanges.get(name="send").seq, "[]")
 
     for _ in range(2):
         assert race(intent) == 0

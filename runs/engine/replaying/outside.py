@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from runs.engine import gates, kernel, wording
-from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall
-from runs.engine.facts import MADE_ANEW, Exited, Fact, Notice, Rewound
+from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall, ToolCall
+from runs.engine.facts import MADE_ANEW, ApprovalLapsed, Exited, Fact, Notice, Rewound
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
@@ -25,10 +25,11 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 
 def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
     """Whether the row was written because a worker was lost in a call: its answer, where there is one, came later."""
-    return _asks_whether_it_happened(row) or _made_anew(row, facts)
+    return asks_whether_it_happened(row) or _made_anew(row, facts)
 
 
-def _asks_whether_it_happened(row: RecordedRow) -> bool:
+def asks_whether_it_happened(row: RecordedRow) -> bool:
+    """Whether the row asks what became of a call."""
     asks = EFFECT.validate_python(row.effect) if row.effect else None
     return isinstance(asks, HumanCall) and asks.about == "may_have_happened"
 
@@ -38,26 +39,33 @@ def _made_anew(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
     return row.effect is not None and told
 
 
-def unanswered(machine: Machine, snapshot: Snapshot, row: RecordedRow, facts: tuple[Fact, ...]) -> Move:
-    """Nothing was answered to what was asked: somebody from outside went on, or there was no room for the call."""
+def unanswered(
+    machine: Machine, snapshot: Snapshot, row: RecordedRow, facts: tuple[Fact, ...], passed: tuple[str, ...]
+) -> Move:
+    """Nothing was answered to what was asked: somebody from outside went on, there was no room for the call, or the
+    gates looked at it again. `passed` names those that had been answered for it."""
     pending = snapshot.pending
     assert pending is not None
-    if _asks_whether_it_happened(row):
-        return _as_worded(kernel.uncertain(pending, "worker lost"), row)
+    if asks_whether_it_happened(row):
+        lapsed = tuple(fact for fact in facts if isinstance(fact, ApprovalLapsed))
+        return Ask(_as_worded(kernel.uncertain(snapshot, "worker lost"), row), lapsed)
     if _made_anew(row, facts):
         return Ask(pending.effect, facts, attempt=row.attempt)
     outside = stop_or_rewind(row, facts, None)
     if outside is None and isinstance(pending.effect, ModelCall):
         return kernel.asked_anew(machine, snapshot)
+    if outside is None and isinstance(pending.effect, ToolCall):
+        return kernel.looked_at_again(machine, snapshot, passed)
     if outside is None:
         raise LookupError("what was asked in the row before has no answer in the record")
     return outside
 
 
-def _as_worded(ask: Ask, row: RecordedRow) -> Ask:
-    """The question with the reason that the record gives: an earlier version may have said it in other words."""
+def _as_worded(question: HumanCall, row: RecordedRow) -> HumanCall:
+    """The question with the reason and the gates that the record gives: an earlier version may have had others."""
     assert row.effect is not None
-    return replace(ask, effect=ask.effect.model_copy(update={"why": row.effect["why"]}))
+    recorded = {"why": row.effect["why"], "passed": tuple(row.effect["passed"])}
+    return question.model_copy(update=recorded)
 
 
 def stop_or_rewind(row: RecordedRow, facts: tuple[Fact, ...], move: Move | None) -> Stop | Rewind | None:

@@ -55,7 +55,9 @@ class Record(Value):
     machine: str
     goal: str
     settings: dict[str, Any]
-    """With the site's rules before its own."""
+    """With the site's rules before its own, as they stood at launch."""
+    site_rules: int = 0
+    """How many of the rules those are."""
     tools: dict[str, ToolSpec]
     skills: dict[str, str] = {}
     guided: bool = False
@@ -72,5 +74,10 @@ class Record(Value):
         """What the run was agreed on."""
         checked: Settings = machine.settings.model_validate(self.settings)
         return Terms(
-            goal=self.goal, settings=checked, tools=self.tools, skills=self.skills, guided=self.guided
+            goal=self.goal,
+            settings=checked,
+            site_rules=self.site_rules,
+            tools=self.tools,
+            skills=self.skills,
+            guided=self.guided,
         )

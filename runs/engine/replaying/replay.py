@@ -9,12 +9,14 @@ from typing import Any
 
 from runs.engine import context, kernel
 from runs.engine.effects import ANSWER, Answer, HumanCall, HumanSaid, fingerprint_of
-from runs.engine.facts import Decided, Fact, LimitRaised, Rewound
+from runs.engine.facts import ApprovalLapsed, Decided, Fact, LimitRaised, Rewound, SiteRulesChanged
+from runs.engine.gates import answered_by
 from runs.engine.machine import END, Block, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.replaying.differing import Difference, Made, parts, shown
 from runs.engine.replaying.outside import (
     GIVEN,
+    asks_whether_it_happened,
     clock,
     counted,
     price,
@@ -25,8 +27,9 @@ from runs.engine.replaying.outside import (
     without,
 )
 from runs.engine.replaying.record import Record, RecordedRow
-from runs.engine.settings import LimitName
-from runs.engine.snapshot import Snapshot, Totals, Window
+from runs.engine.rules import named
+from runs.engine.settings import InterruptRule, LimitName
+from runs.engine.snapshot import Pending, Snapshot, Totals, Window
 from runs.engine.timeline import blocks_of, folded
 
 
@@ -46,6 +49,8 @@ class Replay:
     """The decision on the question that is open."""
     asked: RecordedRow | None = None
     """The row of the ask that waits."""
+    passed: tuple[str, ...] = ()
+    """The gates that were answered for it."""
     calls: list[tuple[int, str]] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     before: dict[str, Any] = field(init=False)
@@ -119,11 +124,21 @@ class Replay:
         snapshot = self._seen(row, answer)
         if row.kind in GIVEN:
             return facts, snapshot.totals.after_losses(facts)
+        lapsed = next((fact for fact in facts if isinstance(fact, ApprovalLapsed)), None)
+        if lapsed is not None and (answer is not None or not asks_whether_it_happened(row)):
+            question = self._question(lapsed.question)
+            return kernel.opened_anew(snapshot, question, lapsed), snapshot.totals
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
-            return unanswered(self.machine, snapshot, row, facts), snapshot.totals
+            return unanswered(self.machine, snapshot, row, facts, self.passed), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
         outside = stop_or_rewind(row, facts, move)
         return (outside, snapshot.totals.after(answer)) if outside is not None else (move, totals)
+
+    def _question(self, seq: int) -> HumanCall:
+        """What the recorded row `seq` asked."""
+        asked = next(row.effect for row in self.record.rows if row.seq == seq)
+        question: HumanCall = HumanCall.model_validate(asked)
+        return question
 
     def _answer(self) -> Answer | None:
         pending = self.snapshot.pending
@@ -135,7 +150,7 @@ class Replay:
 
     def _seen(self, row: RecordedRow, answer: Answer | None) -> Snapshot:
         """The run as the kernel sees it, with what the record tells of clock and prices."""
-        rules = self.terms.settings.rules
+        rules = [rule for _, rule in self.snapshot.rules]
         seconds = clock(row, self.snapshot.limits.get("active_seconds"))
         totals = replace(counted(row, self.snapshot, answer, self.guessed), active_seconds=seconds)
         snapshot = replace(self.snapshot, totals=totals, next_cost_usd=price(row, rules))
@@ -195,6 +210,7 @@ class Replay:
 
     def _take(self, row: RecordedRow, made: Made, after: Snapshot) -> None:
         """The row is as it was: the run goes on from it."""
+        before = self.snapshot.pending
         self.rows.append(made)
         self.snapshot = after
         self.before = made.state.model_dump(mode="json")
@@ -210,6 +226,8 @@ class Replay:
         if self.record.reads_prompt and row.prompt_chars and row.input_tokens:
             self.tokens_per_character = context.ratio(row.input_tokens, row.prompt_chars)
         if made.effect is not None:
+            if made.attempt == 1:
+                self.passed = self._passed_by_now(before)
             self.said, self.asked = None, row
             if (call := fingerprint_of(made.effect)) and made.attempt == 1:
                 self.calls.append((made.seq, call))
@@ -217,8 +235,17 @@ class Replay:
             match fact:
                 case Decided() if after.pending is not None:
                     self.said = _said(fact)
+                case SiteRulesChanged(rules=rules):
+                    site = [InterruptRule.model_validate(rule) for rule in rules]
+                    self.snapshot = replace(self.snapshot, rules_now=named(self.terms, site))
                 case LimitRaised(name=name, limit=limit) if name in self.snapshot.limits:
                     self.snapshot = replace(self.snapshot, limits=_with(self.snapshot.limits, name, limit))
+
+    def _passed_by_now(self, before: Pending | None) -> tuple[str, ...]:
+        """The gates that were answered for what is asked now, where `before` was the question about it."""
+        if before is None or not isinstance(before.effect, HumanCall) or self.said is None:
+            return ()
+        return answered_by(before.effect, edited=self.said.verdict == "edit")
 
     @property
     def ended(self) -> bool:

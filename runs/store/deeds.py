@@ -1,0 +1,168 @@
+"""Directly before a deed: do the site's rules let it pass as they did, and may whoever approved it still decide?
+
+Both are looked at in the transaction that commits the intent. Source: spec/runtime.md, "Interrupts";
+reliability.md, D13.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import QuerySet
+
+from runs.engine.effects import EFFECT, LET_PASS, HumanCall, ToolCall
+from runs.engine.facts import ApprovalLapsed
+from runs.engine.gates import answered_by, rule_that_asks
+from runs.engine.rules import is_of_site
+from runs.machines import CATALOGUE
+from runs.models import Decision, Exchange, Run, Step
+from runs.rights import OPERATOR, Person, decides, may_decide
+from runs.store.site_rules import site_rules
+
+LETS_GO_ON = (*LET_PASS, "resume")
+"""Verdicts that count only as long as whoever gave them may decide."""
+
+
+class LookAgain(Exception):
+    """The deed is not begun: the site's rules have changed since it was asked for, or an approval counts no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question that was answered, with its decision."""
+
+    question: HumanCall
+    decision: Decision
+
+
+def still_holds(run_id: int, seq: int, rules: str) -> bool:
+    """Whether the call of row `seq` may begin, which was let pass by the site's rules `rules` (their text)."""
+    return site_rules().text == rules and lapsed_before(run_id, seq) is None
+
+
+def passed_before(run_id: int, seq: int) -> tuple[str, ...]:
+    """The gates that were answered for the call of row `seq`."""
+    behind = _behind(run_id, seq)
+    return answered_by(behind[-1].question, edited=behind[-1].decision.verdict == "edit") if behind else ()
+
+
+def lapsed_before(run_id: int, seq: int) -> ApprovalLapsed | None:
+    """The first of the approvals behind the call of row `seq` that counts no more."""
+    return next((lapsed for answered in _behind(run_id, seq) if (lapsed := _lapsed(answered))), None)
+
+
+def lapsed_at(run_id: int, seq: int) -> ApprovalLapsed | None:
+    """The answer to the question of row `seq`, where it counts no more."""
+    decision = _decisions(run_id).filter(interrupt__seq=seq).first()
+    return _lapsed(Answered(question_at(run_id, seq), decision)) if decision is not None else None
+
+
+def question_at(run_id: int, seq: int) -> HumanCall:
+    """What row `seq` asked a person."""
+    asked = EFFECT.validate_json(Exchange.objects.get(run_id=run_id, seq=seq).request_json)
+    assert isinstance(asked, HumanCall)
+    return asked
+
+
+def _behind(run_id: int, seq: int) -> list[Answered]:
+    """The answers that the call of row `seq` was let pass by since the machine came to it, in order.
+
+    Of the answers to one gate the last one counts. Changed arguments make another call, and who lets a call be made
+    once more that may have happened answers for all gates: nothing before that counts.
+    """
+    moves = Step.objects.filter(run_id=run_id, seq__lt=seq, live=True, kind__in=_MOVED)
+    since = moves.order_by("-seq").values_list("seq", flat=True).first() or 0
+    decided = _decisions(run_id).filter(interrupt__seq__gt=since, interrupt__seq__lt=seq)
+    found: dict[tuple[str, ...], Answered] = {}
+    for decision in decided.exclude(interrupt__tool="").order_by("interrupt__seq"):
+        question = question_at(run_id, decision.interrupt.seq)
+        if decision.verdict == "edit" or question.about == "may_have_happened":
+            found.clear()
+        gate = (question.about, question.limit, *question.passed[-1:])
+        found.pop(gate, None)
+        found[gate] = Answered(question, decision)
+    return list(found.values())
+
+
+_MOVED = (Step.Kind.TRANSITION, Step.Kind.REWIND)
+
+
+def _decisions(run_id: int) -> QuerySet[Decision]:
+    return Decision.objects.filter(interrupt__run_id=run_id).select_related("interrupt__run", "by")
+
+
+# --- whose answer counts --------------------------------------------------------------------------------------------
+
+
+def _lapsed(answered: Answered) -> ApprovalLapsed | None:
+    decision = answered.decision
+    if decision.verdict not in LETS_GO_ON or _counts(answered.question, decision):
+        return None
+    return ApprovalLapsed(
+        question=decision.interrupt.seq,
+        verdict=decision.verdict,
+        by=decision.by_name,
+        channel=decision.channel,
+    )
+
+
+def _counts(question: HumanCall, decision: Decision) -> bool:
+    run = decision.interrupt.run
+    match decision.channel:
+        case "deadline":
+            return True  # a rule's own word, and the rules are looked at beside this
+        case "settings":
+            row = Step.objects.get(run=run, seq=decision.interrupt.seq)
+            facts = CATALOGUE[run.machine].facts.validate_json(row.facts_json)
+            return may_answer(run, question, rule_that_asks(question, facts))
+        case "kept" | "fork" if decision.by is None:
+            return may_keep(run, decision.by_name)
+    if decision.by is None:  # the person has been deleted, where it was one
+        return decision.by_name == OPERATOR
+    return may_decide(decision.by, run)
+
+
+def may_keep(run: Run, name: str) -> bool:
+    """Whether an answer that was kept for the run in that name counts."""
+    return name == OPERATOR or may_decide(person_named(name), run)
+
+
+def person_named(name: str) -> Person:
+    """Who has the name; nobody may be signed in under it any more."""
+    found: Person = get_user_model().objects.filter(username=name).first()
+    return AnonymousUser() if found is None else found
+
+
+def may_answer(run: Run, question: HumanCall, rule: str) -> bool:
+    """Whether an answer given at launch may answer the question, which the rule of that name asks.
+
+    Without the right to decide a launcher answers in a script, where no real tool is let pass, for no rule of the
+    site, and about no limit that is another's.
+    """
+    if _launched_by_one_who_decides(run):
+        return True
+    if not run.script_json or is_of_site(rule, len(json.loads(run.site_rules_json))):
+        return False
+    if question.about == "limit" and run.root is not None and run.root.owner_id != run.owner_id:
+        return False
+    return not isinstance(question.holds, ToolCall) or question.holds.tool in _played(run)
+
+
+def _launched_by_one_who_decides(run: Run) -> bool:
+    if run.owner_id is None:
+        return run.by_operator
+    return decides(get_user_model().objects.filter(pk=run.owner_id).first() or AnonymousUser())
+
+
+def _played(run: Run) -> set[str]:
+    """The tools behind which there is nothing real."""
+    return {*_scripted(run.script_json), *(spec.name for spec in CATALOGUE[run.machine].built_in)}
+
+
+@lru_cache(maxsize=64)
+def _scripted(script: str) -> frozenset[str]:
+    return frozenset(json.loads(script).get("tools") or ())

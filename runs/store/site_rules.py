@@ -1,0 +1,74 @@
+"""The site's interrupt rules as they are at this moment, and as a run's log last has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from runs.engine.settings import InterruptRule
+from runs.engine.values import canonical
+from runs.models import Run, SiteRule, Step
+
+UNREADABLE: dict[str, Any] = {
+    "do": "ask",
+    "name": "A site rule can't be read; until it is mended every call asks",
+}
+"""Stands for a rule that can't be read: one that can't be evaluated asks."""
+
+_CHANGED = '"run.site_rules"'
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRules:
+    """All of them, in order."""
+
+    text: str
+    """As canonical JSON: two are the same where their texts are."""
+    rules: tuple[InterruptRule, ...]
+
+    @property
+    def told(self) -> tuple[dict[str, Any], ...]:
+        """Each as a fact and a run's row have it."""
+        found: list[dict[str, Any]] = json.loads(self.text)
+        return tuple(found)
+
+
+def site_rules() -> SiteRules:
+    """Those that are switched on now."""
+    return _read(tuple(SiteRule.objects.filter(enabled=True).values_list("rule_json", flat=True)))
+
+
+@lru_cache(maxsize=16)
+def _read(texts: tuple[str, ...]) -> SiteRules:
+    told = [_told(text) for text in texts]
+    return SiteRules(canonical(told), tuple(InterruptRule.model_validate(rule) for rule in told))
+
+
+def _told(text: str) -> dict[str, Any]:
+    try:
+        rule: dict[str, Any] = json.loads(text)
+        InterruptRule.model_validate(rule)
+    except (ValueError, ValidationError, RecursionError):
+        return UNREADABLE
+    return rule
+
+
+def site_rules_of(run: Run) -> SiteRules | None:
+    """Those that the run's log last has; None where they are still those of its launch.
+
+    Rows that were gone back over count: what holds for the site is not taken back with a run.
+    """
+    noted = run.steps.filter(kind=Step.Kind.NOTE, seq__gt=run.copied_upto or 0, facts_json__contains=_CHANGED)
+    text = noted.order_by("-seq").values_list("facts_json", flat=True).first()
+    if text is None:
+        return None
+    return _read(tuple(map(canonical, _rules_in(json.loads(text)))))
+
+
+def _rules_in(facts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return next(fact["rules"] for fact in facts if fact["kind"] == "run.site_rules")
