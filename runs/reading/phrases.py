@@ -15,6 +15,9 @@ Level = Literal["turn", "step", "all"]
 Data = dict[str, Any]
 LONG = 400
 """Characters of a sentence that a row shows; the inspector has the whole."""
+CALL = 240
+"""Characters of a call in one line."""
+
 _BREAK = re.compile("\r\n?|[\u2028\u2029]")
 
 _INNER = str.maketrans("“”", "‘’")
@@ -43,14 +46,16 @@ class Line:
 
 
 def call_text(tool: str, args: Data) -> str:
-    """A call as code: `write_file(name="a.txt", content="12")`."""
-    return short(f"{tool}({args_text(args)})", 240)
+    """A call as code: `write_file(name="a.txt", content="12")`. A long one is cut, and says so."""
+    text = f"{escaped(tool)}({args_text(args)})"
+    shown = short(text, CALL)
+    return shown if len(text) <= CALL else f"{shown} ({len(text):,} characters)"
 
 
 def short(text: str, most: int = LONG) -> str:
     """`text` on one line, at most `most` characters."""
     if len(text) > most * 4:
-        text = text[: most * 4]
+        text = f"{text[: most * 4].rstrip()}…"  # a gap that is cut would tell a wrong count
     text = " ".join(escaped(_BREAK.sub("\n", text)).split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
