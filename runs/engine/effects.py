@@ -148,6 +148,8 @@ class Draft(Value):
     """The call that the machine asks for next."""
     fault: str = ""
     """Why there is none, where the draft names one."""
+    rules: tuple[str, ...] = ()
+    """The rules that it breaks."""
 
     @property
     def tool(self) -> str:
@@ -187,7 +189,7 @@ class HumanCall(Value):
     deadline_s: float | None = None
     on_timeout: Literal["deny", "approve", "abort"] = "deny"
     draft: Draft | None = None
-    """Of kind `human_approval`: what an approval lets act. None in questions of before 0.5."""
+    """Of kind `human_approval`: what an approval lets act. None in questions that were asked before it was kept."""
 
     @property
     def shown(self) -> ToolCall | ChildRun | Draft | None:

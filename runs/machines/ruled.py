@@ -415,20 +415,19 @@ def _judge(state: RuledState) -> Ask | Go:
     if state.settings.on_retries == "stop" or state.rejections >= state.settings.max_rejections:
         return Go("terminal", (rejected, Exited(reason="retries_exhausted", message=rejected.reason)))
     title = f"Draft rejected {state.metadata.retry_count + 1} times. Accept it anyway?"
-    asked = HumanCall(about="human_approval", title=title, why=rejected.reason, draft=_shown(state))
+    asked = HumanCall(about="human_approval", title=title, why=rejected.reason, draft=_shown(state, rejected.rules))
     return Ask(asked, (rejected,))
 
 
-def _shown(state: RuledState) -> effects.Draft:
+def _shown(state: RuledState, rules: tuple[str, ...]) -> effects.Draft:
     """The draft as a person judges it."""
     draft = state.draft
     assert draft is not None
+    shown = effects.Draft(thought=draft.thought, rules=rules)
     if draft.tool is None:
-        return effects.Draft(thought=draft.thought)
+        return shown
     call, _ = _call_of(state, draft.tool, draft.args)
-    if isinstance(call, str):
-        return effects.Draft(thought=draft.thought, fault=call)
-    return effects.Draft(thought=draft.thought, call=call)
+    return shown.model_copy(update={"fault" if isinstance(call, str) else "call": call})
 
 
 def _breach(rule: RulesetRule, state: RuledState) -> str:

@@ -14,7 +14,7 @@ import regex
 _PART = regex.compile(r"\S+")
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}_]+")
 _LETTER = regex.compile(r"[a-zA-Z]")
-_EASTERN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}]")
+_EASTERN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\u3001-\u303f]")
 
 _SHAPES = ("<wide>", "<font>")
 """How Unicode marks letters that are others in another shape: full width, and those of mathematics."""

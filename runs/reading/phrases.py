@@ -47,9 +47,9 @@ class Line:
 
 def call_text(tool: str, args: Data) -> str:
     """A call as code: `write_file(name="a.txt", content="12")`. A long one is cut, and says so."""
-    text = f"{escaped(tool)}({args_text(args)})"
+    text = f"{tool}({args_text(args)})"
     shown = short(text, CALL)
-    return shown if len(text) <= CALL else f"{shown} ({len(text):,} characters)"
+    return f"{shown} ({len(text):,} characters)" if shown.endswith("…") else shown
 
 
 def short(text: str, most: int = LONG) -> str:
@@ -66,8 +66,8 @@ def quoted(text: str, most: int = LONG) -> str:
 
 
 def args_text(args: Data) -> str:
-    """Arguments as code, between the brackets of a call; of any length."""
-    return escaped(", ".join(f"{name}={_json(value)}" for name, value in args.items()))
+    """Arguments as code, between the brackets of a call; of any length, and with all that hides in them."""
+    return ", ".join(f"{name}={_json(value)}" for name, value in args.items())
 
 
 def value_text(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import regex
@@ -55,7 +56,7 @@ class Hidden:
         )
         return " ".join(filter(None, said))
 
-    @property
+    @cached_property
     def escaped(self) -> str:
         """The text with escapes and signs: `report\\u202etxt.sh`, `ls ⟨␣ × 10,000⟩`."""
         signs = [(at, at + 1, _escape(char)) for at, char in self.unseen]

@@ -158,7 +158,7 @@ def _card_again(
     interrupt = _interrupt(request, request.resolver_match.kwargs["interrupt_id"])  # type: ignore[union-attr]
     shown = reading.card_of(interrupt, request.user)
     read = wanted.read or (
-        read_arguments(interrupt.schema, interrupt.args, request.POST) if shown.fields else None
+        read_arguments(interrupt.schema, interrupt.args, request.POST) if shown.editable else None
     )
     if read is not None:
         fields = tuple(replace(field, error=errors.get(field.field, field.error)) for field in read.fields)

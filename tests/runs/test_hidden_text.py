@@ -110,7 +110,7 @@ def test_everything_that_hides_is_named() -> None:
 def test_a_call_in_one_line_says_where_it_is_shortened() -> None:
     code = call_text("run\u0430", {"command": "x" * 6000})
     assert code.startswith('run\\u0430(command="xxx')
-    assert code.endswith("… (6,021 characters)")
+    assert code.endswith("… (6,016 characters)")
     assert call_text("run", {"command": "ls" + "\u00a0" * 600 + "; rm"}) == 'run(command="ls⟨␣ × 600⟩; rm")'
 
 
