@@ -29,7 +29,6 @@ from runs.engine.effects import (
     HumanCall,
     ModelCall,
     ToolCall,
-    call_in,
     fingerprint_of,
 )
 from runs.engine.kernel import Decision, advance
@@ -367,7 +366,9 @@ class Ledger:
             why=call.why,
             tool=tool,
             args_json=canonical(args),
-            schema_json=json.dumps(schema, ensure_ascii=False),  # in its own order: so its fields stand on the card
+            schema_json=json.dumps(
+                schema, ensure_ascii=False
+            ),  # in its own order: so its fields stand on the card
             effects=effects,
             risk=RISKS.get(effects, "unknown") if tool else "low",
             fingerprint=print_,

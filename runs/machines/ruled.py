@@ -415,7 +415,9 @@ def _judge(state: RuledState) -> Ask | Go:
     if state.settings.on_retries == "stop" or state.rejections >= state.settings.max_rejections:
         return Go("terminal", (rejected, Exited(reason="retries_exhausted", message=rejected.reason)))
     title = f"Draft rejected {state.metadata.retry_count + 1} times. Accept it anyway?"
-    asked = HumanCall(about="human_approval", title=title, why=rejected.reason, draft=_shown(state, rejected.rules))
+    asked = HumanCall(
+        about="human_approval", title=title, why=rejected.reason, draft=_shown(state, rejected.rules)
+    )
     return Ask(asked, (rejected,))
 
 

@@ -1,4 +1,4 @@
-"""Letters that look like others: `p\\u0430ypal` with a Cyrillic a, `\\uff52\\uff4d` for `rm`. Real words of any script pass.
+"""Letters that look like others: a Cyrillic a in `paypal`, full width for `rm`. Real words of any script pass.
 
 Which letters look alike is Unicode's table, as the library disarm has it. It is loaded where a text first needs it.
 """
@@ -19,7 +19,9 @@ _EASTERN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\u3001-\u303f]")
 _SHAPES = ("<wide>", "<font>")
 """How Unicode marks letters that are others in another shape: full width, and those of mathematics."""
 
-_PHONETIC = regex.compile(r"[\u01c0\u01c3\u0251\u0261\u0262\u026a\u0274\u0280\u028f\u0299\u029c\u029f\u1d00-\u1d22\ua731]")
+_PHONETIC = regex.compile(
+    r"[\u01c0\u01c3\u0251\u0261\u0262\u026a\u0274\u0280\u028f\u0299\u029c\u029f\u1d00-\u1d22\ua731]"
+)
 """Latin letters that no language writes with: clicks, another a and g, small capitals."""
 
 _CLEAR = "\u00b5\u03bc\u2139"
@@ -99,7 +101,7 @@ class _Table:
 
 def _confused(chars: set[str]) -> dict[str, str]:
     """The ASCII character that each looks like, of those that look like one."""
-    import disarm  # noqa: PLC0415 - a tenth of a second, and most processes never show such a text
+    import disarm
 
     found = disarm.find_confusables("".join(chars))
     return {

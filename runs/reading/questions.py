@@ -34,7 +34,9 @@ def questions_of(interrupts: Collection[Interrupt]) -> dict[Any, tuple[str, ...]
 
 def asked_of(interrupt: Interrupt) -> HumanCall | None:
     """The question as the run asked it."""
-    request = Exchange.objects.filter(run=interrupt.run_id, seq=interrupt.seq).values_list("request_json").first()
+    request = (
+        Exchange.objects.filter(run=interrupt.run_id, seq=interrupt.seq).values_list("request_json").first()
+    )
     asked = EFFECT.validate_json(request[0]) if request else None
     return asked if isinstance(asked, HumanCall) else None
 

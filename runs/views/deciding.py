@@ -17,6 +17,7 @@ from runs.reading import words
 from runs.reading.again import Again, staying
 from runs.reading.arguments import read_arguments
 from runs.reading.cards import asked_now, headlines
+from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
 from runs.rights import decides
 from runs.views.seeing import check_life, refused
@@ -39,6 +40,7 @@ def needs_you(request: HttpRequest) -> HttpResponse:
             "effects": words.EFFECTS.get(found.effects),
             "headline": asked[found.pk].headline,
             "why": asked[found.pk].why,
+            "call": call_text(found.tool, found.args) if found.tool and found.kind != "tool_call" else "",
             "doubt": doubts.get(found.pk, ""),
         }
         for found in pending

@@ -83,7 +83,17 @@ def test_real_words_of_any_script_pass(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["3D-модель", "USB-кабель", "дом 5а", "C:\\дир\\file", "QR코드 T恤", "5 µm, α = 2", "1⁄2", "№ 5 ①²™…", "ℹ️ 🏳️‍🌈 👩🏽‍🔬"],
+    [
+        "3D-модель",
+        "USB-кабель",
+        "дом 5а",
+        "C:\\дир\\file",
+        "QR코드 T恤",
+        "5 µm, α = 2",
+        "1⁄2",
+        "№ 5 ①²™…",
+        "ℹ️ 🏳️‍🌈 👩🏽‍🔬",
+    ],
 )
 def test_scripts_side_by_side_and_signs_pass(text: str) -> None:
     assert (escaped(text), warning(text)) == (text, "")

@@ -1,4 +1,4 @@
-"""What a call hides, or is too long to show at once, is approved at a second look: with a tick, which the site demands."""
+"""What a call hides, or is too long to show at once, is approved at a second look: with a tick that the site wants."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import time
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
 from runs import actions
+from runs.management.asking import how_to_answer
 from runs.models import Decision, Interrupt, Run
 from runs.reading.arguments import fields_of
-from tests.factories import FINAL, alice, bob, launched, signed_in
-from tests.runs.running import decide, pending, think, work
+from tests.factories import FINAL, alice, bob, cast_member, launched, signed_in
+from tests.runs.running import pending, think, transitions, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -24,7 +26,9 @@ COMMAND = {
     "results": [{"output": "done"}],
 }
 DEED = "; rm -rf /srv/data"
-LONG = "# note: nothing to see in this line of a hundred characters, nor in the next one, as it goes on and on\n"
+LONG = (
+    "# note: nothing to see in this line of a hundred characters, nor in the next one, as it goes on and on\n"
+)
 
 HIDDEN = {
     "10,000 blanks": ("ls" + " " * 10_000 + DEED, "⟨␣ × 10,000⟩"),
@@ -131,8 +135,10 @@ def test_a_tools_name_can_hide_nothing() -> None:
 
 def test_an_arguments_name_may_hide_something() -> None:
     tools = {"run": COMMAND | {"params": {"command": "string", "m\u043ede": "string"}}}
-    asked, client = pending(asking("ls", tools, **{"m\u043ede": "x"})), signed_in(bob())
-    assert "Its name holds letters that look like others: U+043E at 2 (looks like o)." in page_of(client, asked)
+    asked, client = pending(asking("ls", tools, mоde="x")), signed_in(bob())
+    assert "Its name holds letters that look like others: U+043E at 2 (looks like o)." in page_of(
+        client, asked
+    )
     assert send(client, asked).status_code == 422
 
 
@@ -173,6 +179,38 @@ def test_a_plan_shows_its_rows_whole_and_wants_the_same_look() -> None:
     assert send(client, asked, sure="yes").status_code == 302
 
 
+def test_the_command_shows_the_call_whole_and_wants_to_be_told_that_it_was_seen() -> None:
+    asked = pending(asking(HIDDEN["10,000 blanks"][0], mode="x"))
+    shown = "    run\n      mode: x\n      command: ls⟨␣ × 10,000⟩; rm -rf /srv/data\n"
+    assert shown in how_to_answer(asked)
+    words = ("decide", str(asked.pk), "--verdict", "approve")
+    with pytest.raises(CommandError) as refused:
+        call_command(*words)
+    assert shown in str(refused.value)
+    assert refused.value.returncode == 2
+    assert not Decision.objects.exists()
+    call_command(*words, "--sure")
+    assert Decision.objects.get().verdict == "approve"
+
+
+def test_the_list_of_questions_shows_the_call_and_says_where_it_is_shortened() -> None:
+    limits, rules = {"tokens": 120}, [{"when": {"tool": "*"}, "do": "allow"}]
+    call = think("run", command="x" * 6_000)
+    launched(alice(), call, FINAL, tools={"run": COMMAND}, limits=limits, rules=rules)
+    page = signed_in(bob()).get("/needs-you/").text
+    assert "Next call: <code" in page
+    assert "… (6,015 characters)</code>" in page
+
+
+def test_an_answer_given_with_a_fork_wants_the_same_look() -> None:
+    run = asking(LONG * 60 + DEED)
+    at = transitions(run)[-1]
+    client = signed_in(cast_member("dora", "operators", "reviewers"))
+    page = client.get(reverse("fork", args=[run.pk]) + f"?at={at}").text
+    assert "characters, more than the box shows." in page
+    assert "I have read all of it, to the end." in page
+
+
 def test_a_choice_that_the_schema_does_not_have_is_shown_as_it_is() -> None:
     schema = {"properties": {"mode": {"type": "string", "enum": ["safe", "fast"]}}, "required": ["mode"]}
     (field,) = fields_of(schema, {"mode": "wipe"})
@@ -185,7 +223,9 @@ def test_a_number_too_long_for_a_line_gets_a_box() -> None:
 
 
 def test_arguments_stand_in_the_schemas_order_short_ones_first_and_unknown_ones_after() -> None:
-    properties = {name: {"type": kind} for name, kind in (("z", "string"), ("body", "string"), ("a", "integer"))}
+    properties = {
+        name: {"type": kind} for name, kind in (("z", "string"), ("body", "string"), ("a", "integer"))
+    }
     fields = fields_of({"properties": properties}, {"more": "x", "z": "1", "body": "text", "a": 1})
     assert [field.name for field in fields] == ["z", "a", "body", "more"]
 
