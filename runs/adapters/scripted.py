@@ -386,7 +386,8 @@ class ScriptedTools:
 
 
 def _spec(name: str, tool: ScriptedTool) -> ToolSpec:
-    properties = {param: {"type": kind} for param, kind in tool.params.items()}
+    names = dict.fromkeys((*tool.required, *tool.params))  # a stored script has lost the order of `params`
+    properties = {name: {"type": tool.params[name]} for name in names}
     simple = {"type": "object", "properties": properties, "required": list(tool.required)}
     return ToolSpec(
         name=name,

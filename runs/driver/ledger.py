@@ -29,7 +29,6 @@ from runs.engine.effects import (
     HumanCall,
     ModelCall,
     ToolCall,
-    call_in,
     fingerprint_of,
 )
 from runs.engine.facts import ApprovalLapsed, SiteRulesChanged
@@ -392,13 +391,12 @@ class Ledger:
         return ms
 
     def _interrupt(self, call: HumanCall, move: Ask, seq: int) -> Interrupt:
-        held = call_in(call.holds)
-        spec = self.terms.tools.get(held.tool) if held else None
-        args, schema, print_ = (
-            held.args if held else {},
-            spec.parameters if spec else {},
-            fingerprint_of(held),
+        shown = call.shown
+        spec = self.terms.tools.get(shown.tool) if shown else None
+        tool, effects, args, print_ = (
+            (shown.tool, shown.effects, shown.args, shown.fingerprint) if shown else ("", "", {}, "")
         )
+        schema = spec.parameters if spec else {}
         if call.about == "plan" and self.machine.plan is not None:
             args = self.machine.plan.shown(self.machine.fold(self.snapshot.state, move.facts))
             schema, print_ = self.machine.plan.schema, fingerprint("plan", args)
@@ -409,11 +407,13 @@ class Ledger:
             kind=call.about,
             title=call.title,
             why=call.why,
-            tool=held.tool if held else "",
+            tool=tool,
             args_json=canonical(args),
-            schema_json=canonical(schema),
-            effects=held.effects if held else "",
-            risk=RISKS.get(held.effects, "unknown") if held else "low",
+            schema_json=json.dumps(
+                schema, ensure_ascii=False
+            ),  # in its own order: so its fields stand on the card
+            effects=effects,
+            risk=RISKS.get(effects, "unknown") if tool else "low",
             fingerprint=print_,
             limit=call.limit,
             verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or print_]),

@@ -144,6 +144,38 @@ class ChildRun(Value):
         return fingerprint(self.tool, self.args)
 
 
+class Draft(Value):
+    """What an approval lets a machine act on. Its call is no held one: it has all gates still before it."""
+
+    thought: str
+    call: ToolCall | ChildRun | None = None
+    """The call that the machine asks for next."""
+    fault: str = ""
+    """Why there is none, where the draft names one."""
+    rules: tuple[str, ...] = ()
+    """The rules that it breaks."""
+
+    @property
+    def tool(self) -> str:
+        """The tool of its call."""
+        return self.call.tool if self.call else ""
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments of its call."""
+        return self.call.args if self.call else {}
+
+    @property
+    def effects(self) -> str:
+        """What its call can change."""
+        return self.call.effects if self.call else ""
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits of its thought and its call."""
+        return fingerprint(self.tool, {"thought": self.thought, "args": self.args})
+
+
 class HumanCall(Value):
     """A question to a person. It may hold an effect back until it is answered."""
 
@@ -160,6 +192,13 @@ class HumanCall(Value):
     questions: tuple[str, ...] = ()
     deadline_s: float | None = None
     on_timeout: Literal["deny", "approve", "abort"] = "deny"
+    draft: Draft | None = None
+    """Of kind `human_approval`: what an approval lets act. None in questions that were asked before it was kept."""
+
+    @property
+    def shown(self) -> ToolCall | ChildRun | Draft | None:
+        """The call, or the draft, that a person decides on."""
+        return self.draft or call_in(self.holds)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -168,9 +207,9 @@ class HumanCall(Value):
 
 
 def question_of(call: HumanCall) -> str:
-    """What tells a question from others of its kind: the exact call that it holds, the limit, or its words."""
-    if isinstance(call.holds, ToolCall | ChildRun):
-        return call.holds.fingerprint
+    """What tells a question from others of its kind: the exact call or draft, the limit, or its words."""
+    if call.shown is not None:
+        return call.shown.fingerprint
     return call.limit or fingerprint(call.title, {"questions": list(call.questions)})
 
 

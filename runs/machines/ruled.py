@@ -12,6 +12,7 @@ from typing import Any, Literal
 import regex
 from pydantic import ConfigDict, Field, model_validator
 
+from runs.engine import effects
 from runs.engine.effects import (
     Answer,
     ChildFinished,
@@ -412,8 +413,22 @@ def _judge(state: RuledState) -> Ask | Go:
         return Go("retry", (rejected,))
     if state.settings.on_retries == "stop" or state.rejections >= state.settings.max_rejections:
         return Go("terminal", (rejected, Exited(reason="retries_exhausted", message=rejected.reason)))
-    title = "A draft keeps breaking the rules. Let it act?"
-    return Ask(HumanCall(about="human_approval", title=title, why=rejected.reason), (rejected,))
+    title = f"Draft rejected {state.metadata.retry_count + 1} times. Accept it anyway?"
+    asked = HumanCall(
+        about="human_approval", title=title, why=rejected.reason, draft=_shown(state, rejected.rules)
+    )
+    return Ask(asked, (rejected,))
+
+
+def _shown(state: RuledState, rules: tuple[str, ...]) -> effects.Draft:
+    """The draft as a person judges it."""
+    draft = state.draft
+    assert draft is not None
+    shown = effects.Draft(thought=draft.thought, rules=rules)
+    if draft.tool is None:
+        return shown
+    call, _ = _call_of(state, draft.tool, draft.args)
+    return shown.model_copy(update={"fault" if isinstance(call, str) else "call": call})
 
 
 def _breach(rule: RulesetRule, state: RuledState) -> str:
@@ -507,23 +522,30 @@ def action(state: RuledState, answer: Answer | None) -> Ask | Go:
 def _act(state: RuledState, draft: Draft) -> Ask | Go:
     if draft.tool is None:
         return Go("executed")
-    spec = state.terms.tools.get(draft.tool)
+    call, notices = _call_of(state, draft.tool, draft.args)
+    if isinstance(call, str):
+        return Go("executed", (*notices, ToolReported(tool=draft.tool, error=call, ran=False)))
+    return Ask(call, (*notices, ToolCalled(tool=call.tool, args=call.args)))
+
+
+def _call_of(
+    state: RuledState, tool: str, args: dict[str, Any]
+) -> tuple[ToolCall | ChildRun | str, tuple[Notice, ...]]:
+    """The call that a draft comes to, or why it can't run; with what is to be noted of its arguments."""
+    spec = state.terms.tools.get(tool)
     if spec is None or not spec.permitted:
-        error = f"There is no tool {draft.tool}." if spec is None else f"This run may not call {draft.tool}."
-        return Go("executed", (ToolReported(tool=draft.tool, error=error, ran=False),))
-    checked = check_arguments(spec, draft.args)
+        return (f"There is no tool {tool}." if spec is None else f"This run may not call {tool}."), ()
+    checked = check_arguments(spec, args)
     notices = tuple(
         Notice(code=fault.code, message=fault.message, param=fault.param)
         for fault in (*checked.faults, *checked.drops)
     )
     if checked.faults:
-        error = " ".join(fault.message for fault in checked.faults)
-        return Go("executed", (*notices, ToolReported(tool=spec.name, error=error, ran=False)))
-    called = ToolCalled(tool=spec.name, args=checked.args)
+        return " ".join(fault.message for fault in checked.faults), notices
     if spec.child:
-        return Ask(ChildRun(name=spec.child, goal=str(checked.args["goal"])), (*notices, called))
-    call = ToolCall(tool=spec.name, args=checked.args, effects=spec.effects, idempotent=spec.idempotent)
-    return Ask(call, (*notices, called))
+        return ChildRun(name=spec.child, goal=str(checked.args["goal"])), notices
+    call = ToolCall(tool=tool, args=checked.args, effects=spec.effects, idempotent=spec.idempotent)
+    return call, notices
 
 
 def observation(state: RuledState, answer: Answer | None) -> Ask | Go:

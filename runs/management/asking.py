@@ -11,8 +11,10 @@ from django.core.management.base import CommandError
 
 from runs import driver, store
 from runs.models import Interrupt, Run, RunStatus
+from runs.reading.arguments import fields_of
 from runs.reading.cards import headline_now
 from runs.reading.questions import titles_of
+from runs.reading.unseen import escaped
 from runs.reading.visible import visible
 
 BAD_INPUT = 2
@@ -124,15 +126,26 @@ def _title(question: Interrupt) -> str:
     return headline_now(question) if question.kind == "limit" else titles_of([question])[question.pk]
 
 
+def call_shown(question: Interrupt) -> str:
+    """The call that the question is about, whole and in lines, with signs for what hides in it; empty for no call."""
+    if not question.tool:
+        return ""
+    fields = fields_of(question.schema, question.args)
+    given = [f"  {field.label}: {visible(field.was_escaped)}" for field in fields if field.given]
+    return "\n".join((escaped(question.tool), *given)).replace("\n", "\n    ")
+
+
 def how_to_answer(question: Interrupt) -> str:
-    """What is asked, and the command that answers it."""
+    """What is asked, about which call, and the command that answers it."""
     verdict, *others = question.verdicts
     more = {"respond": " --message TEXT", "top_up": f" --args '{{\"{question.limit}\": AMOUNT}}'"}
-    return (
-        f"It asks: {visible(_title(question))}\n"
-        f"  python3 manage.py decide {question.pk} --verdict {verdict}{more.get(verdict, '')}\n"
-        f"  or another verdict: {', '.join(others)}"
-    )
+    lines = [
+        f"It asks: {visible(_title(question))}",
+        *([f"    {call}"] if (call := call_shown(question)) else []),
+        f"  python3 manage.py decide {question.pk} --verdict {verdict}{more.get(verdict, '')}",
+        f"  or another verdict: {', '.join(others)}",
+    ]
+    return "\n".join(lines)
 
 
 def check_one_speaks(options: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from runs.engine.tools import mismatch
@@ -13,7 +14,19 @@ from runs.reading import unseen
 
 Shape = Literal["line", "text", "integer", "number", "switch", "choice", "json"]
 PREFIX = "arg."
-LONG = 60
+LONG = 32
+"""Characters that a field of one line shows on a phone; longer texts get a box."""
+
+WHOLE = 1_500
+WHOLE_LINES = 40
+"""Characters and lines up to which a box shows all of a text; a longer one scrolls."""
+
+BOX_LINES = 14
+"""Lines of a box that scrolls."""
+
+NARROW = 36
+"""Characters of a line on a phone."""
+
 LONG_NAMES = ("content", "text", "body", "message", "html", "code", "query", "prompt")
 MOST_DIGITS = 1000
 MISSING = object()
@@ -33,6 +46,8 @@ class ArgumentField:
     error: str = ""
     was: str = ""
     """The text as it was proposed; the field is changed where `value` differs."""
+    given: bool = True
+    """Whether the call as it was proposed has the argument."""
 
     @property
     def field(self) -> str:
@@ -49,30 +64,65 @@ class ArgumentField:
         """The argument's name; a model may have made it up."""
         return unseen.escaped(self.name)
 
+    @cached_property
+    def _found(self) -> unseen.Hidden:
+        return unseen.hidden_in(self.value)
+
+    @cached_property
+    def _found_before(self) -> unseen.Hidden:
+        return self._found if self.was == self.value else unseen.hidden_in(self.was)
+
     @property
     def hidden(self) -> str:
-        """What is said beside a text that holds characters nobody sees."""
-        return unseen.warning(self.value)
+        """What is said beside a field in which something hides, in its name or its text."""
+        return " ".join(filter(None, (self._of_name, self._found.warning)))
+
+    @property
+    def _of_name(self) -> str:
+        found = unseen.warning(self.name)
+        return f"Its name {found[0].lower()}{found[1:]}" if found else ""
 
     @property
     def escaped(self) -> str:
-        """The text with those characters as escapes."""
-        return unseen.escaped(self.value)
+        """The text with signs and escapes for what hides in it."""
+        return self._found.escaped
 
     @property
     def was_hidden(self) -> str:
         """What is said of the text as it was proposed."""
-        return unseen.warning(self.was)
+        return " ".join(filter(None, (self._of_name, self._found_before.warning)))
 
     @property
     def was_escaped(self) -> str:
         """The text as it was proposed, the same way."""
-        return unseen.escaped(self.was)
+        return self._found_before.escaped
+
+    @property
+    def tall(self) -> bool:
+        """Whether its box scrolls."""
+        return is_long(self.value)
+
+    @property
+    def long(self) -> bool:
+        """Whether it is to be scrolled to its end: no box shows all of it at once, with signs for gaps neither."""
+        return self.tall and is_long(self.escaped)
+
+    @property
+    def length(self) -> int:
+        """Characters of the text."""
+        return len(self.value)
 
     @property
     def rows(self) -> int:
-        """How high a text field is."""
-        return max(2, min(14, self.value.count("\n") + 1 + len(self.value) // 80))
+        """How high a text field is where the browser does not fit it to its text: a phone shows all of it."""
+        if self.tall:
+            return BOX_LINES
+        return max(2, sum(1 + len(line) // NARROW for line in lines(self.value).split("\n")))
+
+
+def is_long(text: str) -> bool:
+    """Whether a box does not show all of `text` at once."""
+    return len(text) > WHOLE or lines(text).count("\n") >= WHOLE_LINES
 
 
 @dataclass(frozen=True)
@@ -89,20 +139,22 @@ class ReadArguments:
 
 
 def fields_of(schema: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[ArgumentField, ...]:
-    """A field for each argument that the schema has or the call gives."""
+    """A field for each argument that the schema has or the call gives: in that order, those of one line first."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", [])
     names = [*properties, *(name for name in args if name not in properties)]
-    return tuple(
+    fields = [
         _field(name, properties.get(name, {}), args.get(name, MISSING), name in required) for name in names
-    )
+    ]
+    return tuple(sorted(fields, key=lambda field: field.shape in ("text", "json")))
 
 
 def _field(name: str, schema: Mapping[str, Any], value: Any, required: bool) -> ArgumentField:  # noqa: FBT001
     shape, options, nullable = _shape(name, schema, value, required)
     text = _text(shape, value)
     about = str(schema.get("description", ""))
-    return ArgumentField(name, shape, text, required, about, options, nullable, was=text)
+    given = value is not MISSING
+    return ArgumentField(name, shape, text, required, about, options, nullable, was=text, given=given)
 
 
 def _shape(
@@ -118,8 +170,12 @@ def _shape(
     elif options:
         return "json", (), nullable
     if isinstance(schema.get("enum"), list) and all(isinstance(item, str) for item in schema["enum"]):
-        blank = () if required else ("",)
-        return "choice", (*blank, *schema["enum"]), nullable
+        if value is MISSING or value is None or value in schema["enum"]:
+            blank = () if required else ("",)
+            return "choice", (*blank, *schema["enum"]), nullable
+        return "json", (), nullable  # a list of choices could not show it
+    if isinstance(value, int | float) and len(json.dumps(value)) > LONG:
+        return "json", (), nullable
     fits = value is MISSING or value is None or not mismatch(dict(schema), value)
     match schema.get("type"):
         case "string" if fits:

@@ -12,6 +12,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from runs.engine.effects import Draft, HumanCall, ModelCall
 from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.again import Again
@@ -27,9 +28,9 @@ from runs.reading.limits import (
     wishes_of,
 )
 from runs.reading.lines import line_of
-from runs.reading.looking import is_risky, lets_act
+from runs.reading.looking import hides, is_risky, lets_act
 from runs.reading.phrases import Line, call_text
-from runs.reading.questions import questions_of, reason_of, title_of
+from runs.reading.questions import asked_of, questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
 from runs.reading.unheard import late_end_of, unsure_of
 from runs.rights import decides
@@ -73,8 +74,11 @@ class Card:
     effects: words.Word | None
     risk: words.Word | None
     fields: tuple[ArgumentField, ...]
+    """The arguments of the call, whole."""
     call: str
-    """The call that is held, as code."""
+    """The call that runs next, as code; of a request to a model, for what."""
+    draft: Draft | None
+    """The draft that an approval accepts."""
     thought: str
     context: tuple[Line, ...]
     limits: tuple[LimitLine, ...]
@@ -165,21 +169,32 @@ class Card:
         return words.seconds(max(0.0, (timezone.now() - self.interrupt.created_at).total_seconds()))
 
     @property
+    def editable(self) -> bool:
+        """Whether the arguments can be changed."""
+        return "edit" in self.interrupt.verdicts
+
+    @property
+    def long(self) -> bool:
+        """Whether not all of an argument is seen at once."""
+        return any(field.long for field in self.fields)
+
+    @property
     def high_risk(self) -> bool:
-        """Whether approving asks for a second look: a call that does much, or that can't be seen whole."""
-        return is_risky(self.interrupt) or self.hides or any(field.hidden for field in self.fields)
+        """Whether approving asks for a second look: a call that does much, or hides something."""
+        return is_risky(self.interrupt) or self.hides
 
     @property
     def second_look(self) -> bool:
         """Whether approving asks for a tick; it did where it says so, whatever was written as an escape."""
-        return bool(self.doubt) or self.high_risk or "sure" in self.errors
+        return bool(self.doubt) or self.high_risk or self.long or "sure" in self.errors
 
     @property
     def wants_a_tick(self) -> bool:
-        """Whether there is a box to tick: for an approval, and for room that lets a doubtful call go."""
+        """Whether there is a box to tick: for an approval, and for room that lets such a call go."""
         if self.verdicts.get("approve"):
             return self.second_look
-        return bool(self.doubt and self.verdicts.get("top_up")) and lets_act(self.interrupt, "top_up")
+        raised = bool(self.verdicts.get("top_up")) and lets_act(self.interrupt, "top_up")
+        return raised and bool(self.doubt or self.hides or self.long)
 
     @property
     def uncertain(self) -> bool:
@@ -188,8 +203,8 @@ class Card:
 
     @property
     def hides(self) -> bool:
-        """Whether the call that is held has characters that nobody sees."""
-        return unseen.holds_unseen(self.interrupt.args)
+        """Whether something hides in the call."""
+        return hides(self.interrupt, self.fields)
 
 
 def headlines(interrupts: Collection[Interrupt]) -> dict[Any, str]:
@@ -262,6 +277,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
     limits = _limits_of(run, interrupt)
     about = limit_asked(interrupt, run, limits, wishes_of([interrupt])[interrupt.pk]) if limits else None
     questions = questions_of([interrupt])[interrupt.pk]
+    asked = asked_of(interrupt)
     unsure = unsure_of(interrupt) if interrupt.kind == "may_have_happened" else None
     return Card(
         interrupt=interrupt,
@@ -269,8 +285,9 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         kind=words.INTERRUPT[interrupt.kind],
         effects=words.EFFECTS.get(interrupt.effects),
         risk=words.RISK.get(interrupt.risk) if interrupt.tool else None,
-        fields=fields_of(interrupt.schema, interrupt.args) if "edit" in interrupt.verdicts else (),
-        call=call_text(interrupt.tool, interrupt.args) if interrupt.tool else "",
+        fields=fields_of(interrupt.schema, interrupt.args),
+        call=_call(interrupt, asked),
+        draft=asked.draft if asked else None,
         thought=thought,
         context=context,
         limits=_limit_lines(limits, about),
@@ -284,6 +301,13 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         late_end=late_end_of(run, unsure),
         decision=getattr(interrupt, "decision", None),
     )
+
+
+def _call(interrupt: Interrupt, asked: HumanCall | None) -> str:
+    if interrupt.tool:
+        return call_text(interrupt.tool, interrupt.args)
+    held = asked.holds if asked else None
+    return f"model call ({held.role})" if isinstance(held, ModelCall) else ""
 
 
 def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import Any
 
 from runs.engine.effects import LET_PASS
 from runs.models import Interrupt
+from runs.reading.arguments import ArgumentField, fields_of
 from runs.reading.restored import doubts_of
 from runs.reading.unseen import holds_unseen
 from runs.store import holds_a_deed
 
 _SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
+_READ_ALL = "Read all of it, to the end, and tick the box to approve it."
 _LOOK_WHETHER = "Look whether this was done already, and tick the box to approve it."
 _LOOK_FIRST = "Look first whether it has happened, and tick the box to run it again."
 
 
 def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
-    """What is to be looked at before approving: what a restore made doubtful, and a call that does much or hides some.
+    """What is to be looked at before approving: what a restore made doubtful, what a call does, hides, or is too long
+    to be seen at once.
 
     `args` are those of an edit, else None. Empty where nothing is.
     """
@@ -25,10 +30,28 @@ def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
     uncertain = interrupt.kind == "may_have_happened"
     if doubts_of([interrupt]):
         return _LOOK_FIRST if uncertain else _LOOK_WHETHER
-    hides = holds_unseen(interrupt.args if args is None else args)
-    if not (uncertain or interrupt.kind == "tool_call") or not (is_risky(interrupt) or hides):
-        return ""
-    return _LOOK_FIRST if uncertain else _SECOND_LOOK
+    fields = fields_of(interrupt.schema, args if verdict == "edit" else interrupt.args)
+    risky = verdict in LET_PASS and is_risky(interrupt)
+    if uncertain and (risky or hides(interrupt, fields) or any(field.long for field in fields)):
+        return _LOOK_FIRST
+    if any(field.long for field in fields):
+        return _READ_ALL
+    return _SECOND_LOOK if risky or hides(interrupt, fields) else ""
+
+
+def hides(interrupt: Interrupt, fields: Iterable[ArgumentField]) -> bool:
+    """Whether something hides in the call: in its tool's name, in an argument, or in the name of one."""
+    return holds_unseen(interrupt.tool) or any(
+        field.hidden or (field.shape == "json" and _hides_in_json(field.value)) for field in fields
+    )
+
+
+def _hides_in_json(text: str) -> bool:
+    """Whether something hides in JSON that is written as an escape."""
+    try:
+        return "\\" in text and holds_unseen(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
 
 
 def lets_act(interrupt: Interrupt, verdict: str) -> bool:

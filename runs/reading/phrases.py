@@ -15,6 +15,9 @@ Level = Literal["turn", "step", "all"]
 Data = dict[str, Any]
 LONG = 400
 """Characters of a sentence that a row shows; the inspector has the whole."""
+CALL = 240
+"""Characters of a call in one line."""
+
 _BREAK = re.compile("\r\n?|[\u2028\u2029]")
 
 _INNER = str.maketrans("“”", "‘’")
@@ -43,14 +46,16 @@ class Line:
 
 
 def call_text(tool: str, args: Data) -> str:
-    """A call as code: `write_file(name="a.txt", content="12")`."""
-    return short(f"{tool}({args_text(args)})", 240)
+    """A call as code: `write_file(name="a.txt", content="12")`. A long one is cut, and says so."""
+    text = f"{tool}({args_text(args)})"
+    shown = short(text, CALL)
+    return f"{shown} ({len(text):,} characters)" if shown.endswith("…") else shown
 
 
 def short(text: str, most: int = LONG) -> str:
     """`text` on one line, at most `most` characters."""
     if len(text) > most * 4:
-        text = text[: most * 4]
+        text = f"{text[: most * 4].rstrip()}…"  # a gap that is cut would tell a wrong count
     text = " ".join(escaped(_BREAK.sub("\n", text)).split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
@@ -61,8 +66,8 @@ def quoted(text: str, most: int = LONG) -> str:
 
 
 def args_text(args: Data) -> str:
-    """Arguments as code, between the brackets of a call; of any length."""
-    return escaped(", ".join(f"{name}={_json(value)}" for name, value in args.items()))
+    """Arguments as code, between the brackets of a call; of any length, and with all that hides in them."""
+    return ", ".join(f"{name}={_json(value)}" for name, value in args.items())
 
 
 def value_text(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import OuterRef, Subquery
 
+from runs.engine.effects import EFFECT, HumanCall
 from runs.models import Exchange, Interrupt
 from runs.reading.phrases import Data
 
@@ -29,6 +30,15 @@ def questions_of(interrupts: Collection[Interrupt]) -> dict[Any, tuple[str, ...]
         requests = Interrupt.objects.filter(pk__in=agents).values_list("pk", Subquery(stored))
         questions |= {pk: _asked(request) for pk, request in requests}
     return questions
+
+
+def asked_of(interrupt: Interrupt) -> HumanCall | None:
+    """The question as the run asked it."""
+    request = (
+        Exchange.objects.filter(run=interrupt.run_id, seq=interrupt.seq).values_list("request_json").first()
+    )
+    asked = EFFECT.validate_json(request[0]) if request else None
+    return asked if isinstance(asked, HumanCall) else None
 
 
 def _asked(request: str | None) -> tuple[str, ...]:

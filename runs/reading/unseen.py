@@ -1,41 +1,104 @@
-"""Characters in a call that nobody sees, or that make the text around them look different: found, and escaped.
+"""What hides in a call: characters that nobody sees, letters that look like others, long gaps. Found, and written out.
 
-What a person approves must be what runs. So where a call holds such a character, the card says so and shows the text
-once more with escapes; rows of one line show escapes only.
+What a person approves must be what runs. So where a call holds such a thing, the card says so and shows the text
+once more with signs and escapes; rows of one line show those only.
 """
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from runs.reading.characters import hides
+import regex
+
+from runs.reading.gaps import Gap, gaps, is_odd
+from runs.reading.lookalikes import Alike, alikes
 
 SHOWN = 8
 """Characters that a warning names."""
 
-_PLAIN = re.compile(r"[\n\t\x20-\x7e]*")
+_PLAIN = regex.compile(r"[\n\t\x20-\x7e]*+")
 _JOINER = "\u200d"
+_WIDE_BLANK = "\u3000"
+_EASTERN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\u3000-\u303f\uff00-\uffef]")
+_SIGNS = "\u203c\u2049\u2139"
+"""Letters and marks that are pictures too."""
+
 _PICTURES = range(0x1F000, 0x1FB00)
 """Skins, and pictures that are newer than this Python's Unicode."""
 
 
-def unseen(text: str) -> Iterator[tuple[int, str]]:
-    """Each character of `text` that can't be seen, with where it stands."""
+@dataclass(frozen=True)
+class Hidden:
+    """What hides in a text, each with where it stands."""
+
+    text: str
+    unseen: tuple[tuple[int, str], ...] = ()
+    alike: tuple[Alike, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.unseen or self.alike or self.gaps)
+
+    @property
+    def warning(self) -> str:
+        """What stands beside the text; nothing where nothing hides."""
+        unseen = [_named(char, at) for at, char in self.unseen[:SHOWN]]
+        alike = [f"{_named(char, at)} (looks like {like})" for at, char, like in self.alike[:SHOWN]]
+        gaps = [f"{gap.words} at {gap.start + 1}" for gap in self.gaps[:SHOWN]]
+        said = (
+            _listed("characters that can’t be seen", unseen, len(self.unseen)),
+            _listed("letters that look like others", alike, len(self.alike)),
+            _listed("long gaps", gaps, len(self.gaps)),
+        )
+        return " ".join(filter(None, said))
+
+    @cached_property
+    def escaped(self) -> str:
+        """The text with escapes and signs: `report\\u202etxt.sh`, `ls ⟨␣ × 10,000⟩`."""
+        signs = [(at, at + 1, _escape(char)) for at, char in self.unseen]
+        signs += [(at, at + 1, _escape(char)) for at, char, _ in self.alike]
+        signs += [(gap.start, gap.end, gap.sign) for gap in self.gaps]
+        parts, upto = [], 0
+        for start, end, sign in sorted(signs):
+            parts += [self.text[upto:start], sign]
+            upto = end
+        return "".join([*parts, self.text[upto:]])
+
+
+def hidden_in(text: str) -> Hidden:
+    """Everything that hides in `text`."""
+    found = tuple(gaps(text))
     if _PLAIN.fullmatch(text):
-        return
-    for place, char in enumerate(text):
-        if hides(char) and not in_emoji(text, place) and text[place : place + 2] != "\r\n":
+        return Hidden(text, gaps=found)
+    within = {at for gap in found for at in range(gap.start, gap.end)}
+    unseen = tuple(one for one in _unseen(text) if one[0] not in within)
+    return Hidden(text, unseen, tuple(alikes(text)), found)
+
+
+def _unseen(text: str) -> Iterator[tuple[int, str]]:
+    """Each character of `text` that can't be seen, or is another blank than it looks, with where it stands."""
+    odd = {char for char in set(text) if is_odd(char)}
+    for place, char in enumerate(text) if odd else ():
+        if char in odd and not _belongs(text, place):
             yield place, char
 
 
+def _belongs(text: str, place: int) -> bool:
+    """Whether it has a work to do there: in an emoji, at the end of a line, between letters that are as wide."""
+    if text[place] == _WIDE_BLANK:
+        return _EASTERN.search(text[max(0, place - 1) : place] + text[place + 1 : place + 2]) is not None
+    return in_emoji(text, place) or text[place : place + 2] == "\r\n"
+
+
 def holds_unseen(value: Any) -> bool:
-    """Whether a JSON value holds such a character anywhere, names included."""
+    """Whether something hides anywhere in a JSON value, names included."""
     match value:
         case str():
-            return next(unseen(value), None) is not None
+            return bool(hidden_in(value))
         case dict():
             return any(holds_unseen(name) or holds_unseen(item) for name, item in value.items())
         case list() | tuple():
@@ -44,20 +107,22 @@ def holds_unseen(value: Any) -> bool:
 
 
 def warning(text: str) -> str:
-    """What stands beside a text that holds such characters; nothing where there is none."""
-    found = [f"U+{ord(char):04X} at {place + 1}" for place, char in unseen(text)]
-    if not found:
-        return ""
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return f"Holds characters that can’t be seen: {', '.join(found[:SHOWN])}{more}."
+    """What stands beside a text in which something hides; nothing where nothing does."""
+    return hidden_in(text).warning
 
 
 def escaped(text: str) -> str:
-    """`text` with such characters as escapes: `report\\u202etxt.sh`."""
-    found = dict(unseen(text))
-    if not found:
-        return text
-    return "".join(_escape(char) if place in found else char for place, char in enumerate(text))
+    """`text` with escapes and signs for what hides in it."""
+    return hidden_in(text).escaped
+
+
+def _listed(what: str, shown: list[str], count: int) -> str:
+    more = f" and {count - len(shown)} more" if count > len(shown) else ""
+    return f"Holds {what}: {', '.join(shown)}{more}." if shown else ""
+
+
+def _named(char: str, place: int) -> str:
+    return f"U+{ord(char):04X} at {place + 1}"
 
 
 def _escape(char: str) -> str:
@@ -79,4 +144,6 @@ def in_emoji(text: str, place: int) -> bool:
 
 def _draws(char: str) -> bool:
     """Whether a character is a picture (or the skin of one)."""
-    return bool(char) and (unicodedata.category(char) in ("So", "Sm") or ord(char) in _PICTURES)
+    if not char:
+        return False
+    return char in _SIGNS or ord(char) in _PICTURES or unicodedata.category(char) in ("So", "Sm")

@@ -169,8 +169,8 @@ def _question(question: Interrupt | None, asked: HumanCall) -> str:
     """What is wrong with the question that an ask became; empty where nothing is."""
     if question is None:
         return "it asks a person, and its question is not there"
-    held = call_in(asked.holds)
-    shown = (held.tool if held else "", canonical(held.args if held else {}), fingerprint_of(held))
+    call = asked.shown
+    shown = (call.tool, canonical(call.args), call.fingerprint) if call else ("", "{}", "")
     found = (question.tool, question.args_json, question.fingerprint)
     # The plan stands in place of the call's arguments; no fact has it as it was shown.
     of_plan = (shown[0], question.args_json, fingerprint("plan", json.loads(question.args_json)))

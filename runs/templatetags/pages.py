@@ -105,8 +105,8 @@ def thousands(number: float) -> str:
 
 @register.filter
 def host(url: str) -> str:
-    """The host of an address."""
-    return urlsplit(str(url)).netloc
+    """The host of an address, with an escape for each letter that looks like another."""
+    return unseen.escaped(urlsplit(str(url)).netloc)
 
 
 @register.filter

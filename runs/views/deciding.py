@@ -17,6 +17,7 @@ from runs.reading import words
 from runs.reading.again import Again, staying
 from runs.reading.arguments import read_arguments
 from runs.reading.cards import asked_now, headlines
+from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
 from runs.rights import decides
 from runs.views.seeing import check_life, refused
@@ -39,6 +40,7 @@ def needs_you(request: HttpRequest) -> HttpResponse:
             "effects": words.EFFECTS.get(found.effects),
             "headline": asked[found.pk].headline,
             "why": asked[found.pk].why,
+            "call": call_text(found.tool, found.args) if found.tool and found.kind != "tool_call" else "",
             "doubt": doubts.get(found.pk, ""),
         }
         for found in pending
@@ -158,7 +160,7 @@ def _card_again(
     interrupt = _interrupt(request, request.resolver_match.kwargs["interrupt_id"])  # type: ignore[union-attr]
     shown = reading.card_of(interrupt, request.user)
     read = wanted.read or (
-        read_arguments(interrupt.schema, interrupt.args, request.POST) if shown.fields else None
+        read_arguments(interrupt.schema, interrupt.args, request.POST) if shown.editable else None
     )
     if read is not None:
         fields = tuple(replace(field, error=errors.get(field.field, field.error)) for field in read.fields)

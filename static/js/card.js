@@ -1,4 +1,9 @@
-// The card while it is filled in: what was changed, told beside the field and on the button.
+// The card while it is filled in: what was changed, told beside the field and on the button; and whether a text that is
+// longer than its box was scrolled to its end, before the box that says so can be ticked. Cards that come later need
+// nothing. Without this script the site asks once more, and shows the text whole.
+
+const seen = new WeakSet();
+const END_PX = 8;
 
 document.addEventListener("input", (event) => {
   const card = event.target.closest("[data-card]");
@@ -6,6 +11,33 @@ document.addEventListener("input", (event) => {
 });
 if (matchMedia("(width < 40rem)").matches) document.querySelector("#card-context")?.removeAttribute("open");
 for (const card of document.querySelectorAll("[data-card]")) count(card);
+
+document.addEventListener("scroll", ({ target }) => target instanceof Element && target.matches("[data-long]") && look(target), {
+  capture: true,
+  passive: true,
+});
+document.addEventListener("click", (event) => {
+  const tick = event.target;
+  if (!(tick instanceof Element) || !tick.matches("[data-after-the-end]") || !tick.checked) return;
+  const boxes = [...tick.form.querySelectorAll("[data-long]")];
+  const unread = boxes.find((box) => !look(box));
+  const word = tick.form.querySelector("[data-not-yet]");
+  if (word !== null) word.hidden = unread === undefined;
+  if (unread === undefined) return;
+  event.preventDefault();
+  unread.focus({ preventScroll: true });
+  unread.scrollIntoView({ block: "center" });
+});
+
+// Whether the end of a long text has been in sight.
+function look(box) {
+  if (box.scrollTop + box.clientHeight >= box.scrollHeight - END_PX && !seen.has(box)) {
+    seen.add(box);
+    const word = box.parentElement.querySelector(".longer");
+    if (word !== null) word.dataset.seen = "";
+  }
+  return seen.has(box);
+}
 
 function count(card) {
   let changed = 0;

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runs.engine.effects import EFFECT, Effect
+from runs.engine.effects import EFFECT, Effect, HumanCall
 from runs.engine.facts import Fact
 from runs.engine.machine import State
 from runs.engine.replaying.record import RecordedRow
@@ -59,8 +59,15 @@ def parts(row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Iterator[tup
     yield "the next node", row.to, made.to
     yield "what it concluded", _dumped(facts), _dumped(made.facts)
     recorded = EFFECT.validate_python(row.effect) if row.effect else None
-    yield "what it asked", _asked(recorded), _asked(made.effect)
+    yield "what it asked", _asked(recorded), _asked(_as_old(made.effect, recorded))
     yield "the attempt", row.attempt, made.attempt
+
+
+def _as_old(effect: Effect | None, recorded: Effect | None) -> Effect | None:
+    """A question about a draft as it was asked before it carried the draft."""
+    if not isinstance(recorded, HumanCall) or recorded.draft or not isinstance(effect, HumanCall):
+        return effect
+    return effect.model_copy(update={"draft": None, "title": recorded.title}) if effect.draft else effect
 
 
 def _asked(effect: Effect | None) -> dict[str, Any] | None:

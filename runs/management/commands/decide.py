@@ -8,11 +8,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from runs import actions, store
-from runs.management.asking import bad_input, halt_notice, interrupt_of, json_of
+from runs.management.asking import bad_input, call_shown, halt_notice, interrupt_of, json_of
 from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.models import Interrupt
 from runs.reading.again import staying
-from runs.reading.looking import lets_act
+from runs.reading.arguments import fields_of
+from runs.reading.looking import hides, lets_act
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
 from runs.reading.unheard import late_end_of, unsure_of
@@ -38,7 +39,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--sure",
             action="store_true",
-            help="approve what may have been done already, before a restore or by a lost worker; "
+            help="approve a call in which something hides, or what may have been done already, before a restore "
+            "or by a lost worker; "
             "roll back past what stays done outside, or past what people did to the context",
         )
 
@@ -47,6 +49,7 @@ class Command(BaseCommand):
         _check_options(options)
         interrupt = interrupt_of(options["interrupt"])
         _look_whether_it_was_done(interrupt, options)
+        _look_at_what_hides(interrupt, options)
         told = _what_going_back_means(interrupt, options)
         try:
             decision = actions.decide(
@@ -87,6 +90,18 @@ def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> 
     doubt = doubts_of([interrupt]).get(interrupt.pk) or _of_a_lost_call(interrupt)
     if doubt:
         raise bad_input(f"{doubt} Look outside first; then say --sure with it. Nothing was decided.")
+
+
+def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:
+    """A call in which something hides is shown with signs, and let run by who is sure of it."""
+    if options["sure"] or not lets_act(interrupt, options["verdict"]):
+        return
+    fields = fields_of(interrupt.schema, interrupt.args)
+    if options["verdict"] != "edit" and hides(interrupt, fields):
+        raise bad_input(
+            f"Something hides in this call:\n    {call_shown(interrupt)}\n"
+            "Read it; then say --sure with it. Nothing was decided."
+        )
 
 
 def _of_a_lost_call(interrupt: Interrupt) -> str:

@@ -1,0 +1,54 @@
+"""Long runs of blanks and of line breaks: what comes after them is out of sight."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import regex
+
+from runs.reading.characters import CONTROLS, DIRECTIONS, hides
+
+BLANKS = 32
+BREAKS = 8
+"""So many in a row are a gap: more than code is indented by, and more than parts paragraphs."""
+
+ODD = regex.compile(r"[\p{Cf}\p{Default_Ignorable_Code_Point}\u2800\p{Zs}--\x20]", regex.V1)
+"""Blanks beside the usual one, and what has no width."""
+
+
+class Gap(NamedTuple):
+    """A run of blanks, line breaks, or both, from `start` up to `end`."""
+
+    start: int
+    end: int
+    blanks: int
+    breaks: int
+
+    @property
+    def sign(self) -> str:
+        """The sign in its place: `⟨␣ × 10,000⟩`."""
+        signs = (("⏎", self.breaks), ("␣", self.blanks))
+        return f"⟨{' '.join(f'{sign} × {count:,}' for sign, count in signs if count)}⟩"
+
+    @property
+    def words(self) -> str:
+        """What it is, in words."""
+        parts = ((self.breaks, "line breaks"), (self.blanks, "blanks"))
+        return " and ".join(f"{count:,} {what}" for count, what in parts if count)
+
+
+def gaps(text: str) -> Iterator[Gap]:
+    """Each gap in `text`."""
+    chars = set() if text.isascii() else set(text) - CONTROLS - DIRECTIONS
+    odd = "".join(char for char in chars if is_odd(char))
+    blank = f"[ \\t{re.escape(odd)}]"
+    for found in re.finditer(f"(?:\\r?\\n{blank}*){{{BREAKS},}}|{blank}{{{BLANKS},}}", text):
+        breaks = found[0].count("\n")
+        yield Gap(found.start(), found.end(), len(found[0].replace("\r\n", "\n")) - breaks, breaks)
+
+
+def is_odd(char: str) -> bool:
+    """Whether a character is a blank of another kind, or is not seen at all."""
+    return hides(char) or ODD.match(char) is not None
