@@ -20,6 +20,7 @@ if (_site := site_wanted(sys.argv)) == "there":
     refuse_without_site(ENVIRONMENT)
 DATA_DIR, SECRET_KEY = data_in(ENVIRONMENT, _site)
 DEBUG = ENVIRONMENT.debug
+HTTPS = ENVIRONMENT.https
 ALLOWED_HOSTS = list(ENVIRONMENT.allowed_hosts)
 CSRF_TRUSTED_ORIGINS = list(ENVIRONMENT.csrf_trusted_origins)
 
@@ -92,12 +93,13 @@ AXES_DISABLE_ACCESS_LOG = True
 SESSION_COOKIE_NAME = "agentsite_session"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = ENVIRONMENT.https
+SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_NAME = "agentsite_csrf"
 CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_COOKIE_SECURE = ENVIRONMENT.https
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENVIRONMENT.https else None
-SECURE_HSTS_SECONDS = 86400 if ENVIRONMENT.https else 0
+CSRF_FAILURE_VIEW = "agentsite.refusals.forged_form"
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SECURE_HSTS_SECONDS = 86400 if HTTPS else 0
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 2**20  # a script of some length fits, and a body never fills the memory
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
@@ -165,7 +167,7 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
         "django.server": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
-        # 404s, foreign hosts and oversized bodies are answers, not events
+        # What is refused has its one line from agentsite.refusals
         "django.security": {"level": "CRITICAL"},
         "django.request": {"level": "ERROR"},
     },
