@@ -1,5 +1,6 @@
 """What the environment may set, checked once: an unsafe or unreadable value stops the start."""
 
+import hashlib
 import os
 import secrets
 import socket
@@ -240,6 +241,15 @@ def secret_key_in(data_dir: Path, new: str = "") -> str:
 def new_secret_key() -> str:
     """A key that nobody can guess, and that is kept nowhere yet."""
     return secrets.token_urlsafe(64)
+
+
+def cookie_name(use: str, data_dir: Path, secret_key: str) -> str:
+    """Return the site's own name for a cookie: browsers keep cookies by host, and another port may be another site.
+
+    Behind a proxy a site does not know its port. A copy of a data directory has the same key, and another path.
+    """
+    site = hashlib.sha256(f"cookies of {data_dir} {secret_key}".encode()).hexdigest()
+    return f"agentsite_{use}_{site[:8]}"
 
 
 def data_in(environment: Environment, site: SiteWanted) -> tuple[Path, str]:

@@ -7,6 +7,7 @@ from agentsite.bootstrap import site_wanted
 from agentsite.environment import (
     ROOT,
     celery_broker_of,
+    cookie_name,
     data_in,
     database_of,
     read_environment,
@@ -90,12 +91,15 @@ AXES_VERBOSE = False
 AXES_DISABLE_ACCESS_LOG = True
 
 # What a browser may do
-SESSION_COOKIE_NAME = "agentsite_session"
+SESSION_ENGINE = "agentsite.sessions"
+SESSION_COOKIE_NAME = cookie_name("session", DATA_DIR, SECRET_KEY)
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = HTTPS
-CSRF_COOKIE_NAME = "agentsite_csrf"
+CSRF_COOKIE_NAME = cookie_name("csrf", DATA_DIR, SECRET_KEY)
 CSRF_COOKIE_SAMESITE = "Lax"
+MESSAGES_COOKIE_NAME = cookie_name("messages", DATA_DIR, SECRET_KEY)
+MESSAGE_STORAGE = "agentsite.messages.Messages"
 CSRF_FAILURE_VIEW = "agentsite.refusals.forged_form"
 CSRF_COOKIE_SECURE = HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
