@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """Makes Celery's configured application the current one, so that tasks know their broker; hears of changed rights."""
+    """Make Celery's configured application the current one, so that tasks know their broker; hear of changed rights."""
 
     name = "agentsite"
 

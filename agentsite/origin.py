@@ -1,4 +1,4 @@
-"""Which pages may open a socket: those of this very site, by scheme, name and port, and those that the settings trust."""
+"""Which pages may open a socket: those of this site, by scheme, name and port, and those that the settings trust."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are refused at the door: one line in the log for each, and a page that names the setting or the limit."""
+"""Requests refused at the door: one line in the log for each, and a page that names the setting or the limit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def _foreign_host(request: HttpRequest) -> HttpResponse:
 
 
 def _too_much(request: HttpRequest, limit: str, status: int) -> HttpResponse:
-    log.warning("Refused a form for %s: it has more than the %s.", _place(request), limit.removeprefix("at most "))
+    log.warning(
+        "Refused a form for %s: it has more than the %s.", _place(request), limit.removeprefix("at most ")
+    )
     sentence = f"A form may have {limit}, and this one has more. Nothing was done. Go back, and send less."
     return refused(request, sentence, status=status)
 
@@ -61,11 +63,13 @@ def forged_form(request: HttpRequest, reason: str = "") -> HttpResponse:
         log.warning("Refused a form for %s: its security token is missing or old.", _place(request))
         return render(request, "403_csrf.html", status=403)
     log.warning(
-        "Refused a form for %s from the origin %s: this site is %s.", _place(request), shown(origin), shown(own)
+        "Refused a form for %s from the origin %s: this site is %s.",
+        _place(request),
+        shown(origin),
+        shown(own),
     )
-    sentence = (
-        f"This form came from “{origin[:LONGEST_SHOWN]}”, and the site takes forms from “{own}”. Nothing was done. "
-    )
+    sentence = f"This form came from “{origin[:LONGEST_SHOWN]}”, and the site takes forms from “{own}”. "
+    sentence += "Nothing was done. "
     if origin == f"https://{request.get_host()}":
         sentence += "Behind a proxy that speaks HTTPS, set HTTPS=1 and let it send X-Forwarded-Proto."
     else:

@@ -1,4 +1,4 @@
-"""The site's sessions: a made-up key is told without asking the database, and the sockets of one that ends are closed."""
+"""The site's sessions. A made-up key is told without the database; the sockets of one that ends are closed."""
 
 from __future__ import annotations
 

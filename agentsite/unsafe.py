@@ -68,7 +68,10 @@ def _hosts(environment: Environment) -> Iterator[tuple[str, str]]:
     if public is None:
         return
     if environment.debug:
-        yield "DEBUG", f"error pages would show the code and its settings to every visitor of {public}. Unset DEBUG"
+        yield (
+            "DEBUG",
+            f"error pages would show the code and its settings to every visitor of {public}. Unset DEBUG",
+        )
     if not environment.https:
         yield (
             "HTTPS",

@@ -19,7 +19,18 @@ from runs.live.doorbell import Doorbell
 from runs.live.listening import Hub, Listener
 from runs.live.messages import INBOX, channel_name, topic_of
 
-__all__ = ["INBOX", "Hub", "Listener", "delta", "flush", "hub", "ring", "ring_inbox", "ring_person", "topic_of"]
+__all__ = [
+    "INBOX",
+    "Hub",
+    "Listener",
+    "delta",
+    "flush",
+    "hub",
+    "ring",
+    "ring_inbox",
+    "ring_person",
+    "topic_of",
+]
 
 FLUSH_AT_EXIT_SECONDS = 1.0
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket as network
+import urllib.error
 import urllib.parse
 import urllib.request
 from http.cookiejar import CookieJar
@@ -80,7 +82,9 @@ def code_of(line: ClientConnection) -> int:
 # Codes
 
 
-CODES = {name: code for name, code in vars(socket).items() if name.isupper() and type(code) is int and code >= 1000}
+CODES = {
+    name: code for name, code in vars(socket).items() if name.isupper() and type(code) is int and code >= 1000
+}
 
 
 def test_every_code_is_one_that_an_application_may_send_and_that_the_page_knows() -> None:
@@ -130,3 +134,67 @@ def test_two_sites_on_one_host_do_not_sign_each_other_out(site: Site, own_site: 
     visitor.sign_out(own_site)
     assert visitor.get(f"{site.url}/runs/") == f"{site.url}/runs/"
     assert visitor.sign_out(site) == f"{site.url}/sign-in/"
+
+
+# Bodies
+
+
+def answer_to(site: Site, *headers: str, path: str = "/runs/new/", body: bytes = b"") -> str:
+    """The head of the answer to a form of which the headers are sent, and nothing but `body` of what they declare."""
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"Host: 127.0.0.1:{site.port}",
+        f"Content-Type: {FORM}",
+        *headers,
+        "",
+        "",
+    ]
+    with network.create_connection(("127.0.0.1", site.port), timeout=AT_ONCE_S) as line:
+        line.sendall("\r\n".join(lines).encode() + body)
+        head = b""
+        while b"\r\n\r\n" not in head and (more := line.recv(4096)):
+            head += more
+    return head.decode("latin-1")
+
+
+FORM = "application/x-www-form-urlencoded"
+LARGE = "Content-Length: 70000"
+
+
+@pytest.mark.stack
+def test_a_body_that_nobody_signed_in_sends_is_refused_before_it_is_read(site: Site) -> None:
+    name = next(cookie.name for cookie in signed_in(site).jar if "session" in cookie.name)
+    for cookies in ([], [f"Cookie: {name}={'a' * 40}"], [f"Cookie: {name}=;{name}=b; x=y"]):
+        head = answer_to(site, LARGE, *cookies)
+        assert head.startswith("HTTP/1.1 302 ") and "\r\nLocation: /sign-in/?unsent=1\r\n" in head
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [("Content-Length: 90000000000", 413), ("Transfer-Encoding: chunked", 411)],
+)
+def test_a_body_without_an_end_is_refused_before_it_is_read_whoever_sends_it(
+    header: str, status: int, site: Site
+) -> None:
+    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in signed_in(site).jar)
+    for more in ([], [f"Cookie: {cookies}"]):
+        assert answer_to(site, header, *more).startswith(f"HTTP/1.1 {status} ")
+
+
+@pytest.mark.stack
+def test_a_browser_that_sends_all_of_a_refused_body_still_hears_why(site: Site) -> None:
+    assert Visitor().send(f"{site.url}/runs/new/", goal="x" * 4_000_000) == f"{site.url}/sign-in/?unsent=1"
+
+
+@pytest.mark.stack
+def test_a_form_of_usual_size_leads_who_is_signed_out_to_the_sign_in_and_a_long_one_is_taken_from_others(
+    site: Site,
+) -> None:
+    body = b"goal=" + b"x" * 50_000
+    head = answer_to(site, f"Content-Length: {len(body)}", body=body, path="/sign-in/")
+    assert head.startswith("HTTP/1.1 403 ")  # it was read: its token is missing
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        signed_in(site).post(f"{site.url}/runs/new/", goal="x" * 70_000)
+    with refused.value as page:
+        assert page.code == 422 and "A goal has at most 20000 characters" in page.read().decode()

@@ -7,6 +7,7 @@ import pytest
 from channels.testing import WebsocketCommunicator
 from django.conf import settings as site
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.test import Client
 
 from agentsite.origin import SameOriginOnly
@@ -43,10 +44,15 @@ def test_a_foreign_host_is_refused_and_the_page_names_the_setting(
     assert answer.status_code == 400
     assert "This site does not answer to the name “&lt;b&gt;site.example:8443”." in page
     assert "ALLOWED_HOSTS" in page
-    assert told(caplog) == "Refused a request for the host '<b>site.example:8443': ALLOWED_HOSTS does not name it."
+    assert (
+        told(caplog)
+        == "Refused a request for the host '<b>site.example:8443': ALLOWED_HOSTS does not name it."
+    )
 
 
-def test_a_host_of_any_length_and_kind_is_one_short_line(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_host_of_any_length_and_kind_is_one_short_line(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     client.get("/sign-in/", headers={"host": "a\x1b[31m" + "é" * 9000})
     assert len(told(caplog)) < 400
     assert "\x1b" not in told(caplog)
@@ -54,7 +60,11 @@ def test_a_host_of_any_length_and_kind_is_one_short_line(client: Client, caplog:
 
 @pytest.mark.parametrize(
     ("origin", "advice"),
-    [("http://evil.example", "CSRF_TRUSTED_ORIGINS"), ("https://testserver", "HTTPS"), ("null", "CSRF_TRUSTED_ORIGINS")],
+    [
+        ("http://evil.example", "CSRF_TRUSTED_ORIGINS"),
+        ("https://testserver", "HTTPS"),
+        ("null", "CSRF_TRUSTED_ORIGINS"),
+    ],
 )
 def test_a_form_of_a_foreign_page_is_refused_and_the_page_names_the_setting(
     origin: str, advice: str, browser: Client, caplog: pytest.LogCaptureFixture
@@ -65,7 +75,10 @@ def test_a_form_of_a_foreign_page_is_refused_and_the_page_names_the_setting(
     assert f"This form came from “{origin}”, and the site takes forms from “http://testserver”." in page
     assert advice in page
     assert "data-token-refused" not in page
-    assert told(caplog) == f"Refused a form for halt/ from the origin '{origin}': this site is 'http://testserver'."
+    assert (
+        told(caplog)
+        == f"Refused a form for halt/ from the origin '{origin}': this site is 'http://testserver'."
+    )
 
 
 def test_a_forged_form_is_refused_with_one_line(browser: Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -75,7 +88,9 @@ def test_a_forged_form_is_refused_with_one_line(browser: Client, caplog: pytest.
     assert told(caplog) == "Refused a form for halt/: its security token is missing or old."
 
 
-def test_the_token_of_a_sign_in_link_is_not_written_to_the_log(browser: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_token_of_a_sign_in_link_is_not_written_to_the_log(
+    browser: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     browser.post("/sign-in/1.abc-def/", {})
     assert "abc-def" not in told(caplog)
 
@@ -100,6 +115,26 @@ def test_a_form_that_is_too_large_is_refused_with_the_limit(
     assert "16 MB" in told(caplog)
 
 
+class Unread:
+    """A body that nothing may read."""
+
+    def read(self, *size: int) -> bytes:
+        raise AssertionError("the body was read")
+
+    readline = read
+
+
+@pytest.mark.parametrize("path", ["/runs/new/", "/sign-in/", "/admin/login/", "/nowhere/"])
+def test_a_large_body_of_a_session_that_has_ended_is_not_parsed(path: str, browser: Client) -> None:
+    browser.get("/halt/")  # it has the token's cookie, so that a form would be read for the other half
+    Session.objects.all().delete()
+    answer = browser.post(
+        path, "a=1", content_type=FORM, CONTENT_LENGTH=str(2**16 + 1), **{"wsgi.input": Unread()}
+    )
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/sign-in/?next=") and answer["Location"].endswith("&unsent=1")
+
+
 # Sockets
 
 
@@ -109,7 +144,9 @@ async def accept(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 
 async def let_in(origin: str, host: str) -> bool:
-    headers = [(b"origin", origin.encode()), (b"host", host.encode())] if origin else [(b"host", host.encode())]
+    headers = (
+        [(b"origin", origin.encode()), (b"host", host.encode())] if origin else [(b"host", host.encode())]
+    )
     connected, _ = await WebsocketCommunicator(SameOriginOnly(accept), "/", headers=headers).connect()
     return bool(connected)
 

@@ -19,7 +19,10 @@ UNSAFE = {
     "a key that is Django's example": ({"SECRET_KEY": "django-insecure-" + GOOD_KEY}, "SECRET_KEY"),
     "a key with a line end": ({"SECRET_KEY": GOOD_KEY + "\n"}, "SECRET_KEY"),
     "debugging where others come in": (PUBLIC | {"DEBUG": "1"}, "DEBUG"),
-    "debugging at an address of the network": (PUBLIC | {"ALLOWED_HOSTS": "192.168.1.7", "DEBUG": "1"}, "DEBUG"),
+    "debugging at an address of the network": (
+        PUBLIC | {"ALLOWED_HOSTS": "192.168.1.7", "DEBUG": "1"},
+        "DEBUG",
+    ),
     "a public host without HTTPS": ({"ALLOWED_HOSTS": "localhost, site.example"}, "HTTPS"),
     "a host of the network without HTTPS": ({"ALLOWED_HOSTS": "10.0.0.5"}, "HTTPS"),
     "a host that only begins like this machine's": ({"ALLOWED_HOSTS": "localhost.example"}, "HTTPS"),
@@ -30,14 +33,23 @@ UNSAFE = {
     "a host with a scheme": (PUBLIC | {"ALLOWED_HOSTS": "https://site.example"}, "ALLOWED_HOSTS"),
     "a host with a port": (PUBLIC | {"ALLOWED_HOSTS": "site.example:8443"}, "ALLOWED_HOSTS"),
     "any origin": (PUBLIC | {"CSRF_TRUSTED_ORIGINS": "*"}, "CSRF_TRUSTED_ORIGINS"),
-    "any origin of a domain": (PUBLIC | {"CSRF_TRUSTED_ORIGINS": "https://*.example"}, "CSRF_TRUSTED_ORIGINS"),
+    "any origin of a domain": (
+        PUBLIC | {"CSRF_TRUSTED_ORIGINS": "https://*.example"},
+        "CSRF_TRUSTED_ORIGINS",
+    ),
     "an origin without a scheme": (PUBLIC | {"CSRF_TRUSTED_ORIGINS": "site.example"}, "CSRF_TRUSTED_ORIGINS"),
-    "an origin of another scheme": (PUBLIC | {"CSRF_TRUSTED_ORIGINS": "ftp://a.example"}, "CSRF_TRUSTED_ORIGINS"),
+    "an origin of another scheme": (
+        PUBLIC | {"CSRF_TRUSTED_ORIGINS": "ftp://a.example"},
+        "CSRF_TRUSTED_ORIGINS",
+    ),
     "an origin that anybody between can forge": (
         PUBLIC | {"CSRF_TRUSTED_ORIGINS": "http://site.example"},
         "CSRF_TRUSTED_ORIGINS",
     ),
-    "an origin with a path": (PUBLIC | {"CSRF_TRUSTED_ORIGINS": "https://a.example/"}, "CSRF_TRUSTED_ORIGINS"),
+    "an origin with a path": (
+        PUBLIC | {"CSRF_TRUSTED_ORIGINS": "https://a.example/"},
+        "CSRF_TRUSTED_ORIGINS",
+    ),
     "a remote broker without a password": ({"REDIS_URL": "redis://broker.example:6379/0"}, "REDIS_URL"),
     "a remote broker with a name alone": ({"REDIS_URL": "redis://agentsite@10.0.0.5/0"}, "REDIS_URL"),
     "a remote broker with an empty password": ({"REDIS_URL": "rediss://:@broker.example"}, "REDIS_URL"),
@@ -69,7 +81,15 @@ SAFE: dict[str, dict[str, str]] = {
 
 @pytest.fixture(autouse=True)
 def only_what_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("SECRET_KEY", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "HTTPS", "DEBUG", "REDIS_URL", "LOG_LEVEL"):
+    for name in (
+        "SECRET_KEY",
+        "ALLOWED_HOSTS",
+        "CSRF_TRUSTED_ORIGINS",
+        "HTTPS",
+        "DEBUG",
+        "REDIS_URL",
+        "LOG_LEVEL",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AGENTSITE_DATA_DIR", str(tmp_path / "data"))
 
@@ -104,7 +124,11 @@ def test_a_weak_key_in_the_data_directory_is_refused_too(text: str, tmp_path: Pa
 
 
 def test_the_start_ends_with_the_sentence_and_the_code_of_what_is_outside(tmp_path: Path) -> None:
-    environ = own_environ(tmp_path / "data") | {"SECRET_KEY": "x", "ALLOWED_HOSTS": "site.example", "DEBUG": "1"}
+    environ = own_environ(tmp_path / "data") | {
+        "SECRET_KEY": "x",
+        "ALLOWED_HOSTS": "site.example",
+        "DEBUG": "1",
+    }
     refused = subprocess.run(
         [sys.executable, "manage.py", "up", "--no-browser"],
         cwd=ROOT,

@@ -148,7 +148,9 @@ async def test_who_may_no_longer_see_the_run_is_sent_away_from_it_and_keeps_the_
 async def test_who_keeps_the_right_keeps_the_socket(run: Run, bob: User) -> None:
     _, pages = await pages_of(bob, run)
     await hearing()
-    await in_database(bob.user_permissions.set, await in_database(list, Permission.objects.filter(codename="view_run")))
+    await in_database(
+        bob.user_permissions.set, await in_database(list, Permission.objects.filter(codename="view_run"))
+    )
     await in_database(leave_group, bob)
     await in_database(live.flush)
     for page in pages:

@@ -207,7 +207,7 @@ def web_command(port: int) -> list[str]:
     The size of a message holds in both directions, that of a frame for what comes in.
     """
     return [
-        *(sys.executable, "-m", "daphne", "-b", HOST, "-p", str(port), "-v", "0", "--no-server-name"),
+        *(sys.executable, "-m", "agentsite.web", "-b", HOST, "-p", str(port), "-v", "0", "--no-server-name"),
         *("--websocket-max-message-size", str(2 * LARGEST_SENT), "--websocket-max-frame-size", "65536"),
         *("--websocket_timeout", "-1", "--ping-interval", "20", "--ping-timeout", "20"),
         *("--application-close-timeout", "5", "--http-timeout", "60", "agentsite.asgi:application"),
