@@ -4,10 +4,10 @@ from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """Makes Celery's configured application the current one, so that tasks know their broker."""
+    """Make Celery's configured application the current one, so that tasks know their broker; hear of changed rights."""
 
     name = "agentsite"
 
     def ready(self) -> None:
-        """Importing it is enough."""
-        from agentsite import celery  # noqa: F401
+        """Importing them is enough."""
+        from agentsite import celery, rechecking  # noqa: F401

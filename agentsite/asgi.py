@@ -9,12 +9,11 @@ pages = get_asgi_application()
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402  (Django must be set up before its models are imported)
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
 from agentsite import presence  # noqa: E402
 from agentsite.origin import SameOriginOnly  # noqa: E402
 from runs.routing import websocket_urlpatterns  # noqa: E402
 
-sockets = SameOriginOnly(AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
+sockets = SameOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
 presence.begin()
 application = ProtocolTypeRouter({"http": pages, "websocket": sockets})

@@ -1,9 +1,11 @@
 """What the environment may set, checked once: an unsafe or unreadable value stops the start."""
 
+import hashlib
 import os
 import secrets
 import socket
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -13,6 +15,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from agentsite.bootstrap import SiteWanted
+from agentsite.unsafe import faults_of, weak_key
 
 ROOT = Path(__file__).resolve().parent.parent
 SQLITE_OPTIONS = {
@@ -24,6 +27,7 @@ SQLITE_OPTIONS = {
     ),
 }
 POSTGRES_LIMITS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=5s -c statement_timeout=30s"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 bytes on Linux, 103 on macOS
 
 
@@ -45,7 +49,7 @@ class Environment(BaseSettings):
     database_pool: int = Field(20, alias="DATABASE_POOL", ge=0, le=500)
     hints: bool = Field(True, alias="HINTS")  # off: nothing is rung or queued, and everything still works
     broker_timeout: float = Field(
-        2.0, alias="BROKER_TIMEOUT", gt=0
+        2.0, alias="BROKER_TIMEOUT", gt=0, le=60
     )  # seconds; the longest that a hint may take
     lease_seconds: float = Field(
         20.0, alias="LEASE_SECONDS", ge=0.5, le=3600
@@ -64,13 +68,13 @@ class Environment(BaseSettings):
             else value
         )
 
-    @field_validator("allowed_hosts")
+    @field_validator("data_dir", mode="before")
     @classmethod
-    def names_only(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        """A wildcard would let any web page open a socket to this site."""
-        if not hosts or "*" in hosts:
-            raise ValueError("name the hosts that this site answers to; '*' and an empty list are refused")
-        return hosts
+    def named(cls, path: Any) -> Any:
+        """An empty name would be the folder at hand."""
+        if path == "":
+            raise ValueError("name a folder, or unset it")
+        return path
 
     @field_validator("data_dir")
     @classmethod
@@ -78,16 +82,34 @@ class Environment(BaseSettings):
         """The children of `up` may have another working directory."""
         return path.expanduser().absolute()
 
+    @field_validator("log_level")
+    @classmethod
+    def known_level(cls, level: str) -> str:
+        """One of Python's own levels, in letters of any size."""
+        if level.upper() not in LOG_LEVELS:
+            raise ValueError(f"write one of {', '.join(LOG_LEVELS)}")
+        return level.upper()
+
 
 def read_environment() -> Environment:
     """The checked environment; what is wrong is said by variable name."""
     try:
-        return Environment()
+        environment = Environment()
     except ValidationError as why:
-        faults = "; ".join(
-            f"{error['loc'][0]}: {error['msg'].removeprefix('Value error, ')}" for error in why.errors()
-        )
-        raise ImproperlyConfigured(f"The environment can't be used. {faults}.") from None
+        raise BadEnvironment(
+            (str(error["loc"][0]), error["msg"].removeprefix("Value error, ")) for error in why.errors()
+        ) from None
+    if faults := list(faults_of(environment)):
+        raise BadEnvironment(faults)
+    return environment
+
+
+class BadEnvironment(ImproperlyConfigured):
+    """Variables of the environment that are unsafe or can't be read; each is named with what to write."""
+
+    def __init__(self, faults: Iterable[tuple[str, str]]) -> None:
+        said = ". ".join(f"{name}: {why}" for name, why in faults)
+        super().__init__(f"The environment can't be used. {said}.")
 
 
 def database_of(url: str, data_dir: Path, pool: int) -> dict[str, Any]:
@@ -207,12 +229,27 @@ def secret_key_in(data_dir: Path, new: str = "") -> str:
             pass
         finally:
             draft.unlink()
-    return path.read_text(encoding="ascii")
+    key = path.read_text(encoding="ascii")
+    if why := weak_key(key):
+        raise BadDataDirectory(
+            f"The secret key in {path} can't be used: {why}. Put the site's own key back. Without it stored model "
+            "keys can't be opened; if it is lost, delete the file, start the site, and enter them again."
+        )
+    return key
 
 
 def new_secret_key() -> str:
     """A key that nobody can guess, and that is kept nowhere yet."""
     return secrets.token_urlsafe(64)
+
+
+def cookie_name(use: str, data_dir: Path, secret_key: str) -> str:
+    """Return the site's own name for a cookie: browsers keep cookies by host, and another port may be another site.
+
+    Behind a proxy a site does not know its port. A copy of a data directory has the same key, and another path.
+    """
+    site = hashlib.sha256(f"cookies of {data_dir} {secret_key}".encode()).hexdigest()
+    return f"agentsite_{use}_{site[:8]}"
 
 
 def data_in(environment: Environment, site: SiteWanted) -> tuple[Path, str]:

@@ -1,11 +1,13 @@
-"""TCP ports on this machine: reading one from the command line, and refusing one that is taken."""
+"""TCP ports on this machine: reading one from the command line, refusing one that is taken, and the site's address."""
 
 import socket
 from argparse import ArgumentTypeError
 
+from django.conf import settings
 from django.core.management.base import CommandError
 
 from agentsite.stopped import STOPPED
+from agentsite.unsafe import is_this_machine
 
 HOST = "127.0.0.1"
 
@@ -56,3 +58,10 @@ def listens(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def address_of(port: int) -> str:
+    """Return where people reach the site: its first public host, which a proxy answers for; else the port itself."""
+    public = (host for host in settings.ENVIRONMENT.allowed_hosts if not is_this_machine(host))
+    name = next(public, None)
+    return f"https://{name}" if name else f"http://{HOST}:{port}"

@@ -7,6 +7,7 @@ from agentsite.bootstrap import site_wanted
 from agentsite.environment import (
     ROOT,
     celery_broker_of,
+    cookie_name,
     data_in,
     database_of,
     read_environment,
@@ -20,6 +21,7 @@ if (_site := site_wanted(sys.argv)) == "there":
     refuse_without_site(ENVIRONMENT)
 DATA_DIR, SECRET_KEY = data_in(ENVIRONMENT, _site)
 DEBUG = ENVIRONMENT.debug
+HTTPS = ENVIRONMENT.https
 ALLOWED_HOSTS = list(ENVIRONMENT.allowed_hosts)
 CSRF_TRUSTED_ORIGINS = list(ENVIRONMENT.csrf_trusted_origins)
 
@@ -43,6 +45,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "agentsite.known_browser.RememberBrowser",
     "runs.views.door.SignInFirst",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -84,21 +87,29 @@ PASSWORD_RESET_TIMEOUT = 3600  # also how long the sign-in link of `up` works
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_USERNAME_CALLABLE = "agentsite.known_browser.counted_name"
+AXES_LOCKOUT_CALLABLE = "agentsite.known_browser.locked_out"
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
 AXES_DISABLE_ACCESS_LOG = True
 
 # What a browser may do
-SESSION_COOKIE_NAME = "agentsite_session"
+SESSION_ENGINE = "agentsite.sessions"
+SESSION_COOKIE_NAME = cookie_name("session", DATA_DIR, SECRET_KEY)
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = ENVIRONMENT.https
-CSRF_COOKIE_NAME = "agentsite_csrf"
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_NAME = cookie_name("csrf", DATA_DIR, SECRET_KEY)
 CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_COOKIE_SECURE = ENVIRONMENT.https
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ENVIRONMENT.https else None
-SECURE_HSTS_SECONDS = 86400 if ENVIRONMENT.https else 0
+MESSAGES_COOKIE_NAME = cookie_name("messages", DATA_DIR, SECRET_KEY)
+KNOWN_BROWSER_COOKIE_NAME = cookie_name("browser", DATA_DIR, SECRET_KEY)
+MESSAGE_STORAGE = "agentsite.messages.Messages"
+CSRF_FAILURE_VIEW = "agentsite.refusals.forged_form"
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SECURE_HSTS_SECONDS = 86400 if HTTPS else 0
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 2**20  # a script of some length fits, and a body never fills the memory
+ANONYMOUS_BODY_BYTES = 64 * 2**10  # larger ones of people who are signed out are not read (web.py, door.py)
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -165,7 +176,7 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
         "django.server": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
-        # 404s, foreign hosts and oversized bodies are answers, not events
+        # What is refused has its one line from agentsite.refusals
         "django.security": {"level": "CRITICAL"},
         "django.request": {"level": "ERROR"},
     },

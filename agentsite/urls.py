@@ -12,3 +12,5 @@ urlpatterns = [
     path("favicon.ico", favicon, name="favicon"),
     path("", include("runs.urls")),
 ]
+
+handler400 = "agentsite.refusals.bad_request"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,8 +15,8 @@ from runs.actions.common import NotAllowed
 from runs.adapters.scripted import BadScript, Script, parse_script
 from runs.adapters.tools import TOOLS
 from runs.engine.machine import Machine
-from runs.engine.settings import Settings
-from runs.engine.values import clean, clean_text
+from runs.engine.settings import MOST_ENTRIES, Settings
+from runs.engine.values import MAX_DEPTH, MAX_NODES, clean, clean_text, is_too_large
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
 from runs.rights import Person, decides, may_launch
@@ -108,6 +110,8 @@ def check_launch(
         problems.append(
             Problem("goal", f"A goal has at most {MAX_GOAL} characters; this one has {len(goal)}.")
         )
+    if too_large := list(_too_large(settings, "settings")):
+        raise BadLaunch((*problems, *too_large))  # not read any further
     played = _script_of(script, problems)
     # As they will be stored: what the one door changes must be right too.
     checked = _settings_of(machine, clean(settings), "settings", problems) if machine in CATALOGUE else None
@@ -124,6 +128,23 @@ def check_launch(
     if problems:
         raise BadLaunch(tuple(problems))
     return _Checked(checked, played, model)
+
+
+def _too_large(settings: Any, path: str) -> Iterator[Problem]:
+    """Yield what holds more than anyone writes, and would take long to be judged entry by entry."""
+    if is_too_large(settings):
+        yield Problem(path, f"Too large: {MAX_NODES:,} values on {MAX_DEPTH} levels at most.")
+        return
+    if not isinstance(settings, dict):
+        return
+    for name, value in [("", settings), *settings.items()]:
+        if isinstance(value, list | dict) and len(value) > MOST_ENTRIES:
+            said = f"This may have at most {MOST_ENTRIES:,} entries; it has {len(value):,}."
+            yield Problem(f"{path}.{name}".rstrip("."), said)
+    children = settings.get("subgraphs")
+    for name, child in children.items() if isinstance(children, dict) else ():
+        if isinstance(child, dict):
+            yield from _too_large(child.get("settings"), f"{path}.subgraphs.{name}.settings")
 
 
 def _script_of(script: dict[str, Any] | str | None, problems: list[Problem]) -> Script | None:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from runs.consumers.messages import SAID, Said
 from runs.feeds import DATABASE_AWAY, Gone
+from runs.live import hub, topic_of
 
 LONGEST_MESSAGE: Final = 4096
 LARGEST_SENT: Final = 512 * 1024
@@ -25,16 +26,24 @@ MESSAGES_AT_ONCE: Final = 400
 MESSAGES_PER_SECOND: Final = 100.0
 MISTAKES_ALLOWED: Final = 20
 RECHECK_SECONDS: Final = 25.0
-"""A person who has signed out, or may no longer see the run, is gone after at most 30 s."""
+"""Who may no longer see the run is gone at once where a ring tells so, and else after at most 30 s."""
 RETRY_SECONDS: Final = 2.0
 
-TOO_MUCH: Final = 1008
-FAILED: Final = 1011
-TOO_SLOW: Final = 1013
+# Why a socket is closed. An application may send no code but 1000 and 3000 to 4999; those from 4000 are its own.
+# static/js/line.js has the same codes, and what a page does about each.
 NOT_ALLOWED: Final = 4403
+"""Signed out, or may no longer see this. The page says so, and asks again: a sign-in in another tab lets it in."""
 GONE: Final = 4404
+"""The run is not there any more. The page is over."""
+TOO_SLOW: Final = 4408
+"""The page has acknowledged nothing for a while. It connects again, and gets what it lacks."""
 ANOTHER_LIFE: Final = 4409
-"""The site was restored after the page was painted: its rows may never have been, and those that are may be others."""
+"""The site was restored after the page was painted: its rows may never have been, and those that are may be others.
+The page is over."""
+TOO_MUCH: Final = 4429
+"""The page talks too much, or makes no sense. It connects again, after the longest pause."""
+FAILED: Final = 4500
+"""Something here failed; the log says what. The page connects again, after the longest pause."""
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +53,8 @@ class Socket(AsyncConsumer):
 
     def __init__(self) -> None:
         self.session_key: str | None = None
+        self.topic = 0
+        """Of the person whose socket it is; 0 where nobody is signed in."""
         self.closed = False
         self.bell = asyncio.Event()
         self.sending: asyncio.Task[None] | None = None
@@ -64,6 +75,8 @@ class Socket(AsyncConsumer):
             self.closed = True
             if self.sending is not None:
                 self.sending.cancel()
+            if self.topic:
+                hub().leave(self.topic, self)
             self.leave()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
@@ -107,6 +120,10 @@ class Socket(AsyncConsumer):
     async def connected(self) -> None:
         """Let the person in, or not; the origin has been checked already."""
         self.session_key = getattr(self.scope.get("session"), "session_key", None)
+        if person := getattr(self.scope.get("user"), "pk", None):
+            self.topic = topic_of(person)
+            hub().join(self.topic, self)  # before the right is looked up, so that no change of it is missed
+        self.put_off_recheck()
         try:
             admitted = await self.admit()
         except DATABASE_AWAY as why:
@@ -115,9 +132,22 @@ class Socket(AsyncConsumer):
         if not admitted:
             await self.close(NOT_ALLOWED)
             return
-        self.recheck_at = now() + RECHECK_SECONDS * random.uniform(0.8, 1.2)
         await self.send({"type": "websocket.accept"})
         self.sending = asyncio.create_task(self.deliver_again_and_again())
+
+    # What the hub says of the person
+
+    def rung(self, seq: int) -> None:
+        """Their session, account or rights have changed."""
+        self.recheck_at = 0.0
+        self.wake()
+
+    def heard(self, node: str, text: str) -> None:
+        """Nothing is written about a person."""
+
+    def missed(self) -> None:
+        """A change may have been missed."""
+        self.rung(0)
 
     async def received(self, text: str | None) -> None:
         """A message from the page; what can't be understood is answered with a sentence."""
@@ -176,7 +206,7 @@ class Socket(AsyncConsumer):
                 except DATABASE_AWAY as why:
                     log.warning("Viewers wait: the database can't be read (%s).", why)
                     await asyncio.sleep(RETRY_SECONDS)
-                    self.wake()
+                    self.rung(0)  # a look that was due may have failed
         except Gone:
             await self.close(GONE)
         except Exception:
@@ -185,10 +215,13 @@ class Socket(AsyncConsumer):
 
     async def recheck(self) -> None:
         """Close on whoever has signed out or may no longer see this."""
-        if await self.admit():
-            self.recheck_at = now() + RECHECK_SECONDS * random.uniform(0.8, 1.2)
-        else:
+        self.put_off_recheck()
+        if not await self.admit():
             await self.close(NOT_ALLOWED)
+
+    def put_off_recheck(self) -> None:
+        """Until its time, or a ring. Called before the look: what changes during it is looked at again."""
+        self.recheck_at = now() + RECHECK_SECONDS * random.uniform(0.8, 1.2)
 
 
 async def nowhere(scope: Any, receive: Any, send: Any) -> None:

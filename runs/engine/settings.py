@@ -29,6 +29,9 @@ MOST = 1e12
 MOST_ROUNDS = 1_000_000
 """The largest number of steps, rounds, retries."""
 
+MOST_ENTRIES = 500
+"""The largest number of entries that one setting may have: rules, answers, slots."""
+
 MOST_PLAN_STEPS = 200
 """The largest number of steps that a plan may have: it stands in every prompt, and on the page."""
 

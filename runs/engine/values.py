@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -18,6 +20,8 @@ Json = Any
 
 MAX_DEPTH = 64
 MAX_NODES = 20_000
+MAX_JSON = 1_000_000
+"""Characters of one JSON text, or plan, that a person writes: what is longer is refused before it is read."""
 MAX_TEXT = 400_000
 """Characters kept of one text; what is beyond is cut with a count."""
 
@@ -44,6 +48,26 @@ def clean_text(text: str) -> str:
 def clean(value: Any) -> Any:
     """The JSON value nearest to `value` that every database can store and every reader can show."""
     return _Cleaner().clean(value, 0)
+
+
+def is_too_large(value: Any) -> bool:
+    """Whether `clean` would cut parts off a JSON value: it is too deep, or holds too many values."""
+    level, nodes = [value], 0
+    for _ in range(MAX_DEPTH + 1):
+        nodes += len(level)
+        if nodes > MAX_NODES:
+            return True
+        level = [item for outer in level for item in _items(outer)]
+    return bool(level)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return islice(value.values(), MAX_NODES + 1)
+        case list() | tuple():
+            return islice(value, MAX_NODES + 1)
+    return ()
 
 
 class _Cleaner:

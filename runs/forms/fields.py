@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypedDict
 from django import forms
 
 from runs.engine.settings import MOST
+from runs.engine.values import MAX_DEPTH, MAX_JSON, MAX_NODES, is_too_large
 
 
 class Launch(TypedDict):
@@ -21,8 +22,10 @@ class Launch(TypedDict):
 
 def read_json(text: str) -> Any:
     """What the text says; ValueError with a sentence."""
+    if len(text) > MAX_JSON:
+        raise ValueError(f"This JSON has {len(text):,} characters; at most {MAX_JSON:,} are read.")
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except json.JSONDecodeError as fault:
         where = f"line {fault.lineno}, column {fault.colno}"
         raise ValueError(f"This is no JSON: {fault.msg} at {where}.") from None
@@ -30,6 +33,9 @@ def read_json(text: str) -> Any:
         raise ValueError("This JSON holds a number that is too long.") from None
     except RecursionError:
         raise ValueError("This JSON is nested too deeply.") from None
+    if is_too_large(found):
+        raise ValueError(f"This JSON is too large: {MAX_NODES:,} values on {MAX_DEPTH} levels at most.")
+    return found
 
 
 class WholeField(forms.IntegerField):

@@ -11,7 +11,7 @@ from django import forms
 
 from runs.actions import Problem
 from runs.adapters.tools import TOOLS
-from runs.engine.settings import LIMIT_NAMES
+from runs.engine.settings import LIMIT_NAMES, MOST_ENTRIES
 from runs.forms.fields import JsonField, Launch, LimitFields, OneOfField, ReadingForm, WholeField
 from runs.forms.machines import PARTS, PLAN_ROW, SLOT, MachineFields, foreign, pretty, usual_fields
 from runs.machines import CATALOGUE
@@ -141,7 +141,7 @@ class LaunchForm(MachineFields, LimitFields):
         if not self.is_bound:
             return list(self.initial.get("tools") or ())
         getlist = getattr(self.data, "getlist", None)
-        return list(getlist("tools")) if getlist else []
+        return list(getlist("tools"))[:MOST_ENTRIES] if getlist else []
 
     def clean_goal(self) -> str:
         """Browsers send line ends of their own."""
@@ -232,18 +232,18 @@ class LaunchForm(MachineFields, LimitFields):
         """Put what the launch found wrong beside the fields; what has none goes to the top."""
         places = self._places()
         standing = set(self.errors) - set(MANIFOLD)
+        cells = self.faulty_cells()
         for problem in problems:
             place, rest = _place_of(problem.path, places)
             if place == "model" and self.read["model"] == SCRIPT:
                 continue  # no model is wanted: what is wrong is the script
             said = _said(place, rest, problem)
-            if place in standing or self._stands(place, said):
-                continue
+            named = _cell_of(said) if place in ROWS else []
+            if place in standing or (place in ROWS and cells[place].intersection(named)):
+                continue  # that it is wrong is known
             self.add_error(place, said)
-
-    def _stands(self, place: str | None, said: str) -> bool:
-        """Whether the cell that a sentence names is known to be wrong."""
-        return place in ROWS and bool(self.faulty_cells()[place].intersection(_cell_of(said)))
+            if place in ROWS:
+                cells[place].update(named)
 
     def _places(self) -> dict[str, str]:
         part = PARTS.get(self.read["machine"])

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from django import forms
 
+from runs.engine.values import MAX_JSON
 from runs.forms.fields import OneOfField, ReadingForm, WholeField, read_json
 from runs.forms.rows import Row, RowsField, blank_rows
 
@@ -182,7 +183,11 @@ _COUNTS = ("exploration_budget", "exploitation_budget", "max_iterations", "max_c
 
 
 def _read_checklist(data: Cleaned, fault: Fault) -> Settings:
-    steps = [line.strip() for line in str(data["steps"] or "").splitlines() if line.strip()]
+    text = str(data["steps"] or "")
+    if len(text) > MAX_JSON:
+        fault("steps", f"This plan has {len(text):,} characters; at most {MAX_JSON:,} are read.")
+        text = ""
+    steps = [line.strip() for line in text.splitlines() if line.strip()]
     found: Settings = {"plan": steps} if steps else {}
     if data["planner"]:
         found["planner"] = "model"

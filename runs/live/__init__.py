@@ -17,9 +17,20 @@ from django.conf import settings
 
 from runs.live.doorbell import Doorbell
 from runs.live.listening import Hub, Listener
-from runs.live.messages import INBOX, channel_name
+from runs.live.messages import INBOX, channel_name, topic_of
 
-__all__ = ["INBOX", "Hub", "Listener", "delta", "flush", "hub", "ring", "ring_inbox"]
+__all__ = [
+    "INBOX",
+    "Hub",
+    "Listener",
+    "delta",
+    "flush",
+    "hub",
+    "ring",
+    "ring_inbox",
+    "ring_person",
+    "topic_of",
+]
 
 FLUSH_AT_EXIT_SECONDS = 1.0
 
@@ -34,6 +45,12 @@ def ring_inbox() -> None:
     """Tell every page that something about interrupts, or a halt, has changed; call it after the commit."""
     if bell := _doorbell():
         bell.put(INBOX, 0)
+
+
+def ring_person(person: int) -> None:
+    """Have a person's sockets ask again whether they may stay; call it after the commit."""
+    if bell := _doorbell():
+        bell.put(topic_of(person), 0)
 
 
 def delta(run_id: int, node: str, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.conf import settings
 
 INBOX: Final = 0
-"""The topic of everything that waits for people; the other topics are run ids, which count from 1."""
+"""The topic of everything that waits for people; run ids count from 1; topics below 0 are people."""
 LONGEST_DELTA = 8_000
 """Characters of a reply that are shown while it is written: its end."""
 SOCKET_SECONDS = 2.0
@@ -18,6 +18,11 @@ SOCKET_SECONDS = 2.0
 def channel_name() -> str:
     """The site's own channel: two sites may share one server, and never hear each other."""
     return f"agentsite:live:{hashlib.sha256(b'live' + settings.SECRET_KEY.encode()).hexdigest()[:16]}"
+
+
+def topic_of(person: int) -> int:
+    """Return the topic of what a person may see."""
+    return -person
 
 
 def ring_message(topic: int, seq: int) -> str:

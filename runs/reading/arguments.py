@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from runs.engine.tools import mismatch
-from runs.engine.values import MAX_DEPTH, clean
+from runs.engine.values import MAX_DEPTH, MAX_JSON, MAX_NODES, clean, is_too_large
 from runs.reading import unseen
 
 Shape = Literal["line", "text", "integer", "number", "switch", "choice", "json"]
@@ -287,6 +287,8 @@ def _number(name: str, text: str) -> int | float:
 
 
 def _json(name: str, text: str) -> Any:
+    if len(text) > MAX_JSON:
+        raise ValueError(f"{name} has {len(text):,} characters; at most {MAX_JSON:,} are read.")
     too_deep = f"{name} is nested too deeply: at most {MAX_DEPTH} levels."
     try:
         value = json.loads(
@@ -298,6 +300,8 @@ def _json(name: str, text: str) -> Any:
         raise ValueError(f"{name} must be JSON: {fault}.") from None
     if _too_deep(value):
         raise ValueError(too_deep)
+    if is_too_large(value):
+        raise ValueError(f"{name} is too large: at most {MAX_NODES:,} values.")
     return value
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django import template
+from django.conf import settings
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -47,6 +48,12 @@ def life_id(context: template.RequestContext) -> str:
         request.life = restored_id()
     found: str = request.life
     return found
+
+
+@register.simple_tag
+def csrf_cookie() -> str:
+    """Return the name of the cookie that holds the token for forms, for scripts."""
+    return settings.CSRF_COOKIE_NAME
 
 
 @register.simple_tag

@@ -34,6 +34,14 @@ class SignInFirst(LoginRequiredMiddleware):
     Of a form that was sent that is the page with the form: its own address may be for sending only.
     """
 
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        """Refuse a large body before anything parses it, even the check of the form's token."""
+        length = request.META.get("CONTENT_LENGTH") or ""
+        large = length.isdigit() and int(length) > settings.ANONYMOUS_BODY_BYTES
+        if large and not request.user.is_authenticated:
+            return self.handle_no_permission(request, None)
+        return None
+
     def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseRedirect:
         """The way there; the page says where something was sent in vain."""
         if request.method in ("GET", "HEAD"):

@@ -10,7 +10,7 @@ from runs.machines import NoMachine
 from runs.models import Run
 from runs.store.backups import restored_id
 
-_TITLES = {403: "Not allowed", 412: "This page is too old"}
+_TITLES = {400: "Refused", 403: "Not allowed", 412: "This page is too old", 413: "Too much", 429: "Locked"}
 """What stands over a refusal, by its status."""
 
 

@@ -5,9 +5,13 @@ const SILENCE_MS = 9000;
 const SHORTEST_MS = 500;
 const LONGEST_MS = 10000;
 const PROBE_MS = 3000;
-export const SIGNED_OUT = 4403;
-export const GONE = 4404;
-export const ANOTHER_LIFE = 4409;
+
+// Why the site closes a socket: runs/consumers/socket.py says it of each. All others are tried again soon.
+export const SIGNED_OUT = 4403; // tried again: a sign-in in another tab lets it in
+export const GONE = 4404; // the end
+export const ANOTHER_LIFE = 4409; // the end
+const TOO_MUCH = 4429; // tried again after the longest pause
+const FAILED = 4500; // tried again after the longest pause
 
 export class Line {
   // `watch` is told: opened(), heard(message), closed(code), tick() (every ping's time; it sends the ping itself).
@@ -61,10 +65,12 @@ export class Line {
     this.socket = null;
     this.watch.closed(code);
     if (code === GONE || code === ANOTHER_LIFE) return;
-    const longest = Math.min(LONGEST_MS, SHORTEST_MS * 2 ** this.tries);
+    const unwell = code === TOO_MUCH || code === FAILED;
+    const longest = unwell ? LONGEST_MS : Math.min(LONGEST_MS, SHORTEST_MS * 2 ** this.tries);
+    const shortest = unwell ? LONGEST_MS / 2 : SHORTEST_MS;
     this.tries += 1;
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.connect(), SHORTEST_MS + Math.random() * (longest - SHORTEST_MS));
+    this.timer = setTimeout(() => this.connect(), shortest + Math.random() * (longest - shortest));
   }
 
   // The server says nothing any more, although the socket looks open: let go of it without waiting for its end.

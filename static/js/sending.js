@@ -11,8 +11,9 @@ const asking = new WeakSet();
 
 // A sign-in in another tab has made the page's own token void; the cookie has the one that counts.
 export function token() {
-  const cookie = document.cookie.match(/(?:^|; )agentsite_csrf=([^;]+)/);
-  return cookie?.[1] ?? document.querySelector("input[name=csrfmiddlewaretoken]")?.value ?? "";
+  const begins = `${document.documentElement.dataset.csrfCookie}=`;
+  const cookie = document.cookie.split("; ").find((one) => one.startsWith(begins));
+  return cookie?.slice(begins.length) ?? document.querySelector("input[name=csrfmiddlewaretoken]")?.value ?? "";
 }
 
 // Say in the form why it was not sent.

@@ -13,6 +13,7 @@ from agentsite.environment import (
     broker_socket,
     celery_broker_of,
     database_of,
+    new_secret_key,
     private_dir,
     read_environment,
     redis_url_of,
@@ -68,6 +69,7 @@ def test_any_host_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_hosts_are_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLOWED_HOSTS", "a.example, b.example")
+    monkeypatch.setenv("HTTPS", "1")
     assert read_environment().allowed_hosts == ("a.example", "b.example")
 
 
@@ -79,7 +81,7 @@ def test_a_server_s_site_is_there_without_a_data_directory_where_its_key_is_give
     monkeypatch.delenv("SECRET_KEY", raising=False)
     with pytest.raises(NoSite, match="there is no such directory"):
         refuse_without_site(read_environment())
-    monkeypatch.setenv("SECRET_KEY", "k" * 64)
+    monkeypatch.setenv("SECRET_KEY", new_secret_key())
     refuse_without_site(read_environment())
 
 

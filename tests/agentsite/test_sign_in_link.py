@@ -4,6 +4,7 @@ import datetime
 import json
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,6 +12,7 @@ from django.contrib.auth.tokens import default_token_generator
 from django.core.management import call_command
 from django.test import Client, override_settings
 
+from agentsite.ports import address_of
 from agentsite.sign_in_link import TOKENS, SignInTokens, make_link, user_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -94,6 +96,20 @@ def test_the_command_prints_the_address_where_the_site_runs(alice: User, tmp_pat
         (tmp_path / "run" / "up.json").write_text(json.dumps({"address": "http://127.0.0.1:8123"}))
         assert printed("alice").startswith("http://127.0.0.1:8123/sign-in/")
         assert printed("alice", "--address", "http://site.test").startswith("http://site.test/sign-in/")
+
+
+def test_a_link_to_a_public_site_leads_to_its_name_and_not_to_the_port_behind_the_proxy(
+    alice: User, tmp_path: Path, settings: Any
+) -> None:
+    settings.DATA_DIR = tmp_path
+    environment = settings.ENVIRONMENT
+    settings.ENVIRONMENT = environment.model_copy(
+        update={"allowed_hosts": ("localhost", "site.example"), "https": True}
+    )
+    assert printed("alice").startswith("https://site.example/sign-in/")
+    assert address_of(8000) == "https://site.example"
+    settings.ENVIRONMENT = environment
+    assert address_of(8000) == "http://127.0.0.1:8000"
 
 
 def test_the_icon_is_found_where_browsers_look_for_it(client: Client) -> None:

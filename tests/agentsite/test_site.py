@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -13,7 +12,6 @@ from django.urls import path
 from agentsite import urls as addresses
 from agentsite.csp import POLICY, ContentSecurityPolicy
 from agentsite.logs import OneLine
-from agentsite.origin import SameOriginOnly
 
 
 def test_the_policy_names_the_host_that_was_asked(rf: RequestFactory) -> None:
@@ -103,28 +101,6 @@ def test_a_stricter_policy_of_a_view_stays(rf: RequestFactory) -> None:
 @pytest.mark.django_db
 def test_nobody_sees_a_page_without_signing_in(client: Client) -> None:
     assert client.get("/")["Location"].startswith("/sign-in/")
-
-
-async def accept(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    await receive()
-    await send({"type": "websocket.accept"})
-
-
-@pytest.mark.parametrize(
-    ("origin", "host", "welcome"),
-    [
-        (b"http://127.0.0.1:8000", b"127.0.0.1:8000", True),
-        (b"http://127.0.0.1:3000", b"127.0.0.1:8000", False),
-        (b"http://evil.example", b"127.0.0.1:8000", False),
-        (b"null", b"127.0.0.1:8000", False),
-    ],
-)
-async def test_a_socket_is_for_pages_of_the_same_origin(origin: bytes, host: bytes, welcome: bool) -> None:  # noqa: FBT001
-    socket = WebsocketCommunicator(
-        SameOriginOnly(accept), "/", headers=[(b"origin", origin), (b"host", host)]
-    )
-    connected, _ = await socket.connect()
-    assert connected is welcome
 
 
 def test_a_log_record_is_one_line_even_with_a_traceback() -> None:

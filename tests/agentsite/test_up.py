@@ -44,7 +44,7 @@ def follow(link: str) -> str:
     with opener.open(link, timeout=20) as page:
         if page.url != link:
             return str(page.url)
-    token = next(cookie.value for cookie in jar if cookie.name == "agentsite_csrf")
+    token = next(cookie.value for cookie in jar if cookie.name.startswith("agentsite_csrf_"))
     with opener.open(
         link, urllib.parse.urlencode({"csrfmiddlewaretoken": token}).encode(), timeout=20
     ) as page:

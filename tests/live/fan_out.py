@@ -104,6 +104,7 @@ def cpu_seconds(pid: int) -> float:
 
 def prepare() -> None:
     """A run that no worker touches, and a session that may watch it."""
+    from django.conf import settings
     from django.contrib.auth.models import User
     from django.utils import timezone
 
@@ -113,7 +114,7 @@ def prepare() -> None:
     user = User.objects.get(username="admin")
     run = new_run(user)
     Run.objects.filter(pk=run.pk).update(worker="nobody", lease_until=timezone.now() + timedelta(hours=1))
-    sys.stdout.write(f"{run.pk} {signed_in(user)}\n")
+    sys.stdout.write(f"{run.pk} {settings.SESSION_COOKIE_NAME}={signed_in(user)}\n")
 
 
 def write(run_id: int, rate: float, rows: int) -> None:
@@ -153,7 +154,7 @@ class Viewer(asyncio.Protocol):
             "Connection: Upgrade",
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
             "Sec-WebSocket-Version: 13",
-            f"Cookie: agentsite_session={self.session}",
+            f"Cookie: {self.session}",
         )
         transport.write("\r\n".join([*lines, "", ""]).encode())
 

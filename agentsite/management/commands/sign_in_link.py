@@ -6,7 +6,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from agentsite.ports import HOST
+from agentsite.ports import address_of
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import read_record
 
@@ -36,4 +36,4 @@ class Command(BaseCommand):
 def running_at() -> str:
     """The address that `up` has noted in the data directory while it runs; without it the usual one."""
     noted = read_record(settings.DATA_DIR / "run" / "up.json").get("address")
-    return noted if isinstance(noted, str) else f"http://{HOST}:8000"
+    return noted if isinstance(noted, str) else address_of(8000)

@@ -19,7 +19,7 @@ from django.db import OperationalError, connections
 from agentsite import broker
 from agentsite.environment import private_dir
 from agentsite.migrating import DatabaseAway, prepare_database
-from agentsite.ports import HOST, listens, port_number, refuse_taken
+from agentsite.ports import HOST, address_of, listens, port_number, refuse_taken
 from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
@@ -102,12 +102,14 @@ class Command(BaseCommand):
 
     async def serve(self, port: int, drain: float, record: Path, *, opens_browser: bool) -> None:
         """The processes, from the first to the last."""
-        address = f"http://{HOST}:{port}"
+        address = address_of(port)
         link = await asyncio.to_thread(administrator_link, address)
 
         async def welcome() -> None:
             self.say(f"agentsite runs at {address}")
             self.say(f"Sign in (works once, within an hour): {link}")
+            if not address.startswith("http://"):
+                self.say(f"Its proxy passes requests on to http://{HOST}:{port}")
             self.say(f"Data: {settings.DATA_DIR}{elsewhere()}")
             self.say("Ctrl-C stops everything.")
             if opens_browser:
@@ -205,7 +207,7 @@ def web_command(port: int) -> list[str]:
     The size of a message holds in both directions, that of a frame for what comes in.
     """
     return [
-        *(sys.executable, "-m", "daphne", "-b", HOST, "-p", str(port), "-v", "0", "--no-server-name"),
+        *(sys.executable, "-m", "agentsite.web", "-b", HOST, "-p", str(port), "-v", "0", "--no-server-name"),
         *("--websocket-max-message-size", str(2 * LARGEST_SENT), "--websocket-max-frame-size", "65536"),
         *("--websocket_timeout", "-1", "--ping-interval", "20", "--ping-timeout", "20"),
         *("--application-close-timeout", "5", "--http-timeout", "60", "agentsite.asgi:application"),
