@@ -1,4 +1,4 @@
-"""The cast, and runs for them to look at: alice owns runs, bob may review, charlie may not see."""
+"""The cast, and runs for them to look at: alice owns runs, bob may review, charlie sees only a run of his own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.test import Client
 
 from runs import actions
 from runs.models import Run
-from tests.runs.running import script, think, work
+from tests.runs.running import script, think, with_own_run, work
 
 MAIL: dict[str, Any] = {
     "params": {
@@ -51,8 +51,8 @@ def bob() -> User:
 
 
 def charlie() -> User:
-    """He may sign in, and nothing else."""
-    return cast_member("charlie")
+    """He may sign in and look at his one run, and nothing else."""
+    return with_own_run(cast_member("charlie"))
 
 
 def signed_in(user: User, *, csrf: bool = False) -> Client:

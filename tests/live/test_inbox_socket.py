@@ -13,7 +13,7 @@ from runs.consumers import socket
 from runs.feeds import inbox
 from runs.models import Interrupt, Run
 from tests.live.valkey import Valkey
-from tests.live.watching import Watcher, in_database, new_run, person, signed_in
+from tests.live.watching import Watcher, in_database, new_run, person, signed_in, stranger
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -67,7 +67,7 @@ async def test_without_a_message_layer_the_inbox_looks_for_itself(
 
 async def test_whoever_may_not_decide_is_told_of_nothing(no_message_layer: None, run: Run) -> None:
     await in_database(ask, run, 1)
-    charlie = await in_database(person, "charlie", "add_run")
+    charlie = await in_database(stranger, "charlie", "add_run")
     page = await inbox_of(charlie)
     assert (await page.hear())["count"] == 0
     await page.line.send_json_to({"type": "ping"})

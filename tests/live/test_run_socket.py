@@ -18,7 +18,7 @@ from runs.feeds import feed_of, read, reads
 from runs.models import Budget, Run, RunStatus, Step
 from runs.store import backups
 from tests.live.valkey import Valkey
-from tests.live.watching import Watcher, go_back, grow, in_database, new_run, person, signed_in
+from tests.live.watching import Watcher, go_back, grow, in_database, new_run, person, signed_in, stranger
 from tests.runs.running import ALLOW, FINAL, die_in, kill, launch, think
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,8 +38,8 @@ def bob() -> User:
 
 @pytest.fixture
 def charlie() -> User:
-    """May see nothing of it."""
-    return person("charlie", "add_run")
+    """May see nothing of it, and owns another run."""
+    return stranger("charlie", "add_run")
 
 
 @pytest.fixture

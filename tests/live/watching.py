@@ -26,6 +26,13 @@ def person(name: str, *permissions: str) -> User:
     return made
 
 
+def stranger(name: str, *permissions: str) -> User:
+    """A person who owns a run, and not the one that the test is about."""
+    made = person(name, *permissions)
+    new_run(made)
+    return made
+
+
 def signed_in(user: User) -> str:
     """A session of theirs."""
     session = SessionStore()

@@ -292,6 +292,18 @@ def person(name: str, *permissions: str) -> User:
     return User.objects.get(pk=user.pk)
 
 
+def with_own_run(user: User) -> User:
+    """The same person, who owns a run that has ended: one look at "any run of theirs" must not let them in."""
+    run = work(launch(FINAL))
+    Run.objects.filter(pk=run.pk).update(owner=user)
+    return user
+
+
+def stranger(name: str, *permissions: str) -> User:
+    """A person with these permissions and one run, which is not the one that the test is about."""
+    return with_own_run(person(name, *permissions))
+
+
 def check_everything() -> None:
     """What holds of every run at any time: its log verifies, and it has a way to go on (reliability.md, I1 to I3)."""
     for run in Run.objects.all():

@@ -29,6 +29,7 @@ from tests.runs.running import (
     person,
     script,
     slice_of,
+    stranger,
     think,
     transitions,
     work,
@@ -605,18 +606,19 @@ def test_going_back_makes_the_same_call_count_anew() -> None:
 def test_who_may_do_what() -> None:
     alice = person("alice", "add_run")
     bob = person("bob", "view_run", "decide_interrupt")
-    charlie = person("charlie")
+    charlie, dora = stranger("charlie"), stranger("dora", "decide_interrupt")
     run = launch(think("send", to="bob"), FINAL, owner=alice)
     assert [actions.may_launch(who) for who in (alice, bob, charlie, None)] == [True, False, False, True]
-    assert [actions.may_steer(who, run) for who in (alice, bob, charlie, None)] == [True, False, False, True]
-    assert [actions.may_decide(who, run) for who in (alice, bob, charlie, None)] == [False, True, False, True]
+    everybody = (alice, bob, charlie, dora, None)
+    assert [actions.may_steer(who, run) for who in everybody] == [True, False, False, False, True]
+    assert [actions.may_decide(who, run) for who in everybody] == [False, True, False, False, True]
 
 
 def test_the_owner_steers_a_reviewer_decides_and_a_stranger_does_neither() -> None:
     alice, bob, charlie = (
         person("alice", "add_run"),
         person("bob", "view_run", "decide_interrupt"),
-        person("charlie"),
+        stranger("charlie"),
     )
     run = work(launch(think("send", to="bob"), FINAL, owner=alice))
     question = pending(run)
@@ -639,9 +641,30 @@ def test_the_owner_steers_a_reviewer_decides_and_a_stranger_does_neither() -> No
 
 
 def test_a_decider_who_may_not_see_the_run_may_not_decide_it() -> None:
-    dora = person("dora", "decide_interrupt")
+    """Nor where there are other runs that they may see: one of their own would open everybody's questions."""
+    dora = stranger("dora", "decide_interrupt")
     run = work(launch(think("send", to="bob"), FINAL))
     assert not actions.may_decide(dora, run)
+    with pytest.raises(actions.NotAllowed):
+        actions.decide(pending(run).pk, verdict="approve", by=dora, channel="web")
+    assert actions.may_decide(dora, Run.objects.get(owner=dora))
+
+
+def test_keeping_answers_in_a_rollback_is_deciding_and_needs_its_right() -> None:
+    owner = person("alice", "add_run")
+    run = work(launch(*(think("send", to=name) for name in ("bob", "eve")), FINAL, owner=owner))
+    decide(run, "approve")
+    work(run)
+    to = transitions(run)[0]
+    head = Run.objects.get(pk=run.pk).head
+    with pytest.raises(actions.NotAllowed, match="needs the right to decide"):
+        actions.rewind(run, to=to, by=owner, answers="keep")
+    run.refresh_from_db()
+    assert run.head == head
+    both = person("olga", "change_run", "view_run", "decide_interrupt")
+    actions.rewind(run, to=to, by=both, answers="keep")
+    assert len(facts(run, "run.answers.kept")[0]["answers"]) == 1
+    actions.rewind(run, to=to, by=owner)  # to be asked again; that is hers to want
 
 
 # --- answers given beforehand -------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from tests.runs.running import (
     launch,
     lose_worker,
     pending,
+    person,
     script,
     slice_of,
     think,
@@ -334,6 +335,27 @@ def test_children_of_children() -> None:
         inner = child_of(outer)
         assert (run.status, outer.status, inner.status) == ("succeeded", "succeeded", "succeeded")
         assert (inner.cost_usd, outer.cost_usd, run.cost_usd) == (0.002, 0.004, 0.006)
+
+
+def test_children_belong_to_the_owner_and_to_the_family_of_the_first_run() -> None:
+    """Whoever sees and steers the first run does so with all of them, and its limit holds for all of them."""
+    owner = person("alice", "add_run")
+    searches = [think("search", q=str(number)) for number in range(9)]
+    played = script(
+        think("agent.outer", goal="Ask further"),
+        FINAL,
+        subgraphs={
+            "outer": {"replies": {"decision": [think("agent.inner", goal="Look"), INNER_ANSWER]}},
+            "inner": {"replies": {"decision": [*searches, INNER_ANSWER]}},
+        },
+    )
+    nested = {"machine": "ruled", "settings": {"subgraphs": {"inner": {"machine": "ruled", "settings": {}}}}}
+    run = work(launch(played=played, subgraphs={"outer": nested}, limits={"cost_usd": 0.005}, owner=owner))
+    outer = child_of(run)
+    inner = child_of(outer)
+    assert [(one.owner, one.root_id) for one in (outer, inner)] == [(owner, run.pk)] * 2
+    assert pending(inner).kind == "limit"
+    assert run.cost_usd + outer.cost_usd + inner.cost_usd == pytest.approx(0.005)
 
 
 def test_an_abort_at_the_top_reaches_the_last_child_and_every_cost_comes_up() -> None:

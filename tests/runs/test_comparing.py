@@ -32,6 +32,7 @@ from tests.runs.running import (
     launch,
     person,
     script,
+    stranger,
     think,
     transitions,
     work,
@@ -63,7 +64,7 @@ def bob() -> User:
 
 def charlie() -> User:
     """He launches runs too."""
-    return person("charlie", "add_run")
+    return stranger("charlie", "add_run")
 
 
 def told(left: Run, right: Run) -> list[str]:

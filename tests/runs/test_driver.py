@@ -280,6 +280,36 @@ def test_a_rule_on_the_first_step_asks_before_it() -> None:
 # --- the worker ---------------------------------------------------------------------------------------------------
 
 
+def test_a_run_that_is_taken_up_with_an_open_question_waits_for_its_answer() -> None:
+    """As where it was due although it waits: a worker that takes it must not leave it at work for good."""
+    run = work(launch(think("send", to="bob"), FINAL))
+    head = run.head
+    Run.objects.filter(pk=run.pk).update(status="queued", due_at=Now())
+    assert driver.drive(run.pk) == []
+    run.refresh_from_db()
+    assert (run.status, run.head, run.worker, run.tool_calls) == ("waiting", head, "", 0)
+    decide(run, "approve")
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_budget_lines_that_a_run_gets_on_its_way_are_written() -> None:
+    """As those of a contract that the model makes: a line for each slot, which the launch knew nothing of."""
+    made = {"slots": [{"id": "tide", "type": "inline"}], "depth": "deep", "hints": {"tide": {"explore": 7}}}
+    said = {"action": "complete", "completion_summary": "Nothing to say."}
+    run = actions.start_run(
+        machine="contract",
+        goal="Say when high water is",
+        settings={"coordinator": "model"},
+        owner=None,
+        script={"replies": {"coordinator": [made], "decision": [said] * 9}},
+    )
+    begun = set(run.budgets.values_list("scope", "name"))
+    run = work(run)
+    lines = {(line.scope, line.name): line.limit for line in run.budgets.all()}
+    assert lines["stage:tide", "explore"] == 7
+    assert {key for key in lines if key[0] == "stage:tide"} == lines.keys() - begun
+
+
 def test_a_finished_run_drives_nowhere() -> None:
     run = work(launch(FINAL))
     assert driver.drive(run.pk) == []

@@ -26,7 +26,7 @@ from runs.reading.prompt_views import prompt_view
 from runs.reading.prompts import Sent, full_terms
 from runs.signals import on_after_compaction, on_before_compaction
 from tests.factories import signed_in
-from tests.runs.running import FINAL, _every_run_verifies, launch, person, script, think, work
+from tests.runs.running import FINAL, _every_run_verifies, launch, person, script, stranger, think, work
 from tests.runs.test_prompts_as_sent import NOTES, drive, hiding_run, long_run
 
 __all__ = ["_every_run_verifies"]
@@ -287,9 +287,9 @@ def test_the_room_that_the_originals_need_is_said_before() -> None:
 
 def test_who_may_not_mend_is_offered_nothing_and_refused() -> None:
     run = compacted(ann())
-    stranger = signed_in(person("charlie"))
-    assert stranger.get(f"/runs/{run.pk}/context/").status_code == 404
-    assert stranger.post(f"/runs/{run.pk}/context/compact/").status_code == 404
+    charlie = signed_in(stranger("charlie"))
+    assert charlie.get(f"/runs/{run.pk}/context/").status_code == 404
+    assert charlie.post(f"/runs/{run.pk}/context/compact/").status_code == 404
     client = signed_in(ben())
     page = client.get(f"/runs/{run.pk}/context/").content.decode()
     assert "Compact now" not in page and "Correct it" not in page

@@ -29,6 +29,7 @@ from tests.runs.running import (
     pending,
     person,
     script,
+    stranger,
     think,
     transitions,
     work,
@@ -697,7 +698,7 @@ def test_who_may_see_a_run_and_launch_may_fork_it_and_the_fork_is_theirs() -> No
     run = work(launch(think("search", q="a"), FINAL, owner=owner))
     forked = fork(run, 0, by=other)
     assert forked.owner == other
-    for nobody in (person("charlie", "add_run"), person("dora", "view_run")):
+    for nobody in (stranger("charlie", "add_run"), person("dora", "view_run")):
         with pytest.raises(actions.NotAllowed):
             fork(run, 0, by=nobody)
 

@@ -26,7 +26,10 @@ from runs.driver import holds
 from runs.driver.journey import Slice
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Halt, Run
+from runs.store import log
+from runs.store.appending import batch_on
 from runs.store.halting import halted_for_intent
+from runs.store.log import Asked, Row, commit
 from tests.factories import alice, bob, cast_member, charlie, signed_in
 from tests.runs.running import (
     ALLOW,
@@ -524,6 +527,84 @@ def test_the_halt_waits_for_an_intent_that_is_not_committed_yet() -> None:
 
     in_threads(2, both)
     assert order == ["intent", "halt"]
+
+
+def a_deed_that_waits() -> tuple[Run, int]:
+    """A run whose next step is a deed that is asked for, with the row that asks."""
+    run = waiting_deeds()[0]
+    return run, run.exchanges.get(name="send").seq
+
+
+@on_postgresql("SQLite has one writer: they can't overlap")
+def test_an_intent_waits_for_a_halt_that_is_not_committed_yet() -> None:
+    """One that only tried the lock would begin its deed, and the halt would be committed a moment later."""
+    run, seq = a_deed_that_waits()
+    inside, over = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def both(number: int) -> None:
+        if number == 0:
+            with transaction.atomic():
+                halt()
+                inside.set()
+                over.wait(0.3)
+                order.append("halt")
+        else:
+            inside.wait(LONGEST_S)
+            with pytest.raises(store.Halted):
+                store.start(run.pk, run.epoch, seq)
+            order.append("intent")
+            over.set()
+
+    in_threads(2, both)
+    assert order == ["halt", "intent"]
+    assert not begun()
+
+
+def by_its_ask(run: Run, seq: int) -> None:
+    """The deed of an ask that is a row already."""
+    store.start(run.pk, run.epoch, seq)
+
+
+def by_its_row(run: Run, seq: int) -> None:
+    """A deed that is begun with the row that asks for it."""
+    batch = batch_on(run, Row(run.head + 1, "ask", run.node))
+    asked = Exchange.objects.get(run=run, seq=seq)
+    batch.asked = [Asked(run.head + 1, asked.kind, asked.name, asked.request_json, "started", "another key")]
+    commit(batch)
+
+
+@pytest.mark.parametrize("begin", [by_its_ask, by_its_row])
+def test_a_halt_comes_after_an_intent_that_has_looked_at_the_switch(
+    begin: Callable[[Run, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look and the intent are one transaction: no halt is committed between them."""
+    run, seq = a_deed_that_waits()
+    looked, over = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def look() -> Halt | None:
+        found = halted_for_intent()
+        looked.set()
+        over.wait(0.3)
+        return found
+
+    monkeypatch.setattr(log, "halted_for_intent", look)
+
+    def both(number: int) -> None:
+        if number == 0:
+            begin(run, seq)
+            order.append("intent")
+        else:
+            looked.wait(LONGEST_S)
+            halt()
+            order.append("halt")
+            over.set()
+
+    in_threads(2, both)
+    assert order == ["intent", "halt"]
+    assert begun()
+    Run.objects.all().delete()  # one of them has a row that no worker would have written
 
 
 # --- who, and what is seen ----------------------------------------------------------------------------------------

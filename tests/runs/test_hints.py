@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from agentsite.management.commands import sweeper
-from runs import store, tasks
+from runs import actions, live, store, tasks
 from runs.messenger import Messenger
 from runs.models import Run
-from tests.runs.running import FINAL, _every_run_verifies, launch, think
+from runs.store import backups
+from tests.runs.running import FINAL, _every_run_verifies, launch, pending, think, transitions, work
+from tests.runs.test_children import child_of, family
 from tests.stack import wait_for
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
@@ -105,3 +108,96 @@ def test_while_the_broker_is_silent_nobody_waits_for_it_a_second_time() -> None:
     speaks.set()
     wait_for(lambda: messenger.taken(1000))
     assert set(sent) == {1, 1000}
+
+
+# --- what a person does is told ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, settings: Any) -> tuple[list[int], list[int]]:
+    """Of which runs a worker is told, and of which the viewers."""
+    settings.HINTS = True
+    hints: list[int] = []
+    rings: list[int] = []
+    monkeypatch.setattr(tasks.drive_run, "apply_async", lambda args, retry: hints.append(args[0]))
+    monkeypatch.setattr(live, "ring", lambda run_id, seq: rings.append(run_id))
+    return hints, rings
+
+
+def asking() -> Run:
+    """A run that waits for leave to send, after a step."""
+    return work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
+
+
+def restored() -> Run:
+    """A run that a restore has paused."""
+    run = asking()
+    backups.pause_unfinished("Restored from a backup.")
+    return run
+
+
+def paused() -> Run:
+    """A run that a person has paused."""
+    return actions.pause(asking(), by=None)
+
+
+DEEDS: dict[str, tuple[Callable[[], Run], Callable[[Run], Any]]] = {
+    "decide": (
+        asking,
+        lambda run: actions.decide(pending(run).pk, verdict="approve", by=None, channel="web"),
+    ),
+    "pause": (asking, lambda run: actions.pause(run, by=None)),
+    "resume": (paused, lambda run: actions.resume(run, by=None)),
+    "abort": (asking, lambda run: actions.abort(run, by=None)),
+    "rewind": (asking, lambda run: actions.rewind(run, to=transitions(run)[0], by=None)),
+    "resume restored": (restored, lambda run: actions.resume_restored([run.pk], by=None)),
+    "pin": (asking, lambda run: actions.pin(run, path=f"st:{transitions(run, 'executed')[0]}", by=None)),
+    "compact": (asking, lambda run: actions.compact_now(run, by=None)),
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_workers_and_viewers_are_told_of_what_a_person_does(
+    deed: str, told: tuple[list[int], list[int]]
+) -> None:
+    begin, do = DEEDS[deed]
+    run = begin()
+    hints, rings = told
+    hints.clear()
+    rings.clear()
+    do(run)
+    assert (hints, rings) == ([run.pk], [run.pk])
+
+
+def test_a_launch_a_fork_and_the_end_of_a_halt_are_told_to_workers(told: tuple[list[int], list[int]]) -> None:
+    hints, rings = told
+    run = launch(FINAL)
+    assert hints == [run.pk]
+    waits = asking()
+    copy = actions.fork(waits, at=transitions(waits)[0], by=None)
+    assert hints == [run.pk, waits.pk, copy.pk]
+    hints.clear()
+    rings.clear()
+    actions.halt_site(by=None, reason="")
+    assert (hints, rings) == ([], [run.pk, waits.pk, copy.pk])
+    rings.clear()
+    assert actions.unhalt_site(by=None) == 2
+    assert (hints, sorted(rings)) == ([run.pk, copy.pk], [run.pk, waits.pk, copy.pk])
+
+
+def test_of_a_run_that_the_caller_drives_no_worker_is_told(told: tuple[list[int], list[int]]) -> None:
+    hints, _ = told
+    waits = asking()
+    hints.clear()
+    actions.fork(waits, at=transitions(waits)[0], by=None, driven_by="the caller")
+    assert hints == []
+
+
+def test_the_end_of_a_child_by_hand_is_told_to_its_parent(told: tuple[list[int], list[int]]) -> None:
+    run = work(family(think("send", to="bob")))
+    child = child_of(run)
+    hints, rings = told
+    hints.clear()
+    rings.clear()
+    actions.abort(child, by=None)
+    assert (hints, rings) == ([child.pk, run.pk], [child.pk, run.pk])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from runs import actions, store
@@ -29,6 +30,7 @@ from runs.engine.effects import Failed, ModelReplied, ToolCall, ToolReturned, Us
 from runs.models import Run
 from runs.reading.rows import render_row, row_views
 from runs.store import copying
+from runs.store.log import Asked, lock
 from tests.factories import cast_member, signed_in
 from tests.runs.running import (
     ALLOW,
@@ -50,7 +52,9 @@ from tests.runs.running import (
     transitions,
     work,
 )
+from tests.runs.test_children import INNER_ANSWER, child_of, family
 from tests.runs.test_mending import long_run
+from tests.stack import LONGEST_S, wait_for
 
 pytestmark = [pytest.mark.database]
 
@@ -588,3 +592,74 @@ def test_a_worker_that_slept_before_its_deed_looks_at_its_seat(monkeypatch: pyte
         slice_of(run)
     assert len(calls) == 1
     assert work(run).tool_calls == 1
+
+
+# --- the locks of an answer that comes late -----------------------------------------------------------------------
+
+
+@on_postgresql("SQLite has one writer: they can't overlap")
+def test_an_answer_whose_conclusion_is_being_committed_waits_and_is_not_paid_twice() -> None:
+    run, journey = frozen_in_the_second_call()
+    run.refresh_from_db()
+    asked = journey.ledger.asked
+    assert asked is not None
+    asked.answered(OTHER)
+    concluding, over = threading.Event(), threading.Event()
+
+    def both(number: int) -> None:
+        if number == 0:
+            with transaction.atomic():
+                lock(run.pk)
+                row = run.exchanges.filter(seq=asked.seq)
+                row.update(status="answered", answer_json=asked.answer, answered_at=asked.answered_at)
+                concluding.set()
+                over.wait(0.3)
+        else:
+            concluding.wait(LONGEST_S)
+            wake(journey)
+            over.set()
+
+    in_threads(2, both)
+    assert Run.objects.get(pk=run.pk).cost_usd == run.cost_usd
+    run.exchanges.filter(seq=asked.seq).update(status="asked", answer_json=None, answered_at=None)
+
+
+@on_postgresql("SQLite locks no rows")
+def test_a_late_answer_of_a_child_takes_its_parents_row_before_its_own() -> None:
+    """As everybody does: who took the child's first would wait for who holds the parent's, and the other way round."""
+    run = work(family(INNER_ANSWER, after=(think("send", to="bob"), FINAL)))
+    child = child_of(run)
+    asked = Asked(child.head + 1, "model_call", "decision", "{}", "asked", "a key of its own")
+    asked.answered(OTHER)
+
+    held, free = threading.Event(), threading.Event()
+
+    def each(number: int) -> None:
+        if number == 0:
+            with transaction.atomic():
+                lock(run.pk)
+                held.set()
+                free.wait(LONGEST_S)
+        elif number == 1:
+            held.wait(LONGEST_S)
+            store.keep_answer(child.pk, child.epoch, asked, 0.0, written=False)
+        else:
+            try:
+                wait_for(_somebody_waits_for_a_lock)
+                with transaction.atomic():
+                    assert Run.objects.select_for_update(no_key=True, nowait=True).get(pk=child.pk)
+            finally:
+                free.set()
+
+    in_threads(3, each)
+    run.refresh_from_db()
+    assert Run.objects.get(pk=child.pk).cost_usd == pytest.approx(child.cost_usd + 0.005)
+    assert run.cost_usd == pytest.approx(0.003 + 0.005)
+
+
+def _somebody_waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(cursor.fetchall())

@@ -26,6 +26,7 @@ from tests.runs.running import (
     pending,
     person,
     slice_of,
+    stranger,
     think,
     transitions,
     work,
@@ -393,9 +394,9 @@ def test_who_may_not_changes_nothing(deed: str) -> None:
     owner = person("alice", "add_run")
     run = compacted_run(owner)
     head = run.head
-    for stranger in (person("charlie"), person("dan", "view_run"), person("eve", "change_compaction")):
+    for somebody in (stranger("charlie"), stranger("dan", "view_run"), stranger("eve", "change_compaction")):
         with pytest.raises(actions.NotAllowed, match="A reviewer can"):
-            DEEDS[deed](run, newest(run).seq, stranger)
+            DEEDS[deed](run, newest(run).seq, somebody)
     run.refresh_from_db()
     assert run.head == head
     if deed != "unpin":

@@ -27,7 +27,7 @@ from runs.reading.inspector import changes_between
 from runs.reading.lines import line_of
 from runs.reading.listing import Filters, run_page
 from runs.reading.panels import files_of, status_word, visits_of
-from tests.factories import FINAL, LETTER, MAIL, alice, bob, charlie, launched, run_with_letter
+from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, charlie, launched, run_with_letter
 from tests.runs.running import ALLOW, decide, launch, make_due, pending, script, think, transitions, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -393,7 +393,9 @@ def test_the_owner_sees_her_runs_and_waits_for_a_reviewer() -> None:
     assert page.waiting == ()
     assert [item.run.pk for item in page.runs] == [mine.pk]
     assert page.runs[0].status.text == "Needs a person"
-    assert run_page(charlie(), Filters()).empty
+    other = charlie()
+    assert [item.run.owner for item in run_page(other, Filters()).runs] == [other]
+    assert run_page(cast_member("dan"), Filters()).empty
 
 
 def test_pages_of_the_list_meet_without_gap_or_double() -> None:

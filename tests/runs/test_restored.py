@@ -48,6 +48,7 @@ from tests.runs.running import (
     person,
     script,
     slice_of,
+    stranger,
     think,
     work,
 )
@@ -68,6 +69,11 @@ def alice() -> User:
 def bob() -> User:
     """He sees all runs and decides."""
     return person("bob", "view_run", "decide_interrupt")
+
+
+def charlie() -> User:
+    """He sees a run of his own."""
+    return stranger("charlie")
 
 
 def restore() -> int:
@@ -151,11 +157,11 @@ def test_two_people_at_once_resume_each_run_once() -> None:
 
 
 def test_only_what_is_yours_goes_on_and_what_you_may_not_see_is_not_there() -> None:
-    owner, reviewer, stranger = alice(), bob(), person("charlie")
+    owner, reviewer, other = alice(), bob(), charlie()
     hers, somebodys = launch(FINAL, owner=owner), launch(FINAL)
     restore()
     both = [hers.pk, somebodys.pk]
-    assert actions.resume_restored(both, by=stranger).passed_over == tuple(
+    assert actions.resume_restored(both, by=other).passed_over == tuple(
         f"There is no run {number}." for number in both
     )
     assert actions.resume_restored(both, by=reviewer).passed_over == tuple(
@@ -542,15 +548,15 @@ def test_looking_resumes_nothing_and_a_post_needs_a_choice_and_the_pages_token()
 
 
 def test_everybody_sees_their_own_part() -> None:
-    owner, reviewer, stranger = alice(), bob(), person("charlie")
+    owner, reviewer, other = alice(), bob(), charlie()
     hers, somebodys = launch(FINAL, owner=owner), launch(FINAL)
     restore()
     assert boxes(signed_in(owner).get(PAGE).text) == {hers.pk: True}
     page = signed_in(reviewer).get(PAGE).text
     assert boxes(page) == {hers.pk: False, somebodys.pk: False}
     assert "not yours to resume" in page and "data-chosen" not in page
-    assert boxes(signed_in(stranger).get(PAGE).text) == {}
-    assert "paused by the restore." not in signed_in(stranger).get("/runs/").text
+    assert boxes(signed_in(other).get(PAGE).text) == {}
+    assert "paused by the restore." not in signed_in(other).get("/runs/").text
     answer = signed_in(reviewer).post(PAGE, {"run": [str(hers.pk)]}, follow=True)
     assert f"Run {hers.pk} is not yours to steer." in answer.text
     assert status_of(hers, somebodys) == ["paused", "paused"]
@@ -1027,13 +1033,25 @@ def test_room_for_what_changes_nothing_wants_none() -> None:
 
 def test_room_that_is_made_elsewhere_lets_no_call_go_that_may_have_been_made() -> None:
     run = at_its_limit()
-    other = work(actions.fork(run, at=a_transition(run), by=None))
+    other = work(actions.fork(run, at=a_transition(run), by=None, settings={"limits": None}))
     restore_of("2026-11-28 07:25:00")
     for one in (run, other):
         store.resume_restored(one.pk, "root")
     decide(run, "top_up", args=ROOM)
     assert pending(other).kind == "limit"
     assert work(other).tool_calls == 0
+
+
+def test_room_that_is_made_elsewhere_lets_a_call_go_that_changes_nothing() -> None:
+    """However often it was made before the restore: nobody has to look."""
+    run = work(launch(think("search", q="a"), FINAL, **LIMITED))
+    other = work(actions.fork(run, at=a_transition(run), by=None, settings={"limits": None}))
+    restore_of("2026-11-28 07:25:00")
+    for one in (run, other):
+        store.resume_restored(one.pk, "root")
+    decide(run, "top_up", args=ROOM)
+    assert not other.interrupts.filter(status="pending").exists()
+    assert work(other).status == "succeeded"
 
 
 @pytest.mark.parametrize("kind", ["limit", "human_approval"])

@@ -33,6 +33,7 @@ from tests.runs.running import (
     lose_worker,
     make_due,
     pending,
+    person,
     script,
     slice_of,
     think,
@@ -591,6 +592,16 @@ def test_what_is_added_in_one_run_lets_all_go_on_that_wait_for_it(first: int) ->
     assert (work(asked).status, work(other).status) == ("succeeded", "succeeded")
     assert store.shared_limits(copy)["cost_usd"].limit == pytest.approx(1.002), "what was added counts once"
     assert [driver.made_again(driver.record_of(member)).difference for member in (run, copy)] == [None, None]
+
+
+def test_what_is_added_lets_nothing_go_on_that_the_person_may_not_decide() -> None:
+    """She may decide in her own fork, and sees nothing of the run that it came from."""
+    run, copy = held_together()
+    dora = person("dora", "decide_interrupt")
+    Run.objects.filter(pk=copy.pk).update(owner=dora)
+    actions.decide(pending(copy).pk, verdict="top_up", args={"cost_usd": 1.0}, by=dora, channel="web")
+    assert pending(run).kind == "limit"
+    assert not run.steps.filter(kind="decision").exists()
 
 
 def test_where_one_run_uses_up_what_was_added_the_other_one_asks_again() -> None:
