@@ -17,7 +17,7 @@ from runs.engine.machine import Machine
 from runs.engine.settings import Settings
 from runs.engine.values import clean, clean_text
 from runs.machines import CATALOGUE
-from runs.models import ModelProfile, Run, SiteRule
+from runs.models import ModelProfile, Run, SiteHost, SiteRule
 from runs.rights import Person, decides, may_launch
 
 MAX_GOAL = 20_000
@@ -83,6 +83,7 @@ def new_run(
         model=checked.model,
         owner_id=owner.pk if owner is not None else None,
         site_rules=tuple(json.loads(rule.rule_json) for rule in SiteRule.objects.filter(enabled=True)),
+        site_hosts=tuple(SiteHost.objects.values_list("host", flat=True)),
     )
 
 

@@ -2,9 +2,9 @@
 
 from django.contrib import admin
 
-from runs.admin import compactions, tables
+from runs.admin import compactions, hosts, tables
 
-__all__ = ["compactions", "tables"]
+__all__ = ["compactions", "hosts", "tables"]
 
 admin.site.site_header = "agentsite"
 admin.site.site_title = "agentsite"

@@ -32,9 +32,11 @@ from runs.engine.effects import (
     call_in,
     fingerprint_of,
 )
+from runs.engine.facts import Fact
 from runs.engine.kernel import Decision, advance
 from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
+from runs.engine.outward import inherited
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.snapshot import Snapshot
 from runs.engine.timeline import blocks_of, needed
@@ -301,7 +303,9 @@ class Ledger:
                 batch.interrupt = self._interrupt(call, move, batch.rows[-1].seq)
             case ChildRun() as call:
                 batch.changes = {"status": RunStatus.WAITING.value}
-                batch.child = self._child(call, batch.rows[-1].seq)
+                child, checked = self._child(call, batch.rows[-1].seq)
+                read = inherited(self.machine.fold(self.snapshot.state, move.facts))
+                batch.child = child, checked, _first_row(child, read) if read else None
             case _ if move.delay_s:
                 due = store.now() + timedelta(seconds=move.delay_s)
                 batch.changes = {"status": RunStatus.QUEUED.value, "due_at": due}
@@ -373,6 +377,7 @@ class Ledger:
             risk=RISKS.get(held.effects, "unknown") if held else "low",
             fingerprint=print_,
             limit=call.limit,
+            host=call.host,
             verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or print_]),
             deadline=deadline,
             on_timeout=call.on_timeout,
@@ -397,6 +402,7 @@ class Ledger:
             model=checked.model or self.run.model,
             owner_id=self.run.owner_id,
             site_rules=tuple(json.loads(self.run.site_rules_json)),
+            site_hosts=tuple(json.loads(self.run.site_hosts_json)),
         )
         child = store.unsaved(new)
         child.parent_id, child.parent_seq, child.child_name = self.run.pk, seq, call.name
@@ -404,9 +410,21 @@ class Ledger:
         return child, checked
 
     def _for_child(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A child's settings: a run that asks nobody at a limit has no child that does, unless that says so itself."""
-        on_limit = self.terms.settings.on_limit
-        return {"on_limit": on_limit, **given} if on_limit == "stop" else given
+        """A child's settings: a run that asks nobody at a limit has no child that does, and a child may contact the
+        hosts of its parent, unless they say so themselves."""
+        if self.terms.settings.on_limit == "stop":
+            given = {"on_limit": "stop", **given}
+        hosts = self.run.settings.get("hosts")
+        return {"hosts": hosts, **given} if hosts else given
+
+
+def _first_row(child: Run, read: tuple[Fact, ...]) -> store.Row:
+    """Return the row that a child begins with: its goal may carry what its parent has read."""
+    machine = CATALOGUE[child.machine]
+    state = machine.fold(machine.open(store.terms_of(child, {})), read)
+    row = store.Row(1, "note", child.node, facts=store.facts_text(read), state=state.model_dump_json())
+    child.head, child.head_hash = row.seq, row.hashed(child.head_hash)
+    return row
 
 
 def _stored(exchange: Exchange | None) -> store.Asked | None:

@@ -11,13 +11,20 @@ from runs.engine.machine import Machine, State
 from runs.engine.settings import MOST, MOST_ROUNDS, sentence_of
 from runs.engine.values import Value
 
+KEPT_BY_GATES = ("data_read", "hosts_allowed")
+"""Values that gates decide by, and only the run's own facts write."""
+
 WRITTEN_AT_THE_END = ("exit_reason", "answer", "answer_source")
 """Values that only the end of a run writes."""
 
 
 def control_values(machine: Machine) -> tuple[str, ...]:
     """The names of the values that may be set, in the order of the machine's declaration; the common ones last."""
-    names = [name for name in machine.state.model_fields if name not in ("terms", *WRITTEN_AT_THE_END)]
+    names = [
+        name
+        for name in machine.state.model_fields
+        if name not in ("terms", *KEPT_BY_GATES, *WRITTEN_AT_THE_END)
+    ]
     return tuple(sorted(names, key=lambda name: name == "interrupts_asked"))
 
 

@@ -132,6 +132,11 @@ def how_to_answer(question: Interrupt) -> str:
         f"It asks: {visible(_title(question))}\n"
         f"  python3 manage.py decide {question.pk} --verdict {verdict}{more.get(verdict, '')}\n"
         f"  or another verdict: {', '.join(others)}"
+        + (
+            f"\n  --allow-host lets it contact {question.host} for the rest of the run"
+            if question.host
+            else ""
+        )
     )
 
 

@@ -7,7 +7,7 @@ from runs.models.artifacts import Artifact
 from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step
 from runs.models.people import Decision, Interrupt
 from runs.models.run import FINISHED, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
-from runs.models.site import Halt, ModelProfile, RestoreEpoch, SiteRule, Skill
+from runs.models.site import Halt, ModelProfile, RestoreEpoch, SiteHost, SiteRule, Skill
 
 __all__ = [
     "FINISHED",
@@ -27,6 +27,7 @@ __all__ = [
     "RunQuerySet",
     "RunStatus",
     "ScriptText",
+    "SiteHost",
     "SiteRule",
     "Skill",
     "Step",

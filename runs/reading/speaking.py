@@ -127,6 +127,16 @@ def _held_back(fact: Data) -> Line:
     return Line("Held back", text, icon="stop", tone="warn", level="turn", tag=tag, goes_on=True)
 
 
+def _has_read(fact: Data) -> Line:
+    what = {"private": "private data", "untrusted": "untrusted content"}[fact["what"]]
+    source = f"{fact['tool']}, step {fact['step']}" if fact["tool"] else "through the run that started it"
+    return Line("Has read", f"{what} ({source})", icon="eye", tone="warn")
+
+
+def _by_whom(fact: Data) -> str:
+    return f", by {fact['by']}" if fact["by"] else ""
+
+
 def exited(fact: Data) -> Line:
     """How the run ended."""
     tone = "good" if fact["reason"] in ("complete", "goal_achieved") else "quiet"
@@ -273,5 +283,9 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "run.answer": lambda fact: Line("Answer", short(fact["text"]), icon="flag", tone="good", level="turn"),
     "user.answer": lambda fact: Line("Told", short(fact["text"]), icon="hand", tone="good", level="turn"),
     "react.notice": _notice,
+    "run.host.allowed": lambda fact: Line(
+        "Host allowed", f"{fact['host']} for the rest of this run{_by_whom(fact)}", "", "out", "warn", "turn"
+    ),
+    "run.read": _has_read,
 }
 """How a fact reads as a row. Of several facts in a row the first one in this order speaks."""

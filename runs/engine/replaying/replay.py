@@ -17,6 +17,7 @@ from runs.engine.replaying.outside import (
     GIVEN,
     clock,
     counted,
+    is_newer,
     price,
     shared_limits,
     stop_or_rewind,
@@ -122,6 +123,7 @@ class Replay:
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
             return unanswered(self.machine, snapshot, row, facts), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
+        move = replace(move, facts=tuple(fact for fact in move.facts if fact in facts or not is_newer(fact)))
         outside = stop_or_rewind(row, facts, move)
         return (outside, snapshot.totals.after(answer)) if outside is not None else (move, totals)
 
@@ -240,5 +242,6 @@ def _said(fact: Decided) -> HumanSaid:
         args=fact.args,
         message=fact.message,
         to_step=fact.to_step,
+        allow_host=fact.allow_host,
         by=fact.by,
     )
