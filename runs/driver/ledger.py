@@ -374,7 +374,7 @@ class Ledger:
             args_json=canonical(args),
             schema_json=canonical(schema),
             effects=held.effects if held else "",
-            risk=RISKS.get(held.effects, "unknown") if held else "low",
+            risk=_risk(call),
             fingerprint=print_,
             limit=call.limit,
             host=call.host,
@@ -425,6 +425,13 @@ def _first_row(child: Run, read: tuple[Fact, ...]) -> store.Row:
     row = store.Row(1, "note", child.node, facts=store.facts_text(read), state=state.model_dump_json())
     child.head, child.head_hash = row.seq, row.hashed(child.head_hash)
     return row
+
+
+def _risk(call: HumanCall) -> str:
+    """Return how much harm the held call may do; what has been read and goes to a host is not taken back."""
+    held = call_in(call.holds)
+    risk = RISKS.get(held.effects, "unknown") if held else "low"
+    return "medium" if call.host and risk == "low" else risk
 
 
 def _stored(exchange: Exchange | None) -> store.Asked | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,7 +57,8 @@ def visited(run: Run) -> list[str]:
 def test_the_question_names_the_host_and_nothing_is_called_before_it_is_answered() -> None:
     run = work(launched(READ, GO))
     question = pending(run)
-    assert (question.host, question.tool, question.effects) == ("api.test", "visit", "read")
+    asked = (question.host, question.tool, question.effects, question.risk)
+    assert asked == ("api.test", "visit", "read", "medium")
     assert "private data (diary, step 4)" in question.why and "api.test" in question.why
     assert visited(run) == []
 
@@ -270,6 +272,31 @@ def fetching(*paths: str, first: tuple[Any, ...] = (), **settings: Any) -> Run:
 
 
 FILES = (think("write_file", name="a.txt", content="secret"), think("read_file", name="a.txt"))
+
+
+def test_the_sites_own_tools_say_what_they_read_and_what_they_contact() -> None:
+    specs = [tool.spec() for tool in TOOLS.values()]
+    assert {spec.name: (spec.reads, spec.outward) for spec in specs if spec.reads or spec.outward} == {
+        "read_file": ("private", ""),
+        "list_files": ("private", ""),
+        "fetch_url": ("untrusted", "url"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("effects", "said", "reads"),
+    [
+        ("none", None, ""),
+        ("read", None, "private"),
+        ("execute", None, "private"),
+        ("read", "", ""),
+        ("none", "untrusted", "untrusted"),
+    ],
+)
+def test_a_tool_that_does_not_say_what_it_reads_counts_as_private(
+    effects: Any, said: Any, reads: str
+) -> None:
+    assert replace(TOOLS["read_file"], effects=effects, reads=said).spec().reads == reads
 
 
 def test_a_file_that_was_read_goes_to_no_page_unasked(web: Web) -> None:
