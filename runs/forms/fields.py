@@ -95,9 +95,9 @@ class JsonField(forms.CharField):
 class HostsField(forms.CharField):
     """Hosts by line or comma, in their one spelling."""
 
-    def to_python(self, value: Any) -> list[str]:
-        """Return the hosts; the first that is none is named."""
-        text = super().to_python(value)
+    def to_python(self, value: Any) -> Any:
+        """Return the hosts as a list; the first that is none is named."""
+        text = super().to_python(value) or ""
         try:
             return list(patterns_of([host for host in re.split(r"[\s,;]+", text) if host]))
         except ValueError as fault:

@@ -70,6 +70,8 @@ def _decided(fact: Data) -> Line:
     text = f"{by} {words.channel(fact['channel'], by)}".strip()
     if fact.get("to_step") is not None:
         text += f", to row {fact['to_step']}"
+    if fact.get("allow_host"):
+        text += ", the host for the rest of this run"
     if fact["message"]:
         text += f" — {quoted(fact['message'], 200)}"
     code = ""

@@ -45,7 +45,7 @@ def carried_out(run: Run) -> list[str]:
 # --- when it asks ---------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_has_read_private_data_asks_before_a_host_that_nobody_named() -> None:
+def test_a_run_that_has_read_private_data_asks_before_a_host_that_is_not_named() -> None:
     run = world("file diary", PAGE).drive(TOY)
     question = asked(run)
     assert question is not None

@@ -18,6 +18,7 @@ from runs.driver import tool_specs
 from runs.driver.replaying import made_again, record_of
 from runs.models import Decision, Run, SiteHost
 from runs.reading import export
+from runs.reading.outlines import outline_of
 from runs.reading.scripting import launch_of
 from tests.adapters.pages import PUBLIC_ADDRESS, Answer, TableNet, Web
 from tests.runs.running import FINAL, _every_run_verifies, decide, launch, pending, script, think, work
@@ -226,6 +227,13 @@ def test_a_run_told_as_a_script_asks_the_same_and_is_answered_the_same() -> None
     told = launch_of(run)
     again = work(launch(played=told["script"], **told["settings"]))
     assert (again.status, visited(again)) == ("succeeded", visited(run))
+
+
+def test_the_same_reading_at_another_row_is_no_difference_between_two_runs() -> None:
+    tools = {**PLAYED, "sum": {"params": {}, "effects": "none", "results": [{"output": 4}]}}
+    left = work(launch(played=script(think("sum"), READ, FINAL, tools=tools)))
+    right = work(launch(played=script(think("sum"), think("sum"), READ, FINAL, tools=tools)))
+    assert {step.mark for step in outline_of(left)} <= {step.mark for step in outline_of(right)}
 
 
 # --- earlier records ------------------------------------------------------------------------------------------------

@@ -142,6 +142,7 @@ def test_a_tick_allows_the_host_for_the_run_and_the_page_says_so() -> None:
         "<code>api.test</code> is allowed for the rest of this run."
         in client.get(reverse("interrupt", args=[question.pk])).text
     )
+    assert "the host for the rest of this run" in client.get(reverse("run", args=[run.pk])).text
     for fact, words in (("run.host.allowed", "for the rest of this run"), ("run.read", "Has read")):
         step = run.steps.filter(facts_json__contains=f'"{fact}"').order_by("seq")[0]
         assert words in client.get(reverse("step", args=[run.pk, step.seq])).text
