@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from runs.engine.machine import Machine
 from runs.engine.settings import MOST_ENTRIES, Settings
 from runs.engine.values import MAX_DEPTH, MAX_NODES, clean, clean_text, is_too_large
 from runs.machines import CATALOGUE
-from runs.models import ModelProfile, Run
+from runs.models import ModelProfile, Run, SiteHost
 from runs.rights import Person, decides, may_launch
 
 MAX_GOAL = 20_000
@@ -85,6 +84,7 @@ def new_run(
         owner_id=owner.pk if owner is not None else None,
         by_operator=owner is None,
         site_rules=store.site_rules().told,
+        site_hosts=tuple(SiteHost.objects.values_list("host", flat=True)),
     )
 
 

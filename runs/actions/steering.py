@@ -26,6 +26,7 @@ def decide(
     args: dict[str, Any] | None = None,
     message: str = "",
     to_step: int | None = None,
+    allow_host: bool = False,
     revision: int | None = None,
     fingerprint: str | None = None,
 ) -> Decision:
@@ -41,6 +42,7 @@ def decide(
         args=args,
         message=message,
         to_step=to_step,
+        allow_host=allow_host,
         revision=revision,
         fingerprint=fingerprint,
     )

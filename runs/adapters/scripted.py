@@ -36,7 +36,7 @@ from runs.engine.effects import (
     Usage,
 )
 from runs.engine.ports import ModelRequest, Watch
-from runs.engine.tools import ToolSpec
+from runs.engine.tools import Reads, ToolSpec
 from runs.engine.values import Json, Value, clean_text
 
 MAX_SCRIPT = 5_000_000
@@ -108,6 +108,10 @@ class ScriptedTool(Value):
     results: tuple[ScriptedResult, ...] = ()
     description: StrictStr = ""
     idempotent: StrictBool = False
+    outward: StrictStr = ""
+    """The argument that holds the URL or host which a call contacts, or that host itself."""
+    reads: Reads = ""
+    """What a result makes the run have read."""
 
     @model_validator(mode="after")
     def _requires_what_it_has(self) -> ScriptedTool:
@@ -396,6 +400,8 @@ def _spec(name: str, tool: ScriptedTool) -> ToolSpec:
         effects=tool.effects,
         idempotent=tool.idempotent,
         permitted=tool.allowed,
+        outward=tool.outward,
+        reads=tool.reads,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from runs.engine.effects import Blame, EffectClass, MadeFile
-from runs.engine.tools import ToolSpec
+from runs.engine.tools import Reads, ToolSpec
 from runs.engine.values import Json
 
 
@@ -22,6 +22,11 @@ class Arguments(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def anywhere(host: str) -> bool:
+    """Allow every host: the call of a run that has read nothing."""
+    return True
+
+
 @dataclass(frozen=True)
 class Place:
     """Where one call happens: the run's own directory, the idempotency key, and how long it may take."""
@@ -29,6 +34,8 @@ class Place:
     folder: Path
     key: str
     deadline_s: float
+    may_contact: Callable[[str], bool] = anywhere
+    """Whether the call may go on to another host than the one it was let through for (`engine.hosts.host_of`)."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,12 @@ class Tool:
     can tell: a person is asked. `NotHappened` only where the far side takes no call under this key any more, for a
     worker that was frozen may wake up and make it; the call is then made under another key."""
 
+    outward: str = ""
+    """The argument that holds the URL or host which a call contacts, or that host itself; empty where there is none."""
+    reads: Reads | None = None
+    """What a result brings into the run: nothing (empty), `private` data, `untrusted` words. Where it is not said, a
+    tool with effects counts as private."""
+
     def spec(self) -> ToolSpec:
         """What machine and model see of it, not permitted."""
         return ToolSpec(
@@ -71,6 +84,8 @@ class Tool:
             effects=self.effects,
             idempotent=self.idempotent,
             permitted=False,
+            outward=self.outward,
+            reads=self.reads if self.reads is not None else "" if self.effects == "none" else "private",
         )
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from runs.adapters.folder import RunFolder
 from runs.adapters.scripted import Script, ScriptedTools
-from runs.adapters.tool import NotHappened, Place, Result, Tool, ToolError
+from runs.adapters.tool import NotHappened, Place, Result, Tool, ToolError, anywhere
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import Failed, MadeFile, ToolCall, ToolReturned
 from runs.engine.tools import ToolSpec
@@ -58,6 +58,8 @@ class Toolbox:
         built_in: Iterable[ToolSpec] = (),
     ) -> None:
         self._folder = folder
+        self.may_contact: Callable[[str], bool] = anywhere
+        """Whether a call may go on to another host than the one it was let through for."""
         self._tools = tools
         self._scripted = ScriptedTools(script) if script else None
         self._built_in = {spec.name: spec for spec in built_in}
@@ -119,7 +121,7 @@ class Toolbox:
         tool = self._tools[call.tool]
         arguments = tool.arguments.model_validate(call.args)
         try:
-            result = tool.run(arguments, Place(self._folder, key, tool.deadline_s))
+            result = tool.run(arguments, Place(self._folder, key, tool.deadline_s, self.may_contact))
         except (TimeoutError, ConnectionError) as error:
             if call.repeatable or tool.idempotent or isinstance(error, ConnectionRefusedError):
                 raise
@@ -162,6 +164,7 @@ def _child_spec(name: str) -> ToolSpec:
         parameters={"type": "object", "properties": {"goal": goal}, "required": ["goal"]},
         effects="none",
         child=name,
+        reads="untrusted",
     )
 
 

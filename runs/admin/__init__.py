@@ -2,9 +2,9 @@
 
 from django.contrib import admin
 
-from runs.admin import compactions, model_profiles, tables
+from runs.admin import compactions, hosts, model_profiles, tables
 
-__all__ = ["compactions", "model_profiles", "tables"]
+__all__ = ["compactions", "hosts", "model_profiles", "tables"]
 
 admin.site.site_header = "agentsite"
 admin.site.site_title = "agentsite"

@@ -38,6 +38,7 @@ from runs.engine.facts import MADE_ANEW, Exited, Notice, RangeSummarised
 from runs.engine.kernel import MORE_ROOM, Decision, Known, asked_anew, cost_of, uncertain
 from runs.engine.machine import END
 from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
+from runs.engine.outward import carried_to
 from runs.engine.ports import ModelRequest
 from runs.engine.snapshot import Pending
 from runs.engine.timeline import prompt
@@ -141,7 +142,8 @@ class Journey:
             raise TooManyLost
         store.clear_parts(self.run.pk)
         self.ports = ports_of(self.run)
-        terms = store.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided)
+        self.ports.tools.may_contact = self._may_contact
+        terms = store.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided, still=True)
         self.ledger = Ledger(self.run, self.hold.lease.epoch, terms)
         self.attempts = Counter(store.attempts_of(self.run))
         limited = self.run.root_id is not None or self.ledger.snapshot.limits
@@ -347,6 +349,10 @@ class Journey:
             return said
         why = f"{call.tool} was cut off, and says that the call did not happen."
         return Failed(blame="transient", message=why, ran=False)
+
+    def _may_contact(self, host: str) -> bool:
+        """Return whether a call that was let through may go on to another host."""
+        return not carried_to(self.ledger.snapshot.state, host)
 
     def _count_attempt(self, asked: store.Asked) -> None:
         """Which of the run's attempts at the role or tool this is; one that is made again keeps its number."""

@@ -31,11 +31,12 @@ from runs.engine.effects import (
     ToolCall,
     fingerprint_of,
 )
-from runs.engine.facts import ApprovalLapsed, SiteRulesChanged
+from runs.engine.facts import ApprovalLapsed, Fact, SiteRulesChanged
 from runs.engine.gates import rule_that_asks
 from runs.engine.kernel import Decision, advance
 from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
+from runs.engine.outward import inherited
 from runs.engine.rules import named
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.snapshot import Snapshot, Totals
@@ -336,7 +337,9 @@ class Ledger:
                 batch.interrupt = self._interrupt(call, move, batch.rows[-1].seq)
             case ChildRun() as call:
                 batch.changes = {"status": RunStatus.WAITING.value}
-                batch.child = self._child(call, batch.rows[-1].seq)
+                child, checked = self._child(call, batch.rows[-1].seq)
+                read = inherited(self.machine.fold(self.snapshot.state, move.facts))
+                batch.child = child, checked, _first_row(child, read) if read else None
             case _ if move.delay_s:
                 due = store.now() + timedelta(seconds=move.delay_s)
                 batch.changes = {"status": RunStatus.QUEUED.value, "due_at": due}
@@ -413,9 +416,10 @@ class Ledger:
                 schema, ensure_ascii=False
             ),  # in its own order: so its fields stand on the card
             effects=effects,
-            risk=RISKS.get(effects, "unknown") if tool else "low",
+            risk=_risk(call),
             fingerprint=print_,
             limit=call.limit,
+            host=call.host,
             verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or print_]),
             deadline=deadline,
             on_timeout=call.on_timeout,
@@ -441,6 +445,7 @@ class Ledger:
             owner_id=self.run.owner_id,
             by_operator=self.run.by_operator,
             site_rules=tuple(json.loads(self.site_rules)),
+            site_hosts=tuple(json.loads(self.run.site_hosts_json)),
         )
         child = store.unsaved(new)
         child.parent_id, child.parent_seq, child.child_name = self.run.pk, seq, call.name
@@ -448,9 +453,28 @@ class Ledger:
         return child, checked
 
     def _for_child(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A child's settings: a run that asks nobody at a limit has no child that does, unless that says so itself."""
-        on_limit = self.terms.settings.on_limit
-        return {"on_limit": on_limit, **given} if on_limit == "stop" else given
+        """A child's settings: a run that asks nobody at a limit has no child that does, and a child may contact the
+        hosts of its parent, unless they say so themselves."""
+        if self.terms.settings.on_limit == "stop":
+            given = {"on_limit": "stop", **given}
+        hosts = self.run.settings.get("hosts")
+        return {"hosts": hosts, **given} if hosts else given
+
+
+def _first_row(child: Run, read: tuple[Fact, ...]) -> store.Row:
+    """Return the row that a child begins with: its goal may carry what its parent has read."""
+    machine = CATALOGUE[child.machine]
+    state = machine.fold(machine.open(store.terms_of(child, {})), read)
+    row = store.Row(1, "note", child.node, facts=store.facts_text(read), state=state.model_dump_json())
+    child.head, child.head_hash = row.seq, row.hashed(child.head_hash)
+    return row
+
+
+def _risk(call: HumanCall) -> str:
+    """Return how much harm the held call may do; what has been read and goes to a host is not taken back."""
+    shown = call.shown
+    risk = RISKS.get(shown.effects, "unknown") if shown else "low"
+    return "medium" if call.host and risk == "low" else risk
 
 
 def _stored(exchange: Exchange | None) -> store.Asked | None:

@@ -159,6 +159,7 @@ def _write(family: _Family, owner_id: int | None, parent: tuple[Run, int, str] |
         owner_id=owner_id,
         by_operator=owner_id is None,
         site_rules=tuple(json.loads(run.site_rules_json)),
+        site_hosts=tuple(json.loads(run.site_hosts_json)),
     )
     made = store.write_replay(run, family.replay, new, parent)
     for child in family.children:

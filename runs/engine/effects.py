@@ -189,6 +189,8 @@ class HumanCall(Value):
     """Names of the gates that have been answered for the effect that is held, this one included."""
     limit: str = ""
     """Of kind `limit`: which one."""
+    host: str = ""
+    """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
     questions: tuple[str, ...] = ()
     deadline_s: float | None = None
     on_timeout: Literal["deny", "approve", "abort"] = "deny"
@@ -302,6 +304,8 @@ class HumanSaid(Value):
     args: dict[str, Any] | None = None
     message: str = ""
     to_step: int | None = None
+    allow_host: bool = False
+    """With an approval: the host that was asked about may be contacted for the rest of the run."""
     by: str = ""
 
 

@@ -85,6 +85,27 @@ class Spent(Fact):
     cost_usd: float = 0.0
 
 
+class DataRead(Fact):
+    """The run has read something that may not go to every host."""
+
+    kind: Literal["run.read"] = "run.read"
+    what: Literal["private", "untrusted"]
+    tool: str
+    """The tool that gave it; empty where a parent run gave it with the goal."""
+    host: str = ""
+    """The host that it came from, to which it may go back; empty where there is none."""
+    step: int
+    """The row of the call."""
+
+
+class HostAllowed(Fact):
+    """A person allowed a host for the rest of this run."""
+
+    kind: Literal["run.host.allowed"] = "run.host.allowed"
+    host: str
+    by: str
+
+
 class InterruptAsked(Fact):
     """The multiple at which a rule asked, so that it asks once for each."""
 
@@ -132,6 +153,7 @@ class Decided(Fact):
     message: str = ""
     args: dict[str, Any] | None = None
     to_step: int | None = None
+    allow_host: bool = False
 
 
 class LimitRaised(Fact):
@@ -308,6 +330,7 @@ class KeptAnswer(Value):
     verdict: str
     args: dict[str, Any] | None = None
     message: str = ""
+    allow_host: bool = False
     channel: Literal["kept", "fork"] = "kept"
     """Whether it was given before and is given again, or was given for the first time when the run was forked."""
 
@@ -327,6 +350,8 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     ToolReported,
     UserAnswered,
     Spent,
+    DataRead,
+    HostAllowed,
     InterruptAsked,
     Answered,
     Exited,

@@ -1,6 +1,6 @@
 """Gates see every effect before the world does: let it pass, hold it for a person, answer for it, or stop.
 
-They are asked in this order: every N steps (on entry to the deciding node), limits, approvals, repeated calls.
+They are asked in this order: every N steps (on entry to the deciding node), limits, approvals, repeated calls, hosts.
 No machine knows of them. Source: spec/runtime.md, "Gates" and "Rules".
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
-from runs.engine import wording
+from runs.engine import outward, wording
 from runs.engine.effects import (
     ChildRun,
     Effect,
@@ -148,8 +148,10 @@ def _due(snapshot: Snapshot, name: str, every: int, turns: int) -> int:
 def on_effect(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
     """The first gate that does not let `effect` pass. `passed` names gates that have been answered for it."""
     facts: tuple[Fact, ...] = ()
-    for gate in (limits, approvals, repeated):
+    for gate in (limits, approvals, repeated, hosts):
         opinion = gate(snapshot, effect, passed)
+        if isinstance(opinion, Hold) and gate in (approvals, repeated):
+            return _with_host(opinion, hosts(snapshot, effect, passed), passed)
         if not isinstance(opinion, Pass):
             return opinion
         facts += opinion.facts
@@ -279,6 +281,30 @@ def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opi
     return PASS
 
 
+def hosts(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
+    """Ask before a run that has read something contacts a host that has not been named, whatever its rules allow."""
+    call, state = call_in(effect), snapshot.state
+    host = outward.host_contacted(state, call) if call else None
+    if call is None or host is None or _answered("hosts", passed):
+        return PASS
+    if not (carried := outward.carried_to(state, host)):
+        return PASS
+    asked = _ask_about(call, "hosts", outward.why_ask(host, carried[0]), passed)
+    return Hold(asked.model_copy(update={"host": host}))
+
+
+def _with_host(held: Hold, of_hosts: Opinion, passed: tuple[str, ...]) -> Hold:
+    """Return one question in place of two about a call. Where silence approves, the host is asked about after it."""
+    if not isinstance(of_hosts, Hold) or held.call.about != "tool_call" or held.call.on_timeout == "approve":
+        return held
+    update = {
+        "why": f"{held.call.why} {of_hosts.call.why}",
+        "host": of_hosts.call.host,
+        "passed": (*passed, "hosts", held.call.passed[-1]),
+    }
+    return Hold(held.call.model_copy(update=update), held.facts)
+
+
 def _cost_rules(snapshot: Snapshot, effect: ModelCall, passed: tuple[str, ...]) -> Opinion:
     for name, rule in snapshot.rules:
         if rule.when.next_cost_usd is None or snapshot.next_cost_usd <= rule.when.next_cost_usd:
@@ -318,9 +344,7 @@ def _apply(
                 asked.model_copy(update={"deadline_s": rule.deadline_s, "on_timeout": rule.on_timeout})
             )
         case "deny":
-            return Refuse(
-                Failed(blame="recoverable", message=f"{REFUSED}{rule.words()}", ran=False)
-            )
+            return Refuse(Failed(blame="recoverable", message=f"{REFUSED}{rule.words()}", ran=False))
         case "notify":
             return Pass((Notice(code="rule_notified", message=rule.words()),))
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from runs.engine import context, gates, wording
+from runs.engine import context, gates, outward, wording
 from runs.engine.effects import (
     Answer,
     ChildFinished,
@@ -104,10 +104,12 @@ class Decision(NamedTuple):
 def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decision:
     """The next move, given what was answered to the pending ask (None: nothing is pending)."""
     settled = _settle(machine, snapshot, answer)
+    read = outward.newly_read(snapshot.state, snapshot.pending, answer)
     try:
         match settled:
             case _Ready(answer=ready, totals=totals):
-                move = _next(machine, replace(snapshot, totals=totals), ready)
+                state = machine.fold(snapshot.state, read)
+                move = _next(machine, replace(snapshot, state=state, totals=totals), ready)
             case _Again(ask=ask, totals=totals):
                 move = _through(machine, replace(snapshot, pending=None, totals=totals), ask, ())
             case Decision(move=move, totals=totals):
@@ -119,7 +121,7 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         move, totals = Stop("fatal_error", (*fault.facts, exited)), snapshot.totals
         if isinstance(settled, _Ready | _Again):
             totals = settled.totals
-    beside = cost_of(answer) + _found_out(snapshot, answer)
+    beside = cost_of(answer) + read + _found_out(snapshot, answer)
     return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
 
 
@@ -376,7 +378,8 @@ def _heard_of_call(machine: Machine, snapshot: Snapshot, call: HumanCall, said: 
     ran = call.about == "may_have_happened"
     match said.verdict:
         case "approve":
-            return _release(machine, snapshot, call, call.holds, call.passed)
+            allowed = outward.newly_allowed(call, said)
+            return _release(machine, snapshot, call, call.holds, call.passed, allowed)
         case "edit" if isinstance(call.holds, ToolCall | ChildRun):
             return _edited(machine, snapshot, call, call.holds, said)
         case "respond":
@@ -411,7 +414,8 @@ def _edited(
     told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message)
     changed = {"args": args} if isinstance(held, ToolCall) else {"goal": str(args.get("goal", ""))}
     passed = gates.answered_by(call, edited=True)
-    return _release(machine, snapshot, call, held.model_copy(update=changed), passed, (*notices, told))
+    facts = (*notices, told, *outward.newly_allowed(call, said))
+    return _release(machine, snapshot, call, held.model_copy(update=changed), passed, facts)
 
 
 def _release(

@@ -5,6 +5,7 @@ The drawing on the run page, the documentation and the tests read this declarati
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Union
@@ -15,9 +16,11 @@ from runs.engine.effects import Answer
 from runs.engine.facts import (
     COMMON_FACTS,
     Answered,
+    DataRead,
     Exited,
     Fact,
     Forked,
+    HostAllowed,
     InterruptAsked,
 )
 from runs.engine.moves import Ask, Go
@@ -60,6 +63,10 @@ class State(Value):
     answer_source: Literal["final_answer", "fallback"] | None = None
     interrupts_asked: dict[str, int] = {}
     """The last multiple that each "every N steps" rule asked at."""
+    data_read: tuple[DataRead, ...] = Field(default=(), exclude_if=operator.not_)
+    """What the run has read that may not go to every host; the first sources only."""
+    hosts_allowed: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
+    """The hosts that people have allowed for this run."""
 
 
 def evolve_common(state: State, fact: Fact) -> State:
@@ -71,8 +78,15 @@ def evolve_common(state: State, fact: Fact) -> State:
             return state.model_copy(update={"answer": text, "answer_source": source})
         case Exited(reason=reason):
             return state if state.exit_reason else state.model_copy(update={"exit_reason": reason})
-        case Forked(state=changes) if changes:
-            return type(state).model_validate({**state.model_dump(), **changes, "terms": state.terms})
+        case DataRead():
+            return state.model_copy(update={"data_read": (*state.data_read, fact)})
+        case HostAllowed(host=host):
+            return state.model_copy(update={"hosts_allowed": (*state.hosts_allowed, host)})
+        case Forked(state=changes) if (
+            changes or state.hosts_allowed
+        ):  # what people allowed, they allowed one run
+            values = {**state.model_dump(), **changes, "hosts_allowed": (), "terms": state.terms}
+            return type(state).model_validate(values)
     return state
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, field_validator, model_serializer, model_validator
 
 from runs.engine.effects import EffectClass, Verdict
+from runs.engine.hosts import MOST_HOSTS, pattern_of
 from runs.engine.values import Value
 
 LimitName = Literal["cost_usd", "tokens", "active_seconds"]
@@ -176,6 +177,7 @@ class GivenAnswer(Value):
     args: dict[str, Any] | None = None
     message: str = ""
     to_step: int | None = None
+    allow_host: bool = False
 
 
 class ContextSettings(Value):
@@ -196,11 +198,20 @@ class Subgraph(Value):
 SubgraphName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
+def patterns_of(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Return the hosts as patterns, once each; raises ValueError with a sentence where one is none."""
+    if len(hosts) > MOST_HOSTS:
+        raise ValueError(f"{len(hosts):,} hosts are named; {MOST_HOSTS} may be at most")
+    return tuple(dict.fromkeys(map(pattern_of, hosts)))
+
+
 class Settings(Value):
     """What every machine's run can be told."""
 
     model: str = ""
     tools: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """The hosts that calls may contact whatever the run has read; `*` is any."""
     limits: Limits = Limits()
     on_limit: Literal["ask", "stop"] = "ask"
     on_clarify: Literal["ask", "exit"] = "ask"
@@ -214,3 +225,8 @@ class Settings(Value):
     @classmethod
     def _once_each(cls, tools: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(tools))
+
+    @field_validator("hosts")
+    @classmethod
+    def _in_one_spelling(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return patterns_of(hosts)

@@ -11,11 +11,11 @@ from runs.engine.machine import Machine, State
 from runs.engine.settings import MOST, MOST_ROUNDS, sentence_of
 from runs.engine.values import Value
 
+KEPT_BY_GATES = ("interrupts_asked", "data_read", "hosts_allowed")
+"""Values that gates decide by, and only the run's own facts write."""
+
 WRITTEN_AT_THE_END = ("exit_reason", "answer", "answer_source")
 """Values that only the end of a run writes."""
-
-KEPT_BY_GATES = ("interrupts_asked",)
-"""What the gates keep by: whoever set it would answer for them."""
 
 
 def control_values(machine: Machine) -> tuple[str, ...]:

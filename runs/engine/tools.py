@@ -17,6 +17,9 @@ from runs.engine.values import Value
 FaultCode = Literal["missing_required", "type_mismatch", "unknown_param"]
 DropCode = Literal["param_dropped", "unknown_param"]
 
+Reads = Literal["", "private", "untrusted"]
+"""What a result brings into a run: nothing of note, data of the owner, or words of a stranger."""
+
 
 class ToolSpec(Value):
     """A tool as a machine and a model see it. `parameters` is a JSON schema of type object."""
@@ -32,6 +35,10 @@ class ToolSpec(Value):
     permitted: bool = True
     child: str = ""
     """Name of the subgraph, where the tool is a child run."""
+    outward: str = ""
+    """The argument that holds the URL or host which a call contacts, or that host itself; empty where there is none."""
+    reads: Reads = ""
+    """What a result of it makes the run have read."""
 
     @property
     def harmless(self) -> bool:

@@ -14,13 +14,22 @@ from runs.actions import MAX_NOTE, Problem
 from runs.engine.settings import LIMIT_NAMES
 from runs.engine.states import control_values
 from runs.forms.answering import AnswerFields
-from runs.forms.fields import Fault, JsonField, Launch, LimitFields, OneOfField, read_json
+from runs.forms.fields import (
+    Fault,
+    HostFields,
+    JsonField,
+    Launch,
+    LimitFields,
+    OneOfField,
+    hosts_initial,
+    read_json,
+)
 from runs.forms.machines import pretty
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
 from runs.reading.arguments import lines
 
-OWN_FIELDS = ("model", "limits")
+OWN_FIELDS = ("model", "limits", "hosts")
 """Settings that have a field of their own in this form."""
 
 How = Literal["fork", "rerun"]
@@ -115,7 +124,7 @@ def _typed(name: str, schema: dict[str, Any], known: dict[str, Any], value: Any)
     return StateValue(name, "json", value)
 
 
-class ForkForm(AnswerFields, LimitFields):
+class ForkForm(AnswerFields, HostFields, LimitFields):
     """What is to be otherwise in a fork of `run` at row `at`."""
 
     LABELS: ClassVar[dict[str, str]] = AnswerFields.LABELS | {
@@ -159,7 +168,7 @@ class ForkForm(AnswerFields, LimitFields):
 
     def _initial(self) -> dict[str, Any]:
         found: dict[str, Any] = {name: _number(limit) for name, limit in self.limits.items()}
-        found |= {"settings": pretty(self.others), "answers": "ask again"}
+        found |= {"settings": pretty(self.others), "answers": "ask again", **hosts_initial(self.run.settings)}
         return found | {value.field: value.as_typed() for value in self.values} | self.answer_initial()
 
     def state_rows(self) -> list[tuple[StateValue, Any, bool]]:
@@ -215,6 +224,8 @@ class ForkForm(AnswerFields, LimitFields):
         limits = {name: data[name] for name in LIMIT_NAMES if data[name] is not None}
         if limits != self.limits and any(name in self.data for name in LIMIT_NAMES):
             changes["limits"] = limits or None
+        if "hosts" in self.data and (hosts := self.wanted_hosts()) != self.run.settings.get("hosts", []):
+            changes["hosts"] = hosts or None
         if data["model"]:
             changes["model"] = data["model"]
         return changes
@@ -249,8 +260,8 @@ class ForkForm(AnswerFields, LimitFields):
         match head:
             case "state" if f"state-{name}" in self.fields:
                 return f"state-{name}", deeper
-            case "settings" if name == "model":
-                return "model", ""
+            case "settings" if name in ("model", "hosts"):
+                return name, ""
             case "settings" if name == "limits" and deeper in LIMIT_NAMES:
                 return deeper, ""
             case "settings":

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runs.engine.effects import LET_PASS
 from runs.engine.settings import LIMIT_NAMES, WHOLE_LIMITS
 from runs.models import Interrupt
 from runs.reading.arguments import ReadArguments, read_arguments
@@ -26,6 +27,8 @@ class Wanted:
     fingerprint: str | None
     errors: dict[str, str]
     read: ReadArguments | None = None
+    allow_host: bool = False
+    """Whether an approval allows the host that was asked about for the rest of the run."""
 
 
 MOST = 10**12
@@ -59,6 +62,7 @@ def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
         fingerprint=data.get("fingerprint") or None,
         errors=errors,
         read=read,
+        allow_host="allow_host" in data and verdict in LET_PASS,
     )
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from django import forms
 
-from runs.engine.settings import MOST
+from runs.engine.hosts import ANY
+from runs.engine.settings import MOST, patterns_of
 from runs.engine.values import MAX_DEPTH, MAX_JSON, MAX_NODES, is_too_large
+from runs.models import SiteHost
 
 
 class Launch(TypedDict):
@@ -94,6 +98,18 @@ class JsonField(forms.CharField):
         return found
 
 
+class HostsField(forms.CharField):
+    """Hosts by line or comma, in their one spelling."""
+
+    def to_python(self, value: Any) -> Any:
+        """Return the hosts as a list; the first that is none is named."""
+        text = super().to_python(value) or ""
+        try:
+            return list(patterns_of([host for host in re.split(r"[\s,;]+", text) if host]))
+        except ValueError as fault:
+            raise forms.ValidationError(f"{fault}.") from None
+
+
 class Fault(NamedTuple):
     """A field with something to be put right: its name on the page, and the id of its first control."""
 
@@ -137,3 +153,25 @@ class LimitFields(ReadingForm):
     cost_usd = AmountField("Write an amount in dollars from 0 up, like 0.5.")
     tokens = WholeField()
     active_seconds = AmountField("Write a number of seconds from 0 up, like 90.")
+
+
+class HostFields(ReadingForm):
+    """The hosts that a run may contact whatever it has read."""
+
+    hosts = HostsField(required=False)
+    any_host = forms.BooleanField(required=False)
+
+    def site_hosts(self) -> list[str]:
+        """Return the hosts that the site names for every run."""
+        return list(SiteHost.objects.values_list("host", flat=True))
+
+    def wanted_hosts(self) -> list[str]:
+        """Return the setting as it was filled in."""
+        named = [host for host in self.read["hosts"] if host != ANY]
+        return [ANY, *named] if self.read["any_host"] or ANY in self.read["hosts"] else named
+
+
+def hosts_initial(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields as they stand for these settings."""
+    hosts = settings.get("hosts", [])
+    return {"hosts": "\n".join(host for host in hosts if host != ANY), "any_host": ANY in hosts}

@@ -12,7 +12,16 @@ from django import forms
 from runs.actions import Problem
 from runs.adapters.tools import TOOLS
 from runs.engine.settings import LIMIT_NAMES, MOST_ENTRIES
-from runs.forms.fields import JsonField, Launch, LimitFields, OneOfField, ReadingForm, WholeField
+from runs.forms.fields import (
+    HostFields,
+    JsonField,
+    Launch,
+    LimitFields,
+    OneOfField,
+    ReadingForm,
+    WholeField,
+    hosts_initial,
+)
 from runs.forms.machines import PARTS, PLAN_ROW, SLOT, MachineFields, foreign, pretty, usual_fields
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
@@ -44,6 +53,7 @@ PLACES = {
     "script": "script",
     "settings.model": "model",
     "settings.tools": "tools",
+    "settings.hosts": "hosts",
     "settings.limits.cost_usd": "cost_usd",
     "settings.limits.tokens": "tokens",
     "settings.limits.active_seconds": "active_seconds",
@@ -62,7 +72,9 @@ PLACES = {
 OWN = ("max_steps", "on_retries", "max_rejections", "cache", "ruleset")
 """The settings that have a field of their own and belong to one machine."""
 
-COMMON = frozenset({"model", "tools", "limits", "on_limit", "on_clarify", "interrupt_every", "rules"})
+COMMON = frozenset(
+    {"model", "tools", "hosts", "limits", "on_limit", "on_clarify", "interrupt_every", "rules"}
+)
 
 ROWS = {"slots": SLOT, "rows": PLAN_ROW}
 """Fields of rows, with their columns: a problem names the row."""
@@ -77,10 +89,19 @@ def fields_of(machine: str) -> frozenset[str]:
     return COMMON | frozenset(OWN) | frozenset(part.settings if part else ())
 
 
-class LaunchForm(MachineFields, LimitFields):
+class LaunchForm(MachineFields, HostFields, LimitFields):
     """The terms of a new run."""
 
-    field_order = ("goal", "machine", *MachineFields.base_fields, "model", "script", "tools")
+    field_order = (
+        "goal",
+        "machine",
+        *MachineFields.base_fields,
+        "model",
+        "script",
+        "tools",
+        "hosts",
+        "any_host",
+    )
     LABELS: ClassVar[dict[str, str]] = ReadingForm.LABELS | {
         "rows": "The plan",
         "slots_json": "Slots as JSON",
@@ -201,6 +222,8 @@ class LaunchForm(MachineFields, LimitFields):
         if data["model"] != SCRIPT:
             settings["model"] = data["model"]
         settings["tools"] = data["tools"]
+        if hosts := self.wanted_hosts():
+            settings["hosts"] = hosts
         limits = {name: data[name] for name in LIMIT_NAMES if data[name] is not None}
         if limits:
             settings["limits"] = limits
@@ -319,6 +342,7 @@ def launch_like(run: Run) -> dict[str, Any]:
         "model": SCRIPT if run.script_json and not run.model else settings.get("model", run.model),
         "script": pretty(json.loads(run.script_json)) if run.script_json and not run.model else "",
         "tools": settings.get("tools", []),
+        **hosts_initial(settings),
         **settings.get("limits", {}),
         "on_limit": settings.get("on_limit", "ask"),
         "on_clarify": settings.get("on_clarify", "ask"),

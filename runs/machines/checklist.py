@@ -51,7 +51,7 @@ from runs.engine.moves import Ask, Go
 from runs.engine.reply import Read, Unread, read
 from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw
 from runs.engine.states import Checked
-from runs.engine.tools import InspectedCall, ToolSpec, inspect_call, is_harmless
+from runs.engine.tools import InspectedCall, Reads, ToolSpec, inspect_call, is_harmless
 from runs.engine.values import Json, Value
 from runs.machines.prompts import checklist as words
 
@@ -69,9 +69,11 @@ PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"})
 """Files that are made to be looked at: artifacts of kind `display`."""
 
 
-def _infra(name: str, description: str, required: dict[str, Any], optional: dict[str, Any]) -> ToolSpec:
+def _infra(
+    name: str, description: str, required: dict[str, Any], optional: dict[str, Any], reads: Reads = ""
+) -> ToolSpec:
     parameters = {"type": "object", "properties": required | optional, "required": list(required)}
-    return ToolSpec(name=name, description=description, parameters=parameters, effects="none")
+    return ToolSpec(name=name, description=description, parameters=parameters, effects="none", reads=reads)
 
 
 INFRA: dict[str, ToolSpec] = {
@@ -83,12 +85,14 @@ INFRA: dict[str, ToolSpec] = {
             "run by the path that react.memory_read gives (run:ID/st:NUMBER).",
             {"paths": {"type": "array", "items": {"type": "string"}}},
             {},
+            reads="private",
         ),
         _infra(
             "react.memory_read",
             "Finds earlier blocks of this run and of earlier runs by words, each with its path for react.read.",
             {"query": {"type": "string"}},
             {"top_k": {"type": "integer", "minimum": 1, "maximum": 50}},
+            reads="private",
         ),
         _infra(
             "react.memory_hide",

@@ -145,6 +145,8 @@ def how_to_answer(question: Interrupt) -> str:
         f"  python3 manage.py decide {question.pk} --verdict {verdict}{more.get(verdict, '')}",
         f"  or another verdict: {', '.join(others)}",
     ]
+    if question.host:
+        lines.append(f"  --allow-host lets it contact {question.host} for the rest of the run")
     return "\n".join(lines)
 
 

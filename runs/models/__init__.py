@@ -7,7 +7,16 @@ from runs.models.artifacts import Artifact
 from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step
 from runs.models.people import Decision, Interrupt
 from runs.models.run import FINISHED, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
-from runs.models.site import KEY_VARIABLE, Halt, ModelProfile, RestoreEpoch, SiteRule, Skill, same_server
+from runs.models.site import (
+    KEY_VARIABLE,
+    Halt,
+    ModelProfile,
+    RestoreEpoch,
+    SiteHost,
+    SiteRule,
+    Skill,
+    same_server,
+)
 
 __all__ = [
     "FINISHED",
@@ -28,6 +37,7 @@ __all__ = [
     "RunQuerySet",
     "RunStatus",
     "ScriptText",
+    "SiteHost",
     "SiteRule",
     "Skill",
     "Step",

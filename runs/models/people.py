@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import F
 from django.utils import timezone
 
+from runs.engine.hosts import MOST_NAME
 from runs.models.run import Run
 
 
@@ -39,6 +40,8 @@ class Interrupt(models.Model):
     fingerprint = models.CharField(max_length=16, blank=True, default="")
     limit = models.CharField(max_length=20, blank=True, default="")
     """Of kind `limit`: which one."""
+    host = models.CharField(max_length=MOST_NAME, blank=True, default="")
+    """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
     verdicts_json = models.TextField(default="[]")
     revision = models.PositiveIntegerField(default=1)
     deadline = models.DateTimeField(null=True, blank=True)
@@ -83,6 +86,8 @@ class Decision(models.Model):
     args_json = models.TextField(null=True, blank=True)
     message = models.TextField(blank=True, default="")
     to_step = models.PositiveIntegerField(null=True, blank=True)
+    allow_host = models.BooleanField(default=False)
+    """With an approval: whether the host may be contacted for the rest of the run."""
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="decisions"
     )

@@ -73,6 +73,8 @@ class Run(models.Model):
     """The launch settings, checked, as canonical JSON."""
     site_rules_json = models.TextField(default="[]")
     """The site's interrupt rules as they stood at launch; where they change, the log says so."""
+    site_hosts_json = models.TextField(default="[]")
+    """The hosts that the site named at launch."""
     script = models.ForeignKey(
         "ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )

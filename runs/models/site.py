@@ -6,9 +6,12 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+
+from runs.engine.hosts import MOST_NAME, pattern_of
 
 KEY_VARIABLE = re.compile(r"AGENTSITE_KEY_\w+", re.ASCII)
 """Environment variables that may hold a model's key; any other may hold a secret that no model server may have."""
@@ -116,6 +119,27 @@ class SiteRule(models.Model):
 
     def __str__(self) -> str:
         return self.rule_json
+
+
+class SiteHost(models.Model):
+    """A host that calls of every run may contact, whatever the run has read."""
+
+    host = models.CharField(
+        max_length=MOST_NAME, unique=True, help_text="Such as example.com, *.example.com or example.com:8443."
+    )
+
+    class Meta:
+        ordering = ("host",)
+
+    def __str__(self) -> str:
+        return self.host
+
+    def clean(self) -> None:
+        """Keep the host in its one spelling."""
+        try:
+            self.host = pattern_of(self.host)
+        except ValueError as fault:
+            raise ValidationError({"host": f"{fault}."}) from None
 
 
 class Halt(models.Model):

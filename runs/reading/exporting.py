@@ -154,6 +154,7 @@ def _interrupt(found: Interrupt) -> Data:
         "why": found.why,
         "tool": found.tool,
         "args": found.args,
+        "host": found.host,
         "effects": found.effects,
         "fingerprint": found.fingerprint,
         "revision": found.revision,
@@ -173,6 +174,7 @@ def _decision(decision: Decision) -> Data:
         "args": None if decision.args_json is None else json.loads(decision.args_json),
         "message": decision.message,
         "to_step": decision.to_step,
+        "allow_host": decision.allow_host,
         "revision": decision.revision_seen,
         "fingerprint": decision.fingerprint_seen,
     }

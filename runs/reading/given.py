@@ -91,6 +91,8 @@ def _answer(decision: Decision) -> Data | None:
         answer["args"] = json.loads(decision.args_json)
     if decision.message:
         answer["message"] = decision.message
+    if decision.allow_host:
+        answer["allow_host"] = True
     return answer
 
 

@@ -36,6 +36,7 @@ BY_CHANCE = {
     "ruled.step.committed": ("number",),
     "planned.attempt.began": ("number",),
     "run.decided": ("interrupt",),
+    "run.read": ("step",),
     "run.recovered": ("epoch", "message", "cost_usd", "tokens", "lost", "stopped"),
     "run.held_back": ("halt", "since", "until", "by", "reason"),
 }

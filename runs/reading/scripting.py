@@ -179,6 +179,8 @@ def _tool(spec: ToolSpec, results: list[Data]) -> Data:
         **takes,
         "effects": spec.effects,
         "idempotent": spec.idempotent,
+        **({"outward": spec.outward} if spec.outward else {}),
+        **({"reads": spec.reads} if spec.reads else {}),
         "results": results,
     }
 

@@ -72,6 +72,8 @@ def _decided(fact: Data) -> Line:
     text = f"{by} {words.channel(fact['channel'], by)}".strip()
     if fact.get("to_step") is not None:
         text += f", to row {fact['to_step']}"
+    if fact.get("allow_host"):
+        text += ", the host for the rest of this run"
     if fact["message"]:
         text += f" — {quoted(fact['message'], 200)}"
     code = ""
@@ -132,6 +134,16 @@ def _held_back(fact: Data) -> Line:
 def _site_rules(fact: Data) -> Line:
     rules = "; ".join(InterruptRule.model_validate(rule).words() for rule in fact["rules"])
     return Line("Site rules changed", short(rules or "none"), icon="hand", tone="warn", level="turn")
+
+
+def _has_read(fact: Data) -> Line:
+    what = {"private": "private data", "untrusted": "untrusted content"}[fact["what"]]
+    source = f"{fact['tool']}, step {fact['step']}" if fact["tool"] else "through the run that started it"
+    return Line("Has read", f"{what} ({source})", icon="eye", tone="warn")
+
+
+def _by_whom(fact: Data) -> str:
+    return f", by {fact['by']}" if fact["by"] else ""
 
 
 def exited(fact: Data) -> Line:
@@ -281,5 +293,9 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "run.answer": lambda fact: Line("Answer", short(fact["text"]), icon="flag", tone="good", level="turn"),
     "user.answer": lambda fact: Line("Told", short(fact["text"]), icon="hand", tone="good", level="turn"),
     "react.notice": _notice,
+    "run.host.allowed": lambda fact: Line(
+        "Host allowed", f"{fact['host']} for the rest of this run{_by_whom(fact)}", "", "out", "warn", "turn"
+    ),
+    "run.read": _has_read,
 }
 """How a fact reads as a row. Of several facts in a row the first one in this order speaks."""

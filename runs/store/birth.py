@@ -35,6 +35,7 @@ class NewRun:
     by_operator: bool = False
     """No person launches it, but the installation's operator."""
     site_rules: tuple[dict[str, Any], ...] = ()
+    site_hosts: tuple[str, ...] = ()
 
 
 def folder_of(run_id: int) -> Path:
@@ -54,6 +55,8 @@ def terms_hash(run: Run) -> str:
     parts = [run.machine, run.goal, run.settings_json, run.site_rules_json, run.script_json, run.model]
     if run.site_skills is not None:
         parts.append(run.site_skills.text)
+    if run.site_hosts_json != "[]":
+        parts.append(run.site_hosts_json)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -78,6 +81,7 @@ def unsaved(new: NewRun) -> Run:
         goal=new.goal,
         settings_json=canonical(clean(new.settings)),
         site_rules_json=canonical(list(new.site_rules)),
+        site_hosts_json=canonical(list(new.site_hosts)),
         script=_kept(canonical(clean(new.script))) if new.script is not None else None,
         site_skills=_skills_now(new.checked),
         model=new.model,

@@ -28,7 +28,7 @@ from runs.engine.effects import (
     ToolCall,
     question_of,
 )
-from runs.engine.facts import RECOVERED, AnswersKept, Exited, Fact, Forked, KeptAnswer, LimitRaised
+from runs.engine.facts import RECOVERED, AnswersKept, DataRead, Exited, Fact, Forked, KeptAnswer, LimitRaised
 from runs.engine.kernel import ATTEMPTS
 from runs.engine.machine import END, State, Terms
 from runs.engine.replaying import Replay
@@ -198,6 +198,7 @@ def kept_as(asked: Any, decision: Decision) -> KeptAnswer:
         verdict=decision.verdict,
         args=None if decision.args_json is None else json.loads(decision.args_json),
         message=decision.message,
+        allow_host=decision.allow_host,
     )
 
 
@@ -246,6 +247,7 @@ def _kept_answer(run: Run, call: HumanCall) -> Said | None:
         channel=answer.channel,
         args=answer.args,
         message=answer.message,
+        allow_host=answer.allow_host,
     )
 
 
@@ -307,7 +309,7 @@ def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, or
             changed=change.settings,
             state=change.state,
         )
-        facts: tuple[Fact, ...] = (forked,)
+        facts: tuple[Fact, ...] = (forked, *_read_with_its_goal(source, at))
         if change.answers:
             facts += (AnswersKept(answers=change.answers, by=change.by),)
         state = state_at(source, machine, before, at).model_copy(update={"terms": terms})
@@ -320,6 +322,13 @@ def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, or
         copy.write([*copy.rows(), (row, True)], after)
     run.refresh_from_db()
     return run
+
+
+def _read_with_its_goal(source: Run, at: int) -> tuple[Fact, ...]:
+    """Return what a fork from the beginning has read all the same: the goal is the one that a parent run gave."""
+    first = None if at else source.steps.filter(seq=1, kind=Step.Kind.NOTE).first()
+    facts = CATALOGUE[source.machine].facts.validate_json(first.facts_json) if first else ()
+    return tuple(fact for fact in facts if isinstance(fact, DataRead))
 
 
 def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, int, str] | None = None) -> Run:

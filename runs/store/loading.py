@@ -17,7 +17,7 @@ from runs.engine.snapshot import Held, Pending, Snapshot
 from runs.engine.timeline import NO_COMPACTION, blocks_of, folded, needed
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import Exchange, Run, Skill, Step
+from runs.models import Exchange, Run, SiteHost, Skill, Step
 from runs.store.appending import totals_of
 from runs.store.log import budgets_of
 from runs.store.site_rules import site_rules, site_rules_of
@@ -46,9 +46,9 @@ class Loaded:
         return ANSWER.validate_json(stored) if stored else None
 
 
-def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False) -> Terms:
-    """What the run was agreed on."""
-    own = settings_of(run)
+def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False, still: bool = False) -> Terms:
+    """What the run was agreed on. `still`: of the site's hosts only those that it names today."""
+    own = settings_of(run, still=still)
     return Terms(
         goal=run.goal,
         settings=own,
@@ -59,11 +59,22 @@ def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False) -
     )
 
 
-def settings_of(run: Run) -> Settings:
-    """Those of the run; the site's rules, as they stood at launch, come before its own."""
+def settings_of(run: Run, *, still: bool = False) -> Settings:
+    """Those of the run; the site's rules, as they stood at launch, and its hosts come before its own."""
     own = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
     site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))
-    return own.model_copy(update={"rules": site + own.rules}) if site else own
+    hosts = _site_hosts(run, still=still)
+    if not site and not hosts:
+        return own
+    return own.model_copy(update={"rules": site + own.rules, "hosts": hosts + own.hosts})
+
+
+def _site_hosts(run: Run, *, still: bool) -> tuple[str, ...]:
+    hosts = tuple(json.loads(run.site_hosts_json))
+    if not hosts or not still:
+        return hosts
+    named = set(SiteHost.objects.values_list("host", flat=True))
+    return tuple(host for host in hosts if host in named)
 
 
 def rules_now(run: Run) -> tuple[InterruptRule, ...]:

@@ -24,7 +24,7 @@ from runs.failpoints import failpoint
 from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store.again import again
 from runs.store.artifacts import Made, write_artifacts
-from runs.store.birth import clear_folder, open_budgets
+from runs.store.birth import clear_folder, open_budgets, terms_hash
 from runs.store.deeds import LookAgain, still_holds
 from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
@@ -146,8 +146,8 @@ class Batch:
     dead_after: int | None = None
     """A rewind: the rows after this one are no longer live."""
     interrupt: Interrupt | None = None
-    child: tuple[Run, Settings] | None = None
-    """A child run that this batch starts, with its checked settings."""
+    child: tuple[Run, Settings, Row | None] | None = None
+    """A child run that this batch starts, with its checked settings and the row that it begins with, if any."""
     parent: tuple[int, int, ChildFinished] | None = None
     """The parent's run and ask that this run's end answers."""
     site_rules: str = ""
@@ -157,13 +157,7 @@ class Batch:
 @again
 def commit(batch: Batch) -> str:
     """Write the batch in one transaction, and return the new head hash. Another seat's owner: `Fenced`."""
-    head_hash = batch.head_hash
-    values: list[Any] = []
-    for row in batch.rows:
-        head_hash = row.hashed(head_hash)
-        moment = connection.ops.adapt_datetimefield_value(row.at)
-        values += [batch.run_id, row.seq, row.kind, True, row.node, row.edge, row.to]
-        values += [row.facts, row.state, moment, row.ms, head_hash]
+    head_hash, values = _chained(batch.run_id, batch.rows, batch.head_hash)
     with transaction.atomic():
         if batch.parent is not None:
             lock(batch.parent[0])
@@ -174,8 +168,7 @@ def commit(batch: Batch) -> str:
                     "UPDATE runs_step SET live = %s WHERE run_id = %s AND seq > %s",
                     (False, batch.run_id, batch.dead_after),
                 )
-            rows = ", ".join([_ROW] * len(batch.rows))
-            cursor.execute(f"INSERT INTO runs_step ({_STEP_COLUMNS}) VALUES {rows}", values)
+            _insert_rows(cursor, values)
             _begin_nothing_that_may_not(batch)
             for asked in batch.asked:
                 _insert_exchange(cursor, batch.run_id, asked)
@@ -197,16 +190,35 @@ def commit(batch: Batch) -> str:
         if batch.interrupt is not None:
             batch.interrupt.save(force_insert=True)
         if batch.child is not None:
-            child, checked = batch.child
+            child, checked, row = batch.child
             child.save(force_insert=True)
             clear_folder(child.pk)
             open_budgets(child, checked)
+            if row is not None:
+                with connection.cursor() as cursor:
+                    _insert_rows(cursor, _chained(child.pk, [row], terms_hash(child))[1])
         if batch.parent is not None:
             parent, seq, finished = batch.parent
             cost = Run.objects.values_list("cost_usd", flat=True).get(pk=batch.run_id)
             tell_parent(parent, seq, finished.model_copy(update={"cost_usd": cost}))
         failpoint("inside_commit")
     return head_hash
+
+
+def _chained(run_id: int, rows: list[Row], head_hash: str) -> tuple[str, list[Any]]:
+    """Return the head hash after the rows, and their columns one after the other."""
+    values: list[Any] = []
+    for row in rows:
+        head_hash = row.hashed(head_hash)
+        moment = connection.ops.adapt_datetimefield_value(row.at)
+        values += [run_id, row.seq, row.kind, True, row.node, row.edge, row.to]
+        values += [row.facts, row.state, moment, row.ms, head_hash]
+    return head_hash, values
+
+
+def _insert_rows(cursor: Any, values: list[Any]) -> None:
+    rows = ", ".join([_ROW] * (len(values) // _ROW.count("%s")))
+    cursor.execute(f"INSERT INTO runs_step ({_STEP_COLUMNS}) VALUES {rows}", values)
 
 
 def _begin_nothing_that_may_not(batch: Batch) -> None:

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from runs.engine.effects import HumanSaid, Verdict
+from runs.engine.effects import LET_PASS, HumanSaid, Verdict
 from runs.engine.facts import (
     AnswersKept,
     Decided,
@@ -69,6 +69,8 @@ class Said:
     args: dict[str, Any] | None = None
     message: str = ""
     to_step: int | None = None
+    allow_host: bool = False
+    """With an approval of a call: the host that was asked about may be contacted for the rest of the run."""
     revision: int | None = None
     fingerprint: str | None = None
 
@@ -286,12 +288,13 @@ def _decided_before(interrupt: Interrupt, said: Said) -> Decision:
         raise Conflict(None, "This question is no longer open: its run went back or has ended.")
     takes_args = said.args is not None and said.verdict in TAKE_ARGS
     args = canonical(clean(said.args)) if takes_args else None
-    same = (decision.verdict, decision.args_json, decision.message, decision.to_step) == (
-        said.verdict,
-        args,
-        clean_text(said.message),
-        said.to_step,
-    )
+    same = (
+        decision.verdict,
+        decision.args_json,
+        decision.message,
+        decision.to_step,
+        decision.allow_host,
+    ) == (said.verdict, args, clean_text(said.message), said.to_step, said.allow_host)
     if same:
         return decision
     when = decision.at.strftime("%Y-%m-%d %H:%M UTC")
@@ -321,6 +324,11 @@ def _check_parts(interrupt: Interrupt, said: Said) -> None:
         raise BadDecision(f"Arguments go with {' and '.join(TAKE_ARGS)}; nothing was decided.", "args")
     if said.to_step is not None and said.verdict != "rollback":
         raise BadDecision("A step to go back to goes with rollback; nothing was decided.", "to_step")
+    if said.allow_host and (not interrupt.host or said.verdict not in LET_PASS):
+        what = (
+            "This question is about no host" if not interrupt.host else "A host is allowed with an approval"
+        )
+        raise BadDecision(f"{what}; nothing was decided.", "allow_host")
     length, most = len(clean_text(said.message)), MAX_RESPONSE if said.verdict == "respond" else MAX_MESSAGE
     if length > most:
         why = f"A message has at most {most} characters; this one has {length}; nothing was decided."
@@ -401,6 +409,7 @@ def _record(interrupt: Interrupt, said: Said, args: dict[str, Any] | None) -> De
         args_json=canonical(args) if args is not None else None,
         message=clean_text(said.message),
         to_step=said.to_step,
+        allow_host=said.allow_host,
         by_id=said.by_id,
         by_name=said.by_name,
         channel=said.channel,
@@ -422,13 +431,19 @@ def _apply(interrupt: Interrupt, decision: Decision, verdict: Verdict, args: dic
         message=decision.message,
         args=args,
         to_step=decision.to_step,
+        allow_host=decision.allow_host,
     )
     append(run, "decision", (decided,), status=status, due_at=clock.now())
     if verdict == "top_up":
         for name, amount in (args or {}).items():
             _raise_limit(run, name, amount, decision.by_name)
     said = HumanSaid(
-        verdict=verdict, args=args, message=decision.message, to_step=decision.to_step, by=decision.by_name
+        verdict=verdict,
+        args=args,
+        message=decision.message,
+        to_step=decision.to_step,
+        allow_host=decision.allow_host,
+        by=decision.by_name,
     )
     Exchange.objects.filter(run=run, seq=interrupt.seq).update(
         status=Exchange.Status.ANSWERED, answer_json=said.model_dump_json(), answered_at=Now()

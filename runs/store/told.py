@@ -176,32 +176,31 @@ def _question(question: Interrupt | None, asked: HumanCall) -> str:
     of_plan = (shown[0], question.args_json, fingerprint("plan", json.loads(question.args_json)))
     if found != shown and (asked.about != "plan" or found != of_plan):
         return "its question shows another call than the one that is held"
-    if (question.kind, question.title, question.limit) != (asked.about, asked.title, asked.limit):
+    about = (question.kind, question.title, question.limit, question.host)
+    if about != (asked.about, asked.title, asked.limit, asked.host):
         return "its question is another one than was asked"
     return ""
 
 
 def _recorded(decision: Decision) -> tuple[Any, ...]:
     args = None if decision.args_json is None else json.loads(decision.args_json)
-    said = (decision.verdict, args, decision.message, decision.to_step)
+    said = (decision.verdict, args, decision.message, decision.to_step, decision.allow_host)
     return (*said, decision.by_name, decision.channel)
 
 
 def _decided(fact: Decided) -> tuple[Any, ...]:
-    return (fact.verdict, fact.args, fact.message, fact.to_step, fact.by, fact.channel)
+    return (*_as_answer(fact), fact.channel)
 
 
 def _said(text: str | None) -> tuple[Any, ...] | None:
     said = ANSWER.validate_json(text or "")
-    return (
-        (said.verdict, said.args, said.message, said.to_step, said.by)
-        if isinstance(said, HumanSaid)
-        else None
-    )
+    if not isinstance(said, HumanSaid):
+        return None
+    return (said.verdict, said.args, said.message, said.to_step, said.allow_host, said.by)
 
 
 def _as_answer(fact: Decided) -> tuple[Any, ...]:
-    return (fact.verdict, fact.args, fact.message, fact.to_step, fact.by)
+    return (fact.verdict, fact.args, fact.message, fact.to_step, fact.allow_host, fact.by)
 
 
 def _is_of(run: Run, seq: int, forked: Forked) -> bool:

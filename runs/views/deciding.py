@@ -112,6 +112,7 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
             args=wanted.args,
             message=wanted.message,
             to_step=wanted.to_step,
+            allow_host=wanted.allow_host,
             revision=wanted.revision,
             fingerprint=wanted.fingerprint,
         )

@@ -99,4 +99,9 @@ def _tool(form: forms.LaunchForm, name: str) -> dict[str, Any]:
     tool = TOOLS.get(name)
     if tool is None:
         return {"name": name, "about": "A tool of the script.", "effects": None}
-    return {"name": name, "about": tool.description, "effects": words.EFFECTS[tool.effects]}
+    return {
+        "name": name,
+        "about": tool.description,
+        "effects": words.EFFECTS[tool.effects],
+        "outward": tool.outward,
+    }

@@ -113,6 +113,7 @@ def test_a_row_in_another_place_is_found() -> None:
         ("settings_json", '{"max_steps":'),
         ("settings_json", '{"max_steps":"many"}'),
         ("site_rules_json", '[{"do":"allow"}]'),
+        ("site_hosts_json", '["evil.test"]'),
         ("script", "{}"),
         ("script", "{"),
         ("model", "another"),
@@ -263,6 +264,11 @@ FORGED: dict[str, tuple[Callable[[Run], Any], str]] = {
     ),
     "shown": (lambda run: decided(run).update(args_json="{}"), "its question shows another call"),
     "title": (lambda run: decided(run).update(title="Really?"), "its question is another one than was asked"),
+    "host": (lambda run: decided(run).update(host="evil.test"), "its question is another one than was asked"),
+    "allowed": (
+        lambda run: Decision.objects.filter(interrupt__run=run, verdict="approve").update(allow_host=True),
+        "the decision is another",
+    ),
     "question": (lambda run: decided(run)[0].delete(), "its question is not there"),
     "moved": (
         lambda run: decided(run).filter(seq=decided(run)[0].seq).update(seq=999),

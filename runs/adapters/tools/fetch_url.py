@@ -17,7 +17,8 @@ from pydantic import Field
 
 from runs.adapters.addresses import is_public
 from runs.adapters.html_text import text_of
-from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
+from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, anywhere
+from runs.engine.hosts import ascii_name, host_of
 
 if TYPE_CHECKING:  # the web server lists tools and never fetches: it does without the HTTP library
     from runs.adapters.wire import Call, Deadline, Net, Reply
@@ -52,6 +53,17 @@ class TooManyRedirects(ToolError):
     def __init__(self, url: str) -> None:
         self.url = url
         super().__init__(f"{url[:200]!r} redirects more than {MAX_HOPS} times.")
+
+
+class OtherHost(ToolError):
+    """A page that redirects to a host which the run may not contact unasked."""
+
+    def __init__(self, url: str, to: str, host: str) -> None:
+        self.url, self.to, self.host = url, to, host
+        super().__init__(
+            f"{url[:200]!r} redirects to another host, {host}: {to!r}. It was not contacted. "
+            "To read it, call fetch_url with that address; a person may be asked first."
+        )
 
 
 class PageRefused(ToolError):
@@ -94,7 +106,7 @@ def target_of(url: str) -> Target:
     try:
         parts = urlsplit(url)
         port = parts.port
-        host = _ascii(parts.hostname or "")
+        host = ascii_name(parts.hostname or "")
     except ValueError:
         raise UrlRefused(url, "it is not written as an address") from None
     if parts.scheme not in ("http", "https"):
@@ -116,12 +128,6 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9.])?|[0-9a-f:.]{2,45}")
 _SAFE = "/%:@!$&'()*+,;=~-._[]"
 
 
-def _ascii(host: str) -> str:
-    if host.isascii():
-        return host.lower()
-    return host.encode("idna").decode("ascii").lower()
-
-
 @dataclass(frozen=True)
 class Page:
     """What came back from the last hop."""
@@ -133,8 +139,17 @@ class Page:
     cut: bool
 
 
-def fetch(url: str, deadline: Deadline, net: Net, tls: ssl.SSLContext) -> Page:
-    """The page at `url`, over at most MAX_HOPS redirects, each of them checked like the first."""
+def fetch(
+    url: str,
+    deadline: Deadline,
+    net: Net,
+    tls: ssl.SSLContext,
+    may_contact: Callable[[str], bool] = anywhere,
+) -> Page:
+    """The page at `url`, over at most MAX_HOPS redirects, each of them checked like the first.
+
+    `may_contact` says to which other hosts a redirect may lead.
+    """
     from runs.adapters.wire import exchange
 
     at = target_of(url)
@@ -144,6 +159,9 @@ def fetch(url: str, deadline: Deadline, net: Net, tls: ssl.SSLContext) -> Page:
             if reply.status not in (301, 302, 303, 307, 308) or location is None:
                 return _page(at.url, reply)
         at = target_of(_next(at.url, location))
+        host = host_of(at.url)
+        if host != host_of(url) and not may_contact(host):
+            raise OtherHost(url, at.url, host)
     raise TooManyRedirects(url)
 
 
@@ -240,7 +258,7 @@ def fetch_tool(net: Callable[[], Net], tls: Callable[[], ssl.SSLContext]) -> Too
     def run(arguments: FetchArguments, place: Place) -> Result:
         from runs.adapters.wire import Deadline
 
-        page = fetch(arguments.url, Deadline(place.deadline_s), net(), tls())
+        page = fetch(arguments.url, Deadline(place.deadline_s), net(), tls(), place.may_contact)
         is_html = "html" in page.media_type
         title, text = text_of(page.text) if is_html else ("", page.text)
         found = {
@@ -260,6 +278,8 @@ def fetch_tool(net: Callable[[], Net], tls: Callable[[], ssl.SSLContext]) -> Too
         idempotent=True,
         deadline_s=DEADLINE_S,
         run=run,
+        outward="url",
+        reads="untrusted",
     )
 
 

@@ -77,6 +77,7 @@ WRITE_FILE = Tool(
     description="Writes a text file in this run's own directory, over one of the same name.",
     arguments=WriteFileArguments,
     effects="write",
+    reads="",
     idempotent=True,
     deadline_s=10,
     run=_write,

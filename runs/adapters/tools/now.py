@@ -49,6 +49,7 @@ def now_tool(clock: Callable[[], datetime]) -> Tool:
         description="Gives the date, time and weekday now.",
         arguments=NowArguments,
         effects="read",
+        reads="",
         idempotent=True,
         deadline_s=2,
         run=run,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from runs.engine import gates, kernel, wording
 from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall, ToolCall
-from runs.engine.facts import MADE_ANEW, ApprovalLapsed, Exited, Fact, Notice, Rewound
+from runs.engine.facts import MADE_ANEW, ApprovalLapsed, DataRead, Exited, Fact, Notice, Rewound
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
@@ -21,6 +21,11 @@ GIVEN = ("decision", "limit", "pause", "note", "recovered")
 
 FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 """Reasons with which somebody may stop a run whatever the machine was about to do."""
+
+
+def is_newer(fact: Fact) -> bool:
+    """Return whether records may lack the fact: earlier versions did not note what a run had read."""
+    return isinstance(fact, DataRead)
 
 
 def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:

@@ -19,6 +19,7 @@ from runs.engine.replaying.outside import (
     asks_whether_it_happened,
     clock,
     counted,
+    is_newer,
     price,
     shared_limits,
     stop_or_rewind,
@@ -131,6 +132,7 @@ class Replay:
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
             return unanswered(self.machine, snapshot, row, facts, self.passed), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
+        move = replace(move, facts=tuple(fact for fact in move.facts if fact in facts or not is_newer(fact)))
         outside = stop_or_rewind(row, facts, move)
         return (outside, snapshot.totals.after(answer)) if outside is not None else (move, totals)
 
@@ -267,5 +269,6 @@ def _said(fact: Decided) -> HumanSaid:
         args=fact.args,
         message=fact.message,
         to_step=fact.to_step,
+        allow_host=fact.allow_host,
         by=fact.by,
     )

@@ -35,6 +35,11 @@ class Command(BaseCommand):
         )
         parser.add_argument("--message", default="", metavar="T")
         parser.add_argument("--to-step", type=int, metavar="N", help="rollback: the seq of a live transition")
+        parser.add_argument(
+            "--allow-host",
+            action="store_true",
+            help="approve, edit: the host that is asked about may be contacted for the rest of the run",
+        )
         parser.add_argument("--revision", type=int, metavar="R", help="the revision that you saw")
         parser.add_argument(
             "--sure",
@@ -60,6 +65,7 @@ class Command(BaseCommand):
                 args=json_of(options["new_args"], "--args"),
                 message=options["message"],
                 to_step=options["to_step"],
+                allow_host=options["allow_host"],
                 revision=options["revision"],
             )
         except actions.BadDecision as fault:

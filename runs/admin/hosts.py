@@ -1,0 +1,15 @@
+"""The hosts that calls of every run may contact."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from runs.models import SiteHost
+
+
+@admin.register(SiteHost)
+class SiteHostAdmin(admin.ModelAdmin):
+    """Names hosts for runs launched from now on. A host that is deleted is no longer named for any run."""
+
+    list_display = ("host",)
+    search_fields = ("host",)

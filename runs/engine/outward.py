@@ -1,0 +1,91 @@
+"""What a run has read, and to which hosts its calls may carry it (reliability.md, D24).
+
+What a host said may go back to that host. Anything else goes to a host that the launch or the site has named, or that a
+person has let through.
+"""
+
+from __future__ import annotations
+
+from runs.engine.effects import (
+    Answer,
+    ChildFinished,
+    ChildRun,
+    HumanCall,
+    HumanSaid,
+    ToolCall,
+    ToolReturned,
+    call_in,
+)
+from runs.engine.facts import DataRead, HostAllowed
+from runs.engine.hosts import host_of, is_named
+from runs.engine.machine import State
+from runs.engine.snapshot import Pending
+
+ENOUGH = 2
+"""Sources that are noted: with two, there is no host that everything came from."""
+
+_WHAT = {"private": "private data", "untrusted": "untrusted content"}
+
+
+def host_contacted(state: State, call: ToolCall | ChildRun) -> str | None:
+    """Return the host that a call contacts: None where it contacts none, empty where that can't be told."""
+    spec = state.terms.tools.get(call.tool)
+    if spec is None or not spec.outward:
+        return None
+    is_argument = spec.outward in (spec.parameters.get("properties") or {})
+    return host_of(call.args.get(spec.outward) if is_argument else spec.outward)
+
+
+def carried_to(state: State, host: str) -> tuple[DataRead, ...]:
+    """Return what a call to the host would carry there unasked; empty where it may."""
+    if is_named(host, (*state.terms.settings.hosts, *state.hosts_allowed)):
+        return ()
+    return tuple(read for read in state.data_read if not host or read.host != host)
+
+
+def why_ask(host: str, read: DataRead) -> str:
+    """Return the reason to ask before a call to a host that has not been named."""
+    if not host:
+        return f"This run has read {_told(read)}. The call does not say which host it contacts."
+    return f"This run has read {_told(read)}. The call contacts {host}, which neither the launch nor the site names."
+
+
+def _told(read: DataRead) -> str:
+    what = _WHAT[read.what]
+    return (
+        f"{what} ({read.tool}, step {read.step})"
+        if read.tool
+        else f"{what} (through the run that started it)"
+    )
+
+
+def newly_read(state: State, pending: Pending | None, answer: Answer | None) -> tuple[DataRead, ...]:
+    """Return what the answer to a call made the run read, where it has not read from there before."""
+    call = call_in(pending.effect) if pending else None
+    spec = state.terms.tools.get(call.tool) if call else None
+    if pending is None or call is None or spec is None or not spec.reads or not _gives(call, answer):
+        return ()
+    host = (host_contacted(state, call) or "") if spec.reads == "untrusted" else ""
+    if len(state.data_read) >= ENOUGH or host in {read.host for read in state.data_read}:
+        return ()
+    return (DataRead(what=spec.reads, tool=call.tool, host=host, step=pending.seq),)
+
+
+def _gives(call: ToolCall | ChildRun, answer: Answer | None) -> bool:
+    """Return whether the answer is the call's own result, and not what a person or a rule gave in its place."""
+    match answer:
+        case ToolReturned(ran=ran):
+            return ran or (isinstance(call, ToolCall) and call.infra)
+        case ChildFinished(answer=text):
+            return text is not None
+    return False
+
+
+def inherited(state: State) -> tuple[DataRead, ...]:
+    """Return what a child run has read through the goal that this run gives it."""
+    return tuple(DataRead(what=read.what, tool="", host="", step=0) for read in state.data_read[:1])
+
+
+def newly_allowed(call: HumanCall, said: HumanSaid) -> tuple[HostAllowed, ...]:
+    """Return the host that a person allows for the whole run with an approval."""
+    return (HostAllowed(host=call.host, by=said.by),) if said.allow_host and call.host else ()
