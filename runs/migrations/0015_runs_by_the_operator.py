@@ -13,7 +13,7 @@ def take_owners_for_granted(apps: Apps, schema_editor: BaseDatabaseSchemaEditor)
 class Migration(migrations.Migration):
     """A column, and what it is for earlier runs."""
 
-    dependencies = [("runs", "0013_skills_kept")]
+    dependencies = [("runs", "0014_hosts_that_calls_may_contact")]
     operations = [
         migrations.AddField("run", "by_operator", models.BooleanField(default=False)),
         migrations.RunPython(take_owners_for_granted, migrations.RunPython.noop),
