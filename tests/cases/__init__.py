@@ -1,0 +1,1 @@
+"""Inputs on which a version of the product was wrong, played through the commands, each with its right value."""
