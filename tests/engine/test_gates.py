@@ -18,6 +18,8 @@ from runs.engine.effects import (
     ToolCall,
     Usage,
 )
+from runs.engine.rules import is_of_site, named
+from runs.engine.settings import InterruptRule
 from runs.engine.snapshot import Snapshot, Totals
 from tests.engine.toys import TOY, ToyState
 from tests.worlds import Run, ScriptedWorld, said
@@ -439,6 +441,32 @@ def test_before_the_first_step_the_plan_is_shown() -> None:
     assert entry(0, rules=rules).call.about == "plan"
     assert entry(0, {"rule:1": 1}, rules=rules) == gates.PASS
     assert entry(1, rules=rules) == gates.PASS
+
+
+def test_a_fork_that_was_changed_is_asked_before_its_own_first_step() -> None:
+    rules = [rule("ask", first_step=True)]
+    assert entry(3, {"rule:1": 0}, rules=rules).call.about == "plan"
+    assert entry(3, {"rule:1": 1}, rules=rules) == gates.PASS
+
+
+def test_a_rule_that_denies_is_answered_by_nobody_who_answered_for_all_gates() -> None:
+    assert opinion(ruled_by(rule("deny", tool="send_*")), tool(), gates.ALL) == "refuse"
+    assert gates.in_force(ruled_by(rule("deny", tool="x"), rule("ask", tool="y"))) == ("default", "rule:2")
+
+
+def test_rules_of_the_site_that_came_later_are_named_by_what_they_say() -> None:
+    at = ruled_by(rule("allow", tool="*"))
+    site = [InterruptRule.model_validate(one) for one in (rule("ask", tool="send_*"), rule("deny", tool="x"))]
+    at = replace(at, rules_now=named(at.state.terms, site))
+    names = [one.name for one in at.rules]
+    assert names[2:] == ["rule:1"]
+    assert all(name.startswith("site:") for name in names[:2]) and names[0] != names[1]
+    assert opinion(at, tool()) == "hold"
+    assert opinion(at, tool(), names[0]) == "pass"
+    assert opinion(at, tool(), "rule:1") == "hold"
+    assert [is_of_site(name, 0) for name in names] == [True, True, False]
+    assert [is_of_site(f"rule:{place}", 2) for place in (1, 2, 3)] == [True, True, False]
+    assert not is_of_site("default", 2) and not is_of_site("", 2)
 
 
 def test_on_entry_too_the_first_match_wins() -> None:
