@@ -1,11 +1,5 @@
-"""The administrators' pages: tables to look at and edit, and compactions to read beside what they stand for."""
+"""The administrators' pages: tables to look at and edit, questions to decide, and compactions beside what they replace."""
 
-from django.contrib import admin
+from runs.admin import budgets, compactions, interrupts, tables
 
-from runs.admin import compactions, tables
-
-__all__ = ["compactions", "tables"]
-
-admin.site.site_header = "agentsite"
-admin.site.site_title = "agentsite"
-admin.site.index_title = "What is kept"
+__all__ = ["budgets", "compactions", "interrupts", "tables"]
