@@ -28,7 +28,7 @@ CSRF_TRUSTED_ORIGINS = list(ENVIRONMENT.csrf_trusted_origins)
 INSTALLED_APPS = [
     "agentsite",
     "runs",
-    "django.contrib.admin",
+    "agentsite.administration.Administration",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",

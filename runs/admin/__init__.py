@@ -1,11 +1,7 @@
-"""The administrators' pages: tables to look at and edit, and compactions to read beside what they stand for."""
+"""The administrators' pages: tables to look at and edit, questions to decide, and compactions beside what they replace."""
 
-from django.contrib import admin
+from runs.admin import budgets, compactions, interrupts, tables
 
-from runs.admin import compactions, hosts, model_profiles, tables
+from runs.admin import budgets, compactions, hosts, interrupts, model_profiles, tables
 
-__all__ = ["compactions", "hosts", "model_profiles", "tables"]
-
-admin.site.site_header = "agentsite"
-admin.site.site_title = "agentsite"
-admin.site.index_title = "What is kept"
+__all__ = ["budgets", "compactions", "hosts", "interrupts", "model_profiles", "tables"]

@@ -19,7 +19,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from runs import actions
-from runs.admin.parts import ReadableList, ReadOnlyAdmin
+from runs.admin.parts import OfRunsAdmin, ReadableList, RunFilter, is_number
 from runs.models import Compaction, Run
 from runs.reading import words
 from runs.reading.compactions import (
@@ -47,9 +47,6 @@ MOST_CHARACTERS = 20_000
 DIFFS = 20
 """Versions that are compared with the one before, the newest first."""
 
-RUNS_LISTED = 20
-"""Runs that the filter names, the newest."""
-
 
 # --- the list -----------------------------------------------------------------------------------------------------
 
@@ -69,31 +66,6 @@ class StateFilter(admin.SimpleListFilter):
         return in_state(queryset, self.value() or "") if self.value() in STATES else queryset
 
 
-class RunFilter(admin.SimpleListFilter):
-    """One run's; the newest that have any are named."""
-
-    title = "run"
-    parameter_name = "run"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The newest runs, and the one that was chosen."""
-        found = model_admin.get_queryset(request).order_by("-run_id").values_list("run_id", flat=True)
-        numbers = [str(number) for number in found.distinct()[:RUNS_LISTED]]
-        chosen = request.GET.get(self.parameter_name, "")
-        if _is_number(chosen) and chosen not in numbers:
-            numbers.append(chosen)
-        return [(number, f"Run {number}") for number in numbers]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Compaction]) -> QuerySet[Compaction]:
-        """Those of the run."""
-        chosen = self.value() or ""
-        return queryset.filter(run_id=int(chosen)) if _is_number(chosen) else queryset
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16
-
-
 class CompactionList(ReadableList):
     """The list with what became of each, read for the whole page at once."""
 
@@ -106,7 +78,7 @@ class CompactionList(ReadableList):
 
 
 @admin.register(Compaction)
-class CompactionAdmin(ReadOnlyAdmin):
+class CompactionAdmin(OfRunsAdmin):
     """Summaries that stand in place of older blocks; people with the right may change what the model reads."""
 
     list_display = ("rows", "state", "page", "goal", "tokens", "versions", "when")
@@ -116,11 +88,6 @@ class CompactionAdmin(ReadOnlyAdmin):
     search_fields = ("=run__id", "run__goal")
     search_help_text = "A run's number, or words of its goal."
     ordering = ("-id",)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Compaction]:
-        """Those of the runs that the reader may see."""
-        found: QuerySet[Compaction] = super().get_queryset(request)
-        return found.filter(run__in=Run.objects.for_user(request.user))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ReadableList]:
         """The list that reads its views at once."""
@@ -234,7 +201,7 @@ class Form:
         if deed is None:
             self.fault = "The form does not say what is to be done. Load the page again."
             return False
-        if self.deed in ("correct", "undo") and not (_is_number(self.version)):
+        if self.deed in ("correct", "undo") and not is_number(self.version):
             self.fault = "The form does not say which version you saw. Load the page again."
             return False
         try:

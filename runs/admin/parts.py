@@ -1,4 +1,4 @@
-"""What the tables share: a table that nobody changes, a link to a run's own page."""
+"""What the tables share: rows to look at only, those of the runs that the reader may see, links to pages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from runs.models import Run
 from runs.reading.visible import visible
+
+RUNS_LISTED = 20
+"""Runs that a filter names, the newest."""
 
 
 class ReadableList(ChangeList):
@@ -52,6 +56,44 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody takes one away."""
         return False
+
+
+class OfRunsAdmin(ReadOnlyAdmin):
+    """Rows of runs: a reader sees those of the runs that they may see."""
+
+    run_field = "run"
+    """Where a row names its run."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Leave out the rows of other people's runs."""
+        found: QuerySet[Any] = super().get_queryset(request)
+        return found.filter(**{f"{self.run_field}__in": Run.objects.for_user(request.user)})
+
+
+class RunFilter(admin.SimpleListFilter):
+    """One run's rows; the newest runs that have any are named."""
+
+    title = "run"
+    parameter_name = "run"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The newest runs, and the one that was chosen."""
+        found = model_admin.get_queryset(request).order_by("-run_id").values_list("run_id", flat=True)
+        numbers = [str(number) for number in found.distinct()[:RUNS_LISTED]]
+        chosen = request.GET.get(self.parameter_name, "")
+        if is_number(chosen) and chosen not in numbers:
+            numbers.append(chosen)
+        return [(number, f"Run {number}") for number in numbers]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Those of the run."""
+        chosen = self.value() or ""
+        return queryset.filter(run_id=int(chosen)) if is_number(chosen) else queryset
+
+
+def is_number(text: str) -> bool:
+    """Whether a field or an address names a row by its number."""
+    return text.isascii() and text.isdigit() and len(text) < 16
 
 
 def make_readable(row: Model) -> Model:

@@ -1,6 +1,6 @@
 """What people fill in: the launch of a run, and a decision."""
 
-from runs.forms.deciding import Wanted, read_decision
+from runs.forms.deciding import NotTaken, Wanted, read_decision, take
 from runs.forms.demonstration import DEMONSTRATIONS, SHOWS
 from runs.forms.launching import ASKS, OWN, LaunchForm, initial_launch, launch_like
 
@@ -10,8 +10,10 @@ __all__ = [
     "OWN",
     "SHOWS",
     "LaunchForm",
+    "NotTaken",
     "Wanted",
     "initial_launch",
     "launch_like",
     "read_decision",
+    "take",
 ]

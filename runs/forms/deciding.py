@@ -1,16 +1,24 @@
-"""A decision, read from the card's form: a number stays a number, an approval with changes is an edit."""
+"""A decision, read from the card's form and taken; the pages and the admin send the same form the same way.
+
+A number stays a number; an approval with changes is an edit. What can't be taken comes back on the card.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from runs import actions
 from runs.engine.effects import LET_PASS
 from runs.engine.settings import LIMIT_NAMES, WHOLE_LIMITS
 from runs.models import Interrupt
+from runs.reading import second_look
+from runs.reading.again import Again, staying
 from runs.reading.arguments import ReadArguments, read_arguments
+from runs.reading.cards import Card, card_of
+from runs.rights import Person
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,100 @@ MOST = 10**12
 
 MESSAGES = {"reject": "reason", "respond": "answer"}
 """The field that holds a verdict's message; the others share `note`."""
+
+
+UNSEEN = "Your answer does not say which question it is for. Read the card as it is now, and answer again."
+LOOK_BACK = "Look at what going back means, tick the box, and roll back once more."
+
+
+class NotTaken(Exception):
+    """The decision was not recorded. `card` is the question as it is now, with what was typed and what is wrong."""
+
+    def __init__(self, card: Card, status: int) -> None:
+        self.card, self.status = card, status
+        super().__init__(" ".join(card.errors.values()))
+
+
+def take(interrupt: Interrupt, data: Mapping[str, str], *, by: Person, channel: str) -> str:
+    """Record the decision in a form; return its verdict. `NotTaken` where it can't be, `NotAllowed` where `by` may not."""
+    wanted = read_decision(interrupt, data)
+    unconfirmed = None
+    errors = _not_ready(interrupt, wanted, data)
+    if not errors and (unconfirmed := _unconfirmed(interrupt, wanted, by)):
+        errors = {"stays_done": LOOK_BACK}
+    if errors:
+        raise NotTaken(_card_again(interrupt, wanted, data, by, errors, unconfirmed), 422)
+    try:
+        actions.decide(
+            interrupt.pk,
+            verdict=wanted.verdict,
+            by=by,
+            channel=channel,
+            args=wanted.args,
+            message=wanted.message,
+            to_step=wanted.to_step,
+            allow_host=wanted.allow_host,
+            revision=wanted.revision,
+            fingerprint=wanted.fingerprint,
+        )
+    except (actions.Conflict, actions.NotPossible) as why:
+        errors = {"conflict": str(why)}
+        raise NotTaken(_card_again(interrupt, wanted, data, by, errors), 409) from None
+    except actions.BadDecision as bad:
+        errors = {_field_of(bad, wanted.verdict): str(bad)}
+        raise NotTaken(_card_again(interrupt, wanted, data, by, errors), 422) from None
+    return wanted.verdict
+
+
+def _not_ready(interrupt: Interrupt, wanted: Wanted, data: Mapping[str, str]) -> dict[str, str]:
+    """What is missing in the form, or can't be read, by the field that it is about."""
+    if wanted.verdict == "rollback" and wanted.to_step is None:
+        return {"to_step": "Choose the row to go back to."}
+    if wanted.revision is None or (interrupt.fingerprint and not wanted.fingerprint):
+        return {"verdict": UNSEEN}
+    why = second_look(interrupt, wanted.verdict, wanted.args)
+    return {"sure": why} if why and "sure" not in data else wanted.errors
+
+
+def _unconfirmed(interrupt: Interrupt, wanted: Wanted, by: Person) -> Again | None:
+    """What a rollback leaves done outside, or undoes of people's, where nobody has ticked that for this very row.
+
+    None too where the decision can't be taken anyhow: whose it isn't, and of what has changed since it was seen.
+    """
+    as_seen = wanted.revision == interrupt.revision and (wanted.fingerprint or "") == interrupt.fingerprint
+    if wanted.verdict != "rollback" or wanted.stays_done == wanted.to_step or not as_seen:
+        return None
+    return staying(interrupt, wanted.to_step) if actions.may_decide(by, interrupt.run) else None
+
+
+def _field_of(bad: actions.BadDecision, verdict: str) -> str:
+    """The form's name of the field that a decision's fault is about."""
+    field = bad.field
+    if field.startswith("args."):
+        name = field.removeprefix("args.")
+        return f"amount.{name}" if name in LIMIT_NAMES else f"arg.{name}"
+    if field == "message" and verdict == "respond":
+        return "answer"
+    return "to_step" if field == "to_step" else "verdict"
+
+
+def _card_again(
+    interrupt: Interrupt,
+    wanted: Wanted,
+    data: Mapping[str, str],
+    by: Person,
+    errors: dict[str, str],
+    unconfirmed: Again | None = None,
+) -> Card:
+    """The card as it is now, with what was typed kept."""
+    now = Interrupt.objects.select_related("run", "run__owner", "decision", "decision__by").get(pk=interrupt.pk)
+    shown = card_of(now, by)
+    read = wanted.read or (read_arguments(now.schema, now.args, data) if shown.editable else None)
+    if read is not None:
+        fields = tuple(replace(field, error=errors.get(field.field, field.error)) for field in read.fields)
+        shown = replace(shown, fields=fields)
+    typed = {name: str(value) for name, value in data.items() if name != "csrfmiddlewaretoken"}
+    return replace(shown, typed=typed, errors=errors, staying=unconfirmed)
 
 
 def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:

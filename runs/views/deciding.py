@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
@@ -12,18 +11,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from runs import actions, forms, reading
+from runs.forms.life import check_life
 from runs.models import Interrupt, Run
 from runs.reading import words
-from runs.reading.again import Again, staying
-from runs.reading.arguments import read_arguments
 from runs.reading.cards import asked_now, headlines
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubts_of
 from runs.rights import decides
-from runs.views.seeing import check_life, refused
-
-UNSEEN = "Your answer does not say which question it is for. Read the card as it is now, and answer again."
-_LOOK_BACK = "Look at what going back means, tick the box, and roll back once more."
+from runs.views.seeing import refused
 
 
 @never_cache
@@ -88,85 +83,15 @@ def card(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
 @never_cache
 @require_POST
 def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
-    """Decide. Whatever can't be taken comes back with what was typed, and why."""
+    """Decide. What can't be taken comes back with what was typed, and why."""
     interrupt = _interrupt(request, interrupt_id)
     check_life(request)
-    wanted = forms.read_decision(interrupt, request.POST)
-    if wanted.verdict == "rollback" and wanted.to_step is None:
-        return _card_again(request, wanted, {"to_step": "Choose the row to go back to."}, 422)
-    if wanted.revision is None or (interrupt.fingerprint and not wanted.fingerprint):
-        return _card_again(request, wanted, {"verdict": UNSEEN}, 422)
-    why = reading.second_look(interrupt, wanted.verdict, wanted.args)
-    if why and "sure" not in request.POST:
-        return _card_again(request, wanted, {"sure": why}, 422)
-    if wanted.errors:
-        return _card_again(request, wanted, wanted.errors, 422)
-    if unconfirmed := _unconfirmed(request, interrupt, wanted):
-        return _card_again(request, wanted, {"stays_done": _LOOK_BACK}, 422, unconfirmed)
     try:
-        actions.decide(
-            interrupt.pk,
-            verdict=wanted.verdict,
-            by=request.user,
-            channel="web",
-            args=wanted.args,
-            message=wanted.message,
-            to_step=wanted.to_step,
-            allow_host=wanted.allow_host,
-            revision=wanted.revision,
-            fingerprint=wanted.fingerprint,
-        )
+        verdict = forms.take(interrupt, request.POST, by=request.user, channel="web")
     except actions.NotAllowed as why:
         return refused(request, why.sentence)
-    except actions.Conflict as conflict:
-        return _card_again(request, wanted, {"conflict": str(conflict)}, 409)
-    except actions.NotPossible as impossible:
-        return _card_again(request, wanted, {"conflict": str(impossible)}, 409)
-    except actions.BadDecision as bad:
-        return _card_again(request, wanted, {_field_of(bad, wanted.verdict): str(bad)}, 422)
-    messages.success(request, f"Recorded: {words.VERDICT_DONE[wanted.verdict].text.lower()}.")
+    except forms.NotTaken as why:
+        context = {"card": why.card, "run": interrupt.run}
+        return render(request, "runs/interrupt.html", context, status=why.status)
+    messages.success(request, f"Recorded: {words.VERDICT_DONE[verdict].text.lower()}.")
     return redirect("run", interrupt.run_id)
-
-
-def _unconfirmed(request: HttpRequest, interrupt: Interrupt, wanted: forms.Wanted) -> Again | None:
-    """What a rollback leaves done outside, or undoes of people's, where nobody has ticked that for this very row.
-
-    None too where the decision can't be taken anyhow: whose it isn't, and of what has changed since it was seen.
-    """
-    as_seen = wanted.revision == interrupt.revision and (wanted.fingerprint or "") == interrupt.fingerprint
-    if wanted.verdict != "rollback" or wanted.stays_done == wanted.to_step or not as_seen:
-        return None
-    return staying(interrupt, wanted.to_step) if actions.may_decide(request.user, interrupt.run) else None
-
-
-def _field_of(bad: actions.BadDecision, verdict: str) -> str:
-    """The form's name of the field that a decision's fault is about."""
-    field = bad.field
-    if field.startswith("args."):
-        name = field.removeprefix("args.")
-        return f"amount.{name}" if name in ("cost_usd", "tokens", "active_seconds") else f"arg.{name}"
-    if field == "message" and verdict == "respond":
-        return "answer"
-    return "to_step" if field == "to_step" else "verdict"
-
-
-def _card_again(
-    request: HttpRequest,
-    wanted: forms.Wanted,
-    errors: dict[str, str],
-    status: int,
-    unconfirmed: Again | None = None,
-) -> HttpResponse:
-    """The card as it is now, with what was typed kept."""
-    interrupt = _interrupt(request, request.resolver_match.kwargs["interrupt_id"])  # type: ignore[union-attr]
-    shown = reading.card_of(interrupt, request.user)
-    read = wanted.read or (
-        read_arguments(interrupt.schema, interrupt.args, request.POST) if shown.editable else None
-    )
-    if read is not None:
-        fields = tuple(replace(field, error=errors.get(field.field, field.error)) for field in read.fields)
-        shown = replace(shown, fields=fields)
-    typed = {name: str(value) for name, value in request.POST.items() if name != "csrfmiddlewaretoken"}
-    shown = replace(shown, typed=typed, errors=errors, staying=unconfirmed)
-    context = {"card": shown, "run": interrupt.run, "wanted": wanted}
-    return render(request, "runs/interrupt.html", context, status=status)

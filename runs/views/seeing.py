@@ -6,21 +6,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.deprecation import MiddlewareMixin
 
+from runs.forms.life import PageOfAnotherLife, check_life
 from runs.machines import NoMachine
 from runs.models import Run
-from runs.store.backups import restored_id
 
 _TITLES = {400: "Refused", 403: "Not allowed", 412: "This page is too old", 413: "Too much", 429: "Locked"}
 """What stands over a refusal, by its status."""
-
-
-class PageOfAnotherLife(Exception):
-    """What was sent comes from a page that was made before the site was restored: nothing of it counts."""
-
-    sentence = (
-        "The site was restored from a backup after this page was loaded: what it shows may not have happened. "
-        "Nothing was done. Go back and copy what you have written, then load the page again."
-    )
 
 
 def visible_run(request: HttpRequest, run_id: int) -> Run:
@@ -29,13 +20,6 @@ def visible_run(request: HttpRequest, run_id: int) -> Run:
     run: Run = get_object_or_404(visible.select_related("owner", "parent"), pk=run_id)
     check_life(request)
     return run
-
-
-def check_life(request: HttpRequest) -> None:
-    """Refuse what a page of another life of the site has sent; whoever doesn't say of which life it is may go on."""
-    said = request.POST.get("life")
-    if said is not None and said != restored_id():
-        raise PageOfAnotherLife
 
 
 def number_in(request: HttpRequest, name: str) -> int | None:

@@ -92,7 +92,7 @@ def send(client: Client, question: Any, verdict: str, **changed: str) -> Any:
 
 def test_a_message_that_is_too_long_decides_nothing_and_is_kept() -> None:
     question, client, much = pending(run_with_letter(None)), signed_in(administrator()), "m" * 4001
-    page = send(client, question, "reject", message=much).text
+    page = send(client, question, "reject", reason=much).text
     assert "at most 4000 characters; this one has 4001; nothing was decided." in page
     assert f"{much}</textarea>" in page
     assert not Decision.objects.exists()
@@ -105,7 +105,7 @@ def test_an_interrupt_is_approved_or_rejected_with_a_message() -> None:
     question = pending(run)
     page = client.get(reverse("admin:runs_interrupt_change", args=[question.pk])).text
     assert 'value="approve"' in page
-    assert "Recorded: reject." in send(client, question, "reject", message="Not now.").text
+    assert "Recorded: rejected." in send(client, question, "reject", reason="Not now.").text
     decision = Decision.objects.get()
     assert (decision.verdict, decision.message, decision.channel, decision.by_name) == (
         "reject",

@@ -1,0 +1,71 @@
+"""The admin as this site has it: without Django's redirect by content type, and lists that no address breaks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.apps import AdminConfig
+from django.core.exceptions import FieldError, ValidationError
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+log = logging.getLogger(__name__)
+
+CAN_NOT_BE_LOOKED_UP = (
+    ArithmeticError,
+    DatabaseError,
+    FieldError,
+    IndexError,
+    TypeError,
+    ValidationError,
+    ValueError,
+)
+"""What Django raises for a filter in an address that its own check lets pass, such as `?id__in=` with 20 digits."""
+
+WITHOUT_FILTERS = "e"
+"""The parameter with which Django shows a list after it has found a filter that can't be looked up."""
+
+View = Callable[..., HttpResponse]
+
+
+class Administration(AdminConfig):
+    """The admin's application; its tables are in `runs.admin`."""
+
+    default_site = "agentsite.administration.Site"
+
+
+class Site(admin.AdminSite):
+    """The administration pages."""
+
+    site_header = "agentsite"
+    site_title = "agentsite"
+    index_title = "Administration"
+
+    def get_urls(self) -> list[Any]:
+        """Leave out `r/TYPE/ID/`: no model of this site has an address of its own to be led to."""
+        return [found for found in super().get_urls() if getattr(found, "name", "") != "view_on_site"]
+
+    def admin_view(self, view: View, cacheable: bool = False) -> View:  # noqa: FBT001, FBT002 (Django's signature)
+        """Show a list without the filters that can't be looked up, as Django does for those that it finds itself."""
+        checked: View = super().admin_view(view, cacheable)
+
+        @wraps(checked)
+        def careful(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            try:
+                return checked(request, *args, **kwargs)
+            except CAN_NOT_BE_LOOKED_UP as fault:
+                if not request.GET or WITHOUT_FILTERS in request.GET or not _is_list(request):
+                    raise
+                log.warning("%s was shown without its filters: %r", request.path, fault)
+                return HttpResponseRedirect(f"{request.path}?{WITHOUT_FILTERS}=1")
+
+        return careful
+
+
+def _is_list(request: HttpRequest) -> bool:
+    found = request.resolver_match
+    return request.method == "GET" and found is not None and str(found.url_name).endswith("_changelist")
