@@ -25,5 +25,5 @@ def let_them_look(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 class Migration(migrations.Migration):
     """What the groups may look at."""
 
-    dependencies = [("runs", "0013_skills_kept")]
+    dependencies = [("runs", "0015_runs_by_the_operator")]
     operations = [migrations.RunPython(let_them_look, migrations.RunPython.noop)]
