@@ -1,6 +1,4 @@
-"""The administrators' pages: tables to look at and edit, questions to decide, and compactions beside what they replace."""
-
-from runs.admin import budgets, compactions, interrupts, tables
+"""The administrators' pages: tables to look at and edit, questions to decide, and compactions."""
 
 from runs.admin import budgets, compactions, hosts, interrupts, model_profiles, tables
 
