@@ -301,9 +301,7 @@ def _apply(
                 asked.model_copy(update={"deadline_s": rule.deadline_s, "on_timeout": rule.on_timeout})
             )
         case "deny":
-            return Refuse(
-                Failed(blame="recoverable", message=f"{REFUSED}{rule.words()}", ran=False)
-            )
+            return Refuse(Failed(blame="recoverable", message=f"{REFUSED}{rule.words()}", ran=False))
         case "notify":
             return Pass((Notice(code="rule_notified", message=rule.words()),))
 
