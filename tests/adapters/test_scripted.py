@@ -58,6 +58,16 @@ def test_an_object_is_given_as_its_json_and_a_text_as_it_is() -> None:
     assert (first.usage.input_tokens, first.usage.output_tokens, first.usage.cost_usd) == (100, 20, 0.001)
 
 
+def test_a_reply_may_come_with_what_was_thought_and_how_it_ended() -> None:
+    played = {"$reply": {"a": 1}, "reasoning": "so", "ended": "length"}
+    script = parse_script({"replies": {"decision": [played, {"$reply": "text"}]}})
+    first, second = ask(script, 1), ask(script, 2)
+    assert isinstance(first, ModelReplied) and isinstance(second, ModelReplied)
+    assert (first.text, first.reasoning, first.ended) == ('{"a": 1}', "so", "length")
+    assert (second.text, second.reasoning, second.ended) == ("text", "", "stop")
+    assert parse_script(script.as_json()) == script
+
+
 def test_an_error_is_an_attempt_that_fails() -> None:
     script = parse_script(SCRIPT)
     assert isinstance(ask(script, 3), ContextOverflowed)
@@ -165,6 +175,11 @@ WRONG: list[tuple[Any, str]] = [
         '"$error" stands alone and is one of context_length, transient',
     ),
     ({"replies": {"decision": [{"$error": "fatal", "a": 1}]}}, '"$error" stands alone'),
+    ({"replies": {"decision": [{"$reply": "x", "a": 1}]}}, '"$reply" is a text or an object'),
+    ({"replies": {"decision": [{"$reply": "x", "ended": "odd"}]}}, "ended (one of stop, length"),
+    ({"replies": {"decision": [{"$reply": "x", "reasoning": 5}]}}, "reasoning (a text)"),
+    ({"replies": {"decision": [{"$reply": 5}]}}, '"$reply" is a text or an object'),
+    ({"replies": {"decision": [{"$reply": "x", "ended": ["stop"]}]}}, '"$reply" is a text or an object'),
     ({"replies": {"decision": [{"$error": ["fatal"]}]}}, '"$error" stands alone'),
     ({"tools": {"t": {}}}, "at tools.t.effects: it is missing; give one of none, read, write, send, execute"),
     ({"tools": {"a b": {"effects": "read"}}}, "'a b' is no name of a tool"),

@@ -187,7 +187,7 @@ GOOD = {"goal": "count", "progress": "parts 0-3 read", "decisions": "none", "cri
     [
         (GOOD, the_summary_is_whole),
         ({"progress": {"done": "parts 0-3 read"}, "critical": ["code-077"]}, the_summary_is_whole),
-        (f"<think>{json.dumps(GOOD)}</think>\n## Progress\nparts 0-3 read\n## Critical\ncode-077", the_summary_is_whole),
+        ("<think>No.</think>\n## Progress\nparts 0-3 read\n## Critical\ncode-077", the_summary_is_whole),
         (call("ruled", "part", n=1), no_summary_is_made),
         ("I'm sorry, but I can't help with that.", no_summary_is_made),
     ],

@@ -12,8 +12,18 @@ from runs.models import Run
 from runs.reading import export, row_views
 from runs.reading.inspector import step_view
 from runs.reading.scripting import launch_of, script_of
-from tests.factories import cast_member, signed_in
-from tests.runs.running import ALLOW, FINAL, _every_run_verifies, launch, script, think, transitions, work
+from tests.factories import signed_in
+from tests.runs.running import (
+    ALLOW,
+    FINAL,
+    _every_run_verifies,
+    launch,
+    person,
+    script,
+    think,
+    transitions,
+    work,
+)
 
 pytestmark = [pytest.mark.database]
 
@@ -95,10 +105,10 @@ def test_a_reply_from_the_cache_is_read_as_it_was_the_first_time() -> None:
 
 
 def test_the_page_shows_reasoning_folded_and_says_that_a_cut_reply_was_not_read() -> None:
-    alice = cast_member("alice", "operators")
+    alice = person("alice", "view_run", "add_run")
     run = work(launch(CUT, TWO, FINAL, rules=ALLOW, owner=alice))
     page = signed_in(alice)
-    cut = page.get(f"/runs/{run.pk}/steps/2/").content.decode()
+    cut = page.get(f"/runs/{run.pk}/steps/1/").content.decode()
     assert "<summary>Reasoning (never read as the reply)</summary>" in cut
     assert "I write to everybody." in cut
     assert "The reply was cut off at its limit of 20 tokens. It was not read." in cut
