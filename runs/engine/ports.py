@@ -31,6 +31,8 @@ class ModelRequest(Value):
     reply_name: str = "reply"
     reply_tokens: int = 0
     """The longest reply, in tokens, where a limit of the run forbids what the model could give; else 0."""
+    room: int = 1
+    """How many times its usual length the reply may have, as far as the model allows: 2 after one that was cut off."""
     temperature: float = 0.0
 
 
