@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 from runs.adapters.chat_stream import Heard, chunks
 from runs.adapters.prices import Tariff
 from runs.adapters.provider_errors import asked_to_wait, error_in, optional_parameter, overflowed, status_in
-from runs.adapters.provider_usage import cached, cost_in, count, number
+from runs.adapters.provider_usage import CHARACTERS_PER_TOKEN, cached, cost_in, count, number
 from runs.adapters.scrubbing import IN_PLACE, Scrubber
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied, Usage
 from runs.engine.ports import Message, ModelRequest, Watch
@@ -169,7 +169,8 @@ class OpenAICompatible:
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         settings = self._settings
-        longest = min(settings.max_output_tokens, request.reply_tokens or settings.max_output_tokens)
+        longest = self._room(request)
+        longest = min(longest, request.reply_tokens or longest)
         optional: dict[str, Any] = {
             "max_tokens": longest,
             "temperature": request.temperature,
@@ -182,6 +183,15 @@ class OpenAICompatible:
         return (
             {"model": settings.model_id, "messages": messages, "stream": True} | kept | self._format(request)
         )
+
+    def _room(self, request: ModelRequest) -> int:
+        """Tokens that the reply may have: more than usual only as far as the prompt leaves room in the context."""
+        usual, context = self._settings.max_output_tokens, self._settings.context_tokens
+        wanted = usual * request.room
+        if wanted <= usual or context is None:
+            return wanted
+        prompt = sum(len(message.text) for message in request.messages) // CHARACTERS_PER_TOKEN
+        return max(usual, min(wanted, context - prompt))
 
     def _messages(self, request: ModelRequest) -> list[Message]:
         """Neighbours of one author become one message, since many chat templates want them to alternate."""

@@ -116,6 +116,27 @@ def test_the_request_says_what_the_settings_say() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("room", "context", "reply_tokens", "longest"),
+    [
+        (1, None, 0, 500),
+        (2, None, 0, 1_000),
+        (2, None, 700, 700),
+        (2, 4_096, 0, 1_000),
+        (2, 1_100, 0, 600),
+        (2, 800, 0, 500),
+    ],
+)
+def test_a_reply_may_be_longer_than_usual_as_far_as_context_and_limits_leave_room(
+    room: int, context: int | None, reply_tokens: int, longest: int
+) -> None:
+    long = (*REQUEST.messages[:1], Message(author="user", text="x" * (2_000 - len("Decide."))))
+    wanted = {"room": room, "reply_tokens": reply_tokens, "messages": long}
+    request = REQUEST.model_copy(update=wanted)
+    _, asked = ask(Says({"thought": ""}), request=request, max_output_tokens=500, context_tokens=context)
+    assert asked[0].body["max_tokens"] == longest
+
+
 def test_without_a_key_none_is_sent() -> None:
     _, asked = ask(Says({"thought": ""}), api_key="")
     assert "authorization" not in asked[0].headers
