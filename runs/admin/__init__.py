@@ -1,4 +1,4 @@
-"""The administrators' pages: tables to look at and edit, questions to decide, and compactions beside what they replace."""
+"""The administrators' pages: tables, questions to decide, and compactions beside what they replace."""
 
 from runs.admin import budgets, compactions, interrupts, tables
 
