@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from django.contrib import admin
 from django.contrib.admin.apps import AdminConfig
 from django.core.exceptions import FieldError, ValidationError
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ CAN_NOT_BE_LOOKED_UP = (
 WITHOUT_FILTERS = "e"
 """The parameter with which Django shows a list after it has found a filter that can't be looked up."""
 
-View = Callable[..., HttpResponse]
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
 
 class Administration(AdminConfig):
@@ -51,10 +52,10 @@ class Site(admin.AdminSite):
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:  # noqa: FBT001, FBT002 (Django's signature)
         """Show a list without the filters that can't be looked up, as Django does for those that it finds itself."""
-        checked: View = super().admin_view(view, cacheable)
+        checked = super().admin_view(view, cacheable)
 
         @wraps(checked)
-        def careful(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def careful(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             try:
                 return checked(request, *args, **kwargs)
             except CAN_NOT_BE_LOOKED_UP as fault:
@@ -63,7 +64,7 @@ class Site(admin.AdminSite):
                 log.warning("%s was shown without its filters: %r", request.path, fault)
                 return HttpResponseRedirect(f"{request.path}?{WITHOUT_FILTERS}=1")
 
-        return careful
+        return cast("View", careful)
 
 
 def _is_list(request: HttpRequest) -> bool:

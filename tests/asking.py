@@ -18,7 +18,7 @@ class Asks(NamedTuple):
     verdicts: tuple[str, ...]
     machine: str = "ruled"
     replies: tuple[Any, ...] = ()
-    settings: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+    settings: dict[str, Any] = {}
 
     @property
     def script(self) -> dict[str, Any]:
@@ -42,15 +42,14 @@ ASKS: dict[str, Asks] = {
         machine="contract",
         replies=(
             {"action": "clarify", "questions": ["Which tides?"]},
+            {"action": "clarify", "questions": ["By when?"]},
             {"action": "complete", "completion_summary": "ok"},
         ),
     ),
     "limit": Asks(
         ("top_up", "finish", *WAY_OUT), replies=(LOOK, LOOK, FINAL), settings={"limits": {"cost_usd": 0.0015}}
     ),
-    "every_n_steps": Asks(
-        ("resume", *WAY_OUT), replies=(LOOK, LOOK, FINAL), settings={"interrupt_every": 1}
-    ),
+    "every_n_steps": Asks(("resume", *WAY_OUT), replies=(LOOK, LOOK, FINAL), settings={"interrupt_every": 1}),
     "manual": Asks(
         ("resume", *WAY_OUT),
         replies=(LOOK, FINAL),

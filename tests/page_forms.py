@@ -53,7 +53,11 @@ class _Reader(HTMLParser):
                 self.open.fields[name] = has.get("value", "") if has.get("type") != "checkbox" else value
 
     def _option(self, has: dict[str, str]) -> None:
-        if self.open is not None and self.select and ("selected" in has or self.select not in self.open.fields):
+        if (
+            self.open is not None
+            and self.select
+            and ("selected" in has or self.select not in self.open.fields)
+        ):
             self.open.fields[self.select] = has.get("value", "")
 
     def handle_data(self, data: str) -> None:

@@ -1,4 +1,4 @@
-"""Questions to people in the admin: the card of the pages, with all that it can do, and the decisions that were taken."""
+"""Questions to people in the admin, each on the card of the pages, and the decisions that were taken."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class QuestionList(ReadableList):
 class InterruptAdmin(OfRunsAdmin):
     """Questions to people; the card of an open one takes every verdict, as it does on the pages."""
 
-    list_display = ("asks", "page", "kind", "status", "effects", "risk", "created_at", "deadline")
+    list_display = ("asks", "page", "about", "status", "effects", "risk", "created_at", "deadline")
     list_filter = ("status", "kind", RunFilter)
     list_select_related = ("run",)
     list_per_page = 50
@@ -60,6 +60,11 @@ class InterruptAdmin(OfRunsAdmin):
         """What it asks, in one line."""
         line: str = row.headline
         return line if len(line) <= 160 else f"{line[:159]}…"
+
+    @admin.display(description="kind", ordering="kind")
+    def about(self, interrupt: Interrupt) -> str:
+        """What kind of question it is, in words."""
+        return words.INTERRUPT[interrupt.kind].text
 
     @admin.display(description="step")
     def page(self, interrupt: Interrupt) -> SafeString:
@@ -88,7 +93,8 @@ class InterruptAdmin(OfRunsAdmin):
         # Not this class's own `get_object`: its signs would stand in the arguments that are decided on.
         question = admin.ModelAdmin.get_object(self, request, object_id)
         if question is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            messages.warning(request, "There is no such question, or its run is not yours to see.")
+            return redirect("admin:index")
         return self._page(request, reading.card_of(question, request.user))
 
     def decide(self, request: HttpRequest, interrupt_id: Any) -> HttpResponse:
@@ -115,12 +121,9 @@ class InterruptAdmin(OfRunsAdmin):
             "card": card,
             "run": card.run,
             "decide_at": reverse("admin:runs_interrupt_decide", args=[question.pk]),
-            "stored": [(self._label(name), _as_text(question, name)) for name in STORED],
+            "stored": [(name.replace("_", " "), _as_text(question, name)) for name in STORED],
         }
         return TemplateResponse(request, "admin/runs/interrupt/change_form.html", context, status=status)
-
-    def _label(self, name: str) -> str:
-        return str(self.opts.get_field(name).verbose_name)
 
 
 def _as_text(question: Interrupt, name: str) -> str:

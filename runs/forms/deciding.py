@@ -59,7 +59,7 @@ class NotTaken(Exception):
 
 
 def take(interrupt: Interrupt, data: Mapping[str, str], *, by: Person, channel: str) -> str:
-    """Record the decision in a form; return its verdict. `NotTaken` where it can't be, `NotAllowed` where `by` may not."""
+    """Record the decision in a form; return its verdict. `NotTaken` where it can't be, `NotAllowed` without the right."""
     wanted = read_decision(interrupt, data)
     unconfirmed = None
     errors = _not_ready(interrupt, wanted, data)
@@ -130,7 +130,9 @@ def _card_again(
     unconfirmed: Again | None = None,
 ) -> Card:
     """The card as it is now, with what was typed kept."""
-    now = Interrupt.objects.select_related("run", "run__owner", "decision", "decision__by").get(pk=interrupt.pk)
+    now = Interrupt.objects.select_related("run", "run__owner", "decision", "decision__by").get(
+        pk=interrupt.pk
+    )
     shown = card_of(now, by)
     read = wanted.read or (read_arguments(now.schema, now.args, data) if shown.editable else None)
     if read is not None:
