@@ -99,13 +99,13 @@ class ArgumentField:
 
     @property
     def tall(self) -> bool:
-        """Whether its box scrolls."""
-        return is_long(self.value)
+        """Whether its box scrolls; one with gaps does, for its text stands below it with signs."""
+        return is_long(self.value) or bool(self._found.gaps)
 
     @property
     def long(self) -> bool:
         """Whether it is to be scrolled to its end: no box shows all of it at once, with signs for gaps neither."""
-        return self.tall and is_long(self.escaped)
+        return is_long(self.value) and is_long(self.escaped)
 
     @property
     def length(self) -> int:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import regex
 
-_PART = regex.compile(r"\S+")
+_PART = regex.compile(r"[^\s-]+")  # α-particle and USB-кабель are two words
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}_]+")
 _LETTER = regex.compile(r"[a-zA-Z]")
 _EASTERN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\u3001-\u303f]")
@@ -87,8 +87,9 @@ class _Table:
         if any(char.isascii() and char.isdigit() for char in word):
             return {char for char in found if char.isdecimal()}
         letters = {char for char in chars if char.isalpha()}
-        whole = len(word) > 1 and bool(letters) and letters <= found
-        return found if whole and (beside_latin or not letters <= self.at_home) else set()
+        whole = bool(letters) and letters <= found
+        strange = beside_latin or (len(word) > 1 and not letters <= self.at_home)
+        return found if whole and strange else set()
 
     def separators(self, part: str) -> Iterator[int]:
         """The places of signs that look like a separator, between ASCII letters; `1\\u20442` is a fraction."""

@@ -30,7 +30,8 @@ def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
     uncertain = interrupt.kind == "may_have_happened"
     if doubts_of([interrupt]):
         return _LOOK_FIRST if uncertain else _LOOK_WHETHER
-    fields = fields_of(interrupt.schema, args if verdict == "edit" else interrupt.args)
+    shown = interrupt.args if verdict != "edit" else args if isinstance(args, dict) else {}
+    fields = fields_of(interrupt.schema, shown)
     risky = verdict in LET_PASS and is_risky(interrupt)
     if uncertain and (risky or hides(interrupt, fields) or any(field.long for field in fields)):
         return _LOOK_FIRST

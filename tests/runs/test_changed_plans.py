@@ -45,6 +45,7 @@ def sent(client: Client, run: Run, plan: str, verdict: str = "approve") -> Any:
         "revision": question.revision,
         "fingerprint": question.fingerprint,
         "arg.plan": plan,
+        "sure": "yes",
         "verdict": verdict,
     }
     return client.post(reverse("decision", args=[question.pk]), form)

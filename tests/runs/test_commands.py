@@ -128,9 +128,10 @@ def test_a_run_that_waits_names_the_command_that_answers(
     given = ("--script", json.dumps(played), "--run-settings", json.dumps(settings))
     out, code = told("launch", *GOAL, *given, "--inline", "--wait")
     question = pending(Run.objects.get())
-    asked, answered, others = out.splitlines()[-3:]
+    asked, *call, answered, others = out[out.index("It asks:") :].splitlines()
     assert code == 6
     assert asked == f"It asks: {says}"
+    assert call == (["    send", "      to: a"] if question.tool else [])
     assert answered == f"  python3 manage.py decide {question.pk} {verdict}"
     assert others == f"  or another verdict: {', '.join(question.verdicts[1:])}"
 

@@ -49,7 +49,7 @@ def test_the_card_shows_the_call_that_an_approval_lets_run_whole() -> None:
     assert asked.title == "Draft rejected 4 times. Accept it anyway?"
     assert (asked.tool, asked.effects, asked.args["note"]) == ("move", "write", long)
     assert "Next call" in page
-    assert "<code>move</code>" in page
+    assert '<code dir="ltr">move</code>' in page
     assert long in page
     assert "writes" in page
     assert "forbid guessing" in page
