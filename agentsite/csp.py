@@ -1,8 +1,12 @@
-"""The content security policy: everything from this site, nothing inline, sockets to this very host only."""
+"""What every answer tells the browser: the content security policy, and that no cache keeps it.
+
+Of the policy: everything from this site, nothing inline, sockets to this very host only.
+"""
 
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.cache import add_never_cache_headers
 from django.utils.deprecation import MiddlewareMixin
 
 POLICY = (
@@ -26,4 +30,14 @@ class ContentSecurityPolicy(MiddlewareMixin):
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         """Set the header."""
         response.headers.setdefault("Content-Security-Policy", policy_for(request))
+        return response
+
+
+class KeptNowhere(MiddlewareMixin):
+    """Tells caches to keep no answer that does not say of itself that it may be kept."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Set the header: refusals, redirects and pages that are not there show as much as any page."""
+        if not response.has_header("Cache-Control"):
+            add_never_cache_headers(response)
         return response

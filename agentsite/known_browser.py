@@ -24,8 +24,8 @@ class RememberBrowser(MiddlewareMixin):
     """Mark the browser of everyone who has signed in."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Set the cookie, unless the browser has it."""
-        user = getattr(request, "user", None)
+        """Set the cookie, unless the browser has it. Every way to sign in sends a form."""
+        user = getattr(request, "user", None) if request.method == "POST" else None
         if user is not None and user.is_authenticated and not _mark(request, user.get_username()):
             response.set_signed_cookie(
                 COOKIE,

@@ -75,6 +75,38 @@ def test_refusals_and_faults_have_the_policy(settings: Any) -> None:
         assert answer["Content-Security-Policy"].startswith(POLICY)
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/",
+        "/runs/",
+        "/nowhere/",
+        "/runs/7/",
+        "/admin/jsi18n/",
+        "/admin/runs/",
+        "/halt/",
+        "/bad/",
+        "/refused/",
+    ],
+)
+def test_no_cache_keeps_what_one_person_was_shown(address: str, settings: Any) -> None:
+    settings.ROOT_URLCONF = __name__
+    client = Client(raise_request_exception=False)
+    client.force_login(User.objects.create_superuser("alice"))
+    said = client.get(address)["Cache-Control"]
+    assert "no-store" in said and "private" in said
+
+
+@pytest.mark.django_db
+def test_what_is_the_same_for_everyone_may_be_kept(client: Client) -> None:
+    for address in ("/static/css/icons.css", "/favicon.ico"):
+        answer = client.get(address)
+        assert "no-store" not in answer["Cache-Control"] and not answer.cookies
+        if answer.streaming:
+            answer.close()
+
+
 def raises(fault: type[Exception]) -> Any:
     """A page that fails."""
 
