@@ -58,7 +58,8 @@ class Lane:
             asked = json.loads(line)
             if "survey" in asked:
                 part, of = asked["survey"]
-                chosen = list(items.values())[part::of]
+                known = set(asked["known"])
+                chosen = [item for name, item in items.items() if name not in known][part::of]
                 _say(self._apart(session, partial(self._surveyed, session, chosen), 1800))
                 continue
             chosen = [items[name] for name in asked["tests"] if name in items]
