@@ -90,7 +90,7 @@ class Lane:
     def _said(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        return json.loads(line) if line else {"ended": -1}  # type: ignore[no-any-return]
+        return json.loads(line) if line else {"ended": -1}
 
     def close(self) -> None:
         """End it."""
@@ -123,7 +123,7 @@ class Bench:
             )
 
         _at_once(look, len(self.lanes))
-        found = {}
+        found: dict[str, tuple[float, set[str]]] = {}
         for part in parts:
             if part.get("failed") or "survey" not in part:
                 sys.exit(f"Without a fault these fail: {part}")
@@ -134,7 +134,7 @@ class Bench:
             kept.write_text(json.dumps(told))
 
     def tests_for(self, fault: Fault) -> list[str]:
-        """The tests that call the function, the quickest first, for as long as is allowed."""
+        """The tests that call the function, the quickest first, for as many seconds as are allowed."""
         wanted = f"{fault.path} {fault.function}"
         survey = {name: each for name, each in self.survey.items() if name.partition("::")[0] in self.files}
         if fault.function == MODULE:
@@ -176,7 +176,7 @@ class Bench:
         tests = self.tests_for(fault)
         if not tests:
             return Found(subject, fault, "", 0)
-        seconds = max(LEAST_S, 4 * sum(self.survey[name][0] for name in tests))
+        seconds = max(LEAST_S, 10 * sum(self.survey[name][0] for name in tests))
         asked = {"fault": asdict(fault), "tests": tests, "seconds": seconds}
         lane = self.lanes[number]
         said = lane.ask(asked)
@@ -269,7 +269,9 @@ def main() -> None:
         "--tests", action="append", metavar="FILE", help="these test files, not the subject's own"
     )
     reader.add_argument("--lanes", type=int, default=2, help="processes at a time (2)")
-    reader.add_argument("--most", type=float, default=90.0, help="seconds of tests for one fault (90)")
+    reader.add_argument(
+        "--most", type=float, default=90.0, help="seconds of the processor for the tests of one fault (90)"
+    )
     reader.add_argument("--list", action="store_true", help="only list the faults")
     reader.add_argument(
         "--keep", type=Path, metavar="FILE", help="what tests call; read there, and written there"

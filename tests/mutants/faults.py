@@ -345,7 +345,7 @@ class _Finder(ast.NodeVisitor):
                 self.visit(word.value)
 
     def _drop_arguments(self, node: ast.Call) -> None:
-        given = [*node.args, *node.keywords]
+        given: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
         for left_out in given:
             own = isinstance(node.func, ast.Name) and node.func.id == "replace" and left_out is given[0]
             if not own:

@@ -186,7 +186,8 @@ class Lives(RuleBasedStateMachine):
     def a_worker_dies_in_a_call(self, number: int, only: str, when: str) -> None:
         if run := self.driven(number):
             try:
-                die_in(run, only=only, done=self.done, **{when: kill})
+                deeds: dict[str, Any] = {when: kill}
+                die_in(run, only=only, done=self.done, **deeds)
                 MET["died"] += 1
             except (WorkerKilled, pytest.fail.Exception):
                 lose_worker(run)  # it met no such call, and is gone all the same
