@@ -24,10 +24,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.faults import MODULE, ROOT, Fault, faults_in
+from tests.mutants.faults import MODULE, ROOT, Fault, faults_in, is_one
 from tests.mutants.subjects import SUBJECTS
 
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
@@ -89,7 +90,7 @@ class Lane:
     def _said(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        return json.loads(line) if line else {"ended": -1}  # type: ignore[no-any-return]
+        return json.loads(line) if line else {"ended": -1}
 
     def close(self) -> None:
         """End it."""
@@ -105,35 +106,45 @@ class Bench:
         self.files, self.paths, self.most = files, paths, most
         self.lanes = [Lane(number, files, paths) for number in range(lanes)]
         self.survey: dict[str, tuple[float, set[str]]] = {}
-        if not all([lane.begun() for lane in self.lanes]):
+        begun = [lane.begun() for lane in self.lanes]
+        if not all(begun):
             sys.exit("The tests can't be collected: " + "".join(lane.log.read_text() for lane in self.lanes))
 
-    def look(self) -> None:
-        """Find out which functions each test calls."""
+    def look(self, kept: Path | None) -> None:
+        """Find out which functions each test calls; of those in the file `kept` it is known."""
+        if kept is not None and kept.exists():
+            known = json.loads(kept.read_text())
+            self.survey = {name: (seconds, set(called)) for name, (seconds, called) in known.items()}
         parts: list[dict[str, Any]] = [{} for _ in self.lanes]
 
         def look(number: int) -> None:
-            parts[number] = self.lanes[number].ask({"survey": [number, len(self.lanes)]})
+            parts[number] = self.lanes[number].ask(
+                {"survey": [number, len(self.lanes)], "known": list(self.survey)}
+            )
 
         _at_once(look, len(self.lanes))
+        found: dict[str, tuple[float, set[str]]] = {}
         for part in parts:
             if part.get("failed") or "survey" not in part:
                 sys.exit(f"Without a fault these fail: {part}")
-            self.survey |= {
-                name: (seconds, set(called)) for name, (seconds, called) in part["survey"].items()
-            }
+            found |= {name: (seconds, set(called)) for name, (seconds, called) in part["survey"].items()}
+        self.survey |= found
+        if kept is not None:
+            told = {name: [seconds, sorted(called)] for name, (seconds, called) in self.survey.items()}
+            kept.write_text(json.dumps(told))
 
     def tests_for(self, fault: Fault) -> list[str]:
-        """The tests that call the function, the quickest first, for as long as is allowed."""
+        """The tests that call the function, the quickest first, for as many seconds as are allowed."""
         wanted = f"{fault.path} {fault.function}"
+        survey = {name: each for name, each in self.survey.items() if name.partition("::")[0] in self.files}
         if fault.function == MODULE:
             touches = [
                 (seconds, name)
-                for name, (seconds, called) in self.survey.items()
+                for name, (seconds, called) in survey.items()
                 if any(one.startswith(f"{fault.path} ") for one in called)
             ]
         else:
-            touches = [(seconds, name) for name, (seconds, called) in self.survey.items() if wanted in called]
+            touches = [(seconds, name) for name, (seconds, called) in survey.items() if wanted in called]
         chosen, total = [], 0.0
         for seconds, name in sorted(touches):
             total += seconds
@@ -165,7 +176,7 @@ class Bench:
         tests = self.tests_for(fault)
         if not tests:
             return Found(subject, fault, "", 0)
-        seconds = max(LEAST_S, 4 * sum(self.survey[name][0] for name in tests))
+        seconds = max(LEAST_S, 10 * sum(self.survey[name][0] for name in tests))
         asked = {"fault": asdict(fault), "tests": tests, "seconds": seconds}
         lane = self.lanes[number]
         said = lane.ask(asked)
@@ -208,9 +219,10 @@ def chosen_faults(options: argparse.Namespace) -> list[tuple[str, Fault]]:
             for fault in faults_in(path, functions)
             if not options.only or any(_is_named(fault, one) for one in options.only)
         ]
-        if not options.only and len(faults) > options.sample:
-            faults = random.Random(f"{options.seed} {subject}").sample(faults, options.sample)
-        chosen += ((subject, fault) for fault in faults)
+        if not options.only:
+            random.Random(f"{options.seed} {subject}").shuffle(faults)
+        most = None if options.only else options.sample
+        chosen += ((subject, fault) for fault in islice(filter(is_one, faults), most))
     return chosen
 
 
@@ -257,8 +269,13 @@ def main() -> None:
         "--tests", action="append", metavar="FILE", help="these test files, not the subject's own"
     )
     reader.add_argument("--lanes", type=int, default=2, help="processes at a time (2)")
-    reader.add_argument("--most", type=float, default=90.0, help="seconds of tests for one fault (90)")
+    reader.add_argument(
+        "--most", type=float, default=90.0, help="seconds of the processor for the tests of one fault (90)"
+    )
     reader.add_argument("--list", action="store_true", help="only list the faults")
+    reader.add_argument(
+        "--keep", type=Path, metavar="FILE", help="what tests call; read there, and written there"
+    )
     reader.add_argument("--json", type=Path, help="write what came of each fault there")
     options = reader.parse_args()
     faults = chosen_faults(options)
@@ -273,9 +290,10 @@ def main() -> None:
     files = options.tests or sorted({file for subject in subjects for file in SUBJECTS[subject].tests})
     files = [file for file in files if (ROOT / file).exists()]
     started = time.monotonic()
-    bench = Bench(files, sorted({fault.path for _, fault in faults}), options.lanes, options.most)
+    paths = sorted({path for subject in SUBJECTS.values() for path in subject.modules})
+    bench = Bench(files, paths, options.lanes, options.most)
     try:
-        bench.look()
+        bench.look(options.keep)
         print(
             f"{len(bench.survey)} tests looked at in {time.monotonic() - started:.0f} s; "
             f"{len(faults)} faults, seed {options.seed}",

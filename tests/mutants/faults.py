@@ -47,18 +47,19 @@ def faults_in(path: str, functions: tuple[str, ...] = ("*",)) -> list[Fault]:
 
 
 def faults_of(path: str, source: bytes) -> list[Fault]:
-    """Return every fault of a text. One that can't be compiled, or changes nothing, is none."""
+    """Return every fault of a text; some may be none (`is_one`)."""
     finder = _Finder(path, source)
     finder.visit(ast.parse(source))
-    return [fault for fault in dict.fromkeys(finder.found) if _compiles(fault, source)]
+    return list(dict.fromkeys(finder.found))
 
 
-def _compiles(fault: Fault, source: bytes) -> bool:
+def is_one(fault: Fault, source: bytes | None = None) -> bool:
+    """Whether the text with the fault can be compiled."""
     try:
-        changed = ast.parse(fault.applied(source))
+        ast.parse(fault.applied((ROOT / fault.path).read_bytes() if source is None else source))
     except SyntaxError:
         return False
-    return ast.dump(changed) != ast.dump(ast.parse(source))
+    return True
 
 
 COMPARED: dict[type[ast.cmpop], str] = {
@@ -344,7 +345,7 @@ class _Finder(ast.NodeVisitor):
                 self.visit(word.value)
 
     def _drop_arguments(self, node: ast.Call) -> None:
-        given = [*node.args, *node.keywords]
+        given: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
         for left_out in given:
             own = isinstance(node.func, ast.Name) and node.func.id == "replace" and left_out is given[0]
             if not own:

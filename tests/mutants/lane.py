@@ -7,7 +7,6 @@ tests calls; `{"fault": …, "tests": […], "seconds": …}` says whether one o
 from __future__ import annotations
 
 import gc
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
@@ -58,7 +57,8 @@ class Lane:
             asked = json.loads(line)
             if "survey" in asked:
                 part, of = asked["survey"]
-                chosen = list(items.values())[part::of]
+                known = set(asked["known"])
+                chosen = [item for name, item in items.items() if name not in known][part::of]
                 _say(self._apart(session, partial(self._surveyed, session, chosen), 1800))
                 continue
             chosen = [items[name] for name in asked["tests"] if name in items]
@@ -84,7 +84,7 @@ class Lane:
 
     def _run(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         session.items = items
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip(items, [*items[1:], None], strict=False):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.failed:
                 return
@@ -102,7 +102,7 @@ class Lane:
         return {"by": self.failed}
 
     def _surveyed(self, session: pytest.Session, items: list[pytest.Item]) -> dict[str, Any]:
-        """Which functions each test calls, and its seconds."""
+        """Which functions each test calls, and its seconds of the processor."""
         known: dict[CodeType, str | None] = {}
         called: set[str] = set()
 
@@ -116,21 +116,21 @@ class Lane:
 
         survey: dict[str, Any] = {}
         failed: list[str] = []
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip(items, [*items[1:], None], strict=False):
             called.clear()
-            started = time.monotonic()
+            started = time.process_time()
             sys.settrace(look)
             threading.settrace(look)
             try:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             finally:
                 sys.settrace(None)
-                threading.settrace(None)  # type: ignore[arg-type]
+                threading.settrace(None)
             if self.failed:
                 failed.append(self.failed)
                 self.failed = ""
                 continue
-            survey[item.nodeid] = [round(time.monotonic() - started, 3), sorted(called)]
+            survey[item.nodeid] = [round(time.process_time() - started, 3), sorted(called)]
         return {"survey": survey, "failed": failed}
 
 
@@ -217,7 +217,7 @@ def _swap(fault: Fault, functions: dict[tuple[str, str, int], list[FunctionType]
 # --- or into what is yet to be imported ---------------------------------------------------------------------------
 
 
-class _Importer(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+class _Importer(importlib.machinery.SourceFileLoader):
     """Gives one module with the fault in it."""
 
     def __init__(self, fault: Fault) -> None:

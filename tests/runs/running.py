@@ -115,6 +115,8 @@ class Meddled:
     calls: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     tools_called: list[str] = field(default_factory=list)
+    done: list[tuple[str, str]] = field(default_factory=list)
+    """Tool and key of each call that was carried out, whether or not its worker lived to hear of it."""
     far_side: Any = None
     """What it says of a call whose worker was lost; None where the tool itself is asked."""
     far_side_is_silent: bool = False
@@ -133,7 +135,11 @@ class Meddled:
     def call(self, call: ToolCall, nth: int, key: str) -> Any:
         self.keys.append(key)
         self.tools_called.append(call.tool)
-        return self._performed(call.tool, lambda: self.tools.call(call, nth, key))
+        return self._performed(call.tool, lambda: self._carried_out(call, nth, key))
+
+    def _carried_out(self, call: ToolCall, nth: int, key: str) -> Any:
+        self.done.append((call.tool, key))
+        return self.tools.call(call, nth, key)
 
     def happened(self, call: ToolCall, key: str) -> Any:
         return self.far_side or self.tools.happened(call, key)
