@@ -155,8 +155,6 @@ class HaltAdmin(ReadOnlyAdmin):
     date_hierarchy = "at"
 
 
-
-
 class SiteRuleForm(forms.ModelForm):
     """A rule, checked by the engine before it is saved: a broken one never gets into a run."""
 
