@@ -16,7 +16,7 @@ from runs.engine.facts import RangeSummarised
 from runs.engine.machine import Block
 from runs.engine.ports import Message, ModelRequest, Watch
 from runs.engine.snapshot import Window
-from runs.engine.timeline import prompt
+from runs.engine.timeline import folded, prompt
 from runs.machines.prompts import summary
 from runs.models import Run
 from runs.signals import on_after_compaction, on_before_compaction
@@ -100,7 +100,8 @@ class Reader:
         )
         answer = self.ports.model.ask(request, watch)
         if isinstance(answer, ModelReplied):
-            return summary.read(answer)
+            carried_on = folded(self.told()).summaries.get(compaction.updates)
+            return summary.read(answer, carried_on.text if carried_on else "")
         self._tell(on_after_compaction, **about, error=answer.message)
         return answer
 

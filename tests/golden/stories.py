@@ -112,12 +112,15 @@ def compacted() -> Run:
     searches = [think("search", q=f"tides {number}") for number in range(9)]
     decisions = [*searches[:5], think("send", to="bob"), *searches[5:], think("send", to="eve"), FINAL]
     played = {
-        "replies": {"decision": decisions, "summary": ["Paid: 40 pounds.", "Second.", "Third."]},
+        "replies": {
+            "decision": decisions,
+            "summary": ["Done: paid 40 pounds.", "Done: second.", "Done: third."],
+        },
         "tools": tools,
     }
     run = work(launch(played=played, max_steps=80, context={"limit_tokens": 1000}))
     seq = run.steps.filter(kind="compaction").latest("seq").seq
-    actions.edit_summary(run, seq=seq, version=1, text="Paid: 45 pounds.", reason="A digit.", by=None)
+    actions.edit_summary(run, seq=seq, version=1, text="Done: paid 45 pounds.", reason="A digit.", by=None)
     return run
 
 

@@ -58,7 +58,9 @@ def test_reviewers_may_see_and_change_compactions() -> None:
 
 
 def test_the_list_says_what_became_of_each_and_asks_little() -> None:
-    run = long_run(*searches(9), HELD, FINAL, summaries=("The first.", "The second.", "The third."))
+    run = long_run(
+        *searches(9), HELD, FINAL, summaries=("Done: the first.", "Done: the second.", "Done: the third.")
+    )
     read_on(run)
     client, address = reviewer(), reverse("admin:runs_compaction_changelist")
     page = client.get(address).text
@@ -147,7 +149,7 @@ def test_an_earlier_summary_among_the_originals_leads_to_its_own() -> None:
 
 
 def test_hidden_and_hostile_characters_are_made_visible() -> None:
-    hostile = "</textarea><script>alert(1)</script> \u202egnp.exe\x1b[31m"
+    hostile = "Done: </textarea><script>alert(1)</script> \u202egnp.exe\x1b[31m"
     run = long_run(*searches(4), HELD, FINAL, summaries=(hostile,))
     read_on(run)
     page = reviewer().get(page_of(run)).text

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.database]
 
 __all__ = ["_every_run_verifies"]
 
-WRONG, RIGHT = "Paid: 40 pounds.", "Paid: 45 pounds."
+WRONG, RIGHT = "Done: paid 40 pounds.", "Done: paid 45 pounds."
 HELD = think("send", to="bob")
 RESULTS = [{"output": f"result {number} " + "of the tide tables " * 47} for number in range(60)]
 TOOLS = {"search": SEARCH | {"results": RESULTS}, "send": SEND | {"results": [{"output": "sent"}] * 9}}
@@ -55,7 +55,7 @@ def searches(count: int) -> list[Any]:
 def long_run(
     *replies: Any,
     owner: User | None = None,
-    summaries: tuple[Any, ...] = (WRONG, "Second.", "Third.", "Fourth."),
+    summaries: tuple[Any, ...] = (WRONG, "Done: the second.", "Done: the third.", "Done: the fourth."),
     limit: int | None = 1000,
     **settings: Any,
 ) -> Run:
@@ -188,7 +188,9 @@ def test_what_is_taken_back_is_read_again_and_left_alone_while_it_fits() -> None
 
 
 def test_taking_back_a_summary_brings_back_the_one_that_it_carried_on() -> None:
-    run = long_run(*searches(9), HELD, FINAL, summaries=("The first.", "The second.", "The third."))
+    run = long_run(
+        *searches(9), HELD, FINAL, summaries=("Done: the first.", "Done: the second.", "Done: the third.")
+    )
     read_on(run)
     views = compactions(run)
     assert len(views) > 1
@@ -205,7 +207,10 @@ def test_taking_back_a_summary_brings_back_the_one_that_it_carried_on() -> None:
 
 def test_a_summary_that_is_taken_back_while_the_next_one_is_written_is_not_carried_on() -> None:
     run = long_run(
-        *searches(12), HELD, FINAL, summaries=("The first.", "The second.", "The third.", "The fourth.")
+        *searches(12),
+        HELD,
+        FINAL,
+        summaries=("Done: the first.", "Done: the second.", "Done: the third.", "Done: the fourth."),
     )
     while len(compactions(run)) < 1:
         slice_of(run, driver.journey.Slice(moves=1))
@@ -474,7 +479,12 @@ def test_a_reason_has_a_bound_everywhere(deed: str) -> None:
 
 def test_a_summary_that_is_carried_on_names_the_later_one_even_where_that_leaves_its_last_row_alone() -> None:
     run = long_run(
-        *searches(4), HELD, *searches(6), HELD, FINAL, summaries=("The first.", "The second.", "Third.")
+        *searches(4),
+        HELD,
+        *searches(6),
+        HELD,
+        FINAL,
+        summaries=("Done: the first.", "Done: the second.", "Done: the third."),
     )
     read_on(run)
     first = newest(run)
@@ -548,7 +558,9 @@ def test_a_summariser_that_fails_changes_nothing_and_says_so() -> None:
 
 
 def test_the_database_finds_the_states_that_the_rows_come_to() -> None:
-    run = long_run(*searches(9), HELD, FINAL, summaries=("The first.", "The second.", "The third."))
+    run = long_run(
+        *searches(9), HELD, FINAL, summaries=("Done: the first.", "Done: the second.", "Done: the third.")
+    )
     read_on(run)
     other = compacted_run()
     actions.pin(other, path=newest(other).path, by=None)

@@ -129,7 +129,7 @@ def hiding_run(rounds: int = 14) -> Run:
     replies[9] = use("react.read", paths=["st:4"])
     done = {"action": "complete", "completion_summary": "Twice a day."}
     played = {
-        "replies": {"decision": [*replies, done], "summary": ["Read on."] * 9},
+        "replies": {"decision": [*replies, done], "summary": ["Done: read on."] * 9},
         "tools": {"notes": NOTES},
     }
     settings: dict[str, Any] = {"context": {"limit_tokens": 1600}, "tools": ["notes"]}

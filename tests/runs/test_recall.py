@@ -201,7 +201,7 @@ def test_what_was_read_of_another_run_is_summarised_and_shown_as_it_was_sent() -
     earlier = run_of(SEARCH, DONE, owner=ann)
     path = f"run:{earlier.pk}/{RESULT}"
     replies = [use("react.read", paths=[path]), *[use("look")] * 6, DONE]
-    run = small(*replies, summary="High water comes twice.", owner=ann)
+    run = small(*replies, summary="Done: high water comes twice.", owner=ann)
     sent: Prompts = {}
     while not run.finished:
         sent |= drive(run, moves=5)
@@ -260,11 +260,13 @@ def small(*replies: Any, summary: str, owner: User | None = None) -> Run:
 
 def test_a_summary_is_read_again_and_hidden_by_its_path() -> None:
     looks = [use("look")] * 6
-    before = compacted(*looks, DONE, summary="High water comes twice.")
+    before = compacted(*looks, DONE, summary="Done: high water comes twice.")
     made = before.steps.filter(kind="compaction").order_by("seq").values_list("seq", flat=True)
     assert made, "nothing was summed up"
     path = f"su:{made[0]}"
     hide = use("react.memory_hide", path=path, replacement="nothing new")
-    run = compacted(*looks, use("react.read", paths=[path]), hide, DONE, summary="High water comes twice.")
-    assert found(run)["value"][path].startswith("High water comes twice.")
+    run = compacted(
+        *looks, use("react.read", paths=[path]), hide, DONE, summary="Done: high water comes twice."
+    )
+    assert found(run)["value"][path].startswith("Done: high water comes twice.")
     assert found(run, 1)["value"] == {"path": path, "replacement": "nothing new"}

@@ -95,7 +95,7 @@ def held_run() -> Run:
             goal=HOSTILE,
             settings={"context": {"limit_tokens": 1500}, "max_steps": 40},
             owner=None,
-            script={"replies": {"decision": replies, "summary": [HOSTILE] * 4}, "tools": tools},
+            script={"replies": {"decision": replies, "summary": [f"Done: {HOSTILE}"] * 4}, "tools": tools},
         )
     )
     assert pending(run).tool == "send"

@@ -78,14 +78,17 @@ WANTED = frozenset(
 """Words in the names of the sections: a text without a section that has one in its name is no summary."""
 
 
-def read(replied: ModelReplied) -> Summarised:
+def read(replied: ModelReplied, earlier: str = "") -> Summarised:
     """A reply as a summary: a line for each section, those under names of the model's own too, or text as it stands.
 
-    Where it is no summary (a call, a refusal, a reply that was cut), `unfit` says why.
+    Where it is no summary (a call, a refusal, a reply that was cut), `unfit` says why. One that carries on an `earlier`
+    summary without sections, as those of older runs may be, needs none either.
     """
     told = heard(replied, prose=True)
     known = {"usage": told.usage, "reasoning": told.reasoning, "ended": told.ended}
     text = _as_lines(told)
+    if text is NO_SECTIONS and "{" not in told.text and earlier and not _HEADING.search(earlier):
+        text = told.text.strip()
     if isinstance(text, Unread):
         return Summarised(text=told.text, unfit=text.why, **known)
     return Summarised(text=clean_text(text), **known)
