@@ -56,7 +56,7 @@ class NotTaken(Exception):
 
 
 def take(interrupt: Interrupt, data: Mapping[str, str], *, by: Person, channel: str) -> str:
-    """Record the decision in a form; return its verdict. `NotTaken` where it can't be, `NotAllowed` without the right."""
+    """Record the decision in a form; return its verdict. `NotTaken`: it fails; `NotAllowed`: `by` lacks the right."""
     wanted = read_decision(interrupt, data)
     unconfirmed = None
     errors = _not_ready(interrupt, wanted, data)
