@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 from django.contrib import admin
 from django.contrib.admin.apps import AdminConfig
-from django.core.exceptions import FieldError, ValidationError
-from django.db import DatabaseError
+from django.core.exceptions import BadRequest, FieldError, ValidationError
+from django.db import DatabaseError, DataError
 from django.http import HttpRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 
@@ -26,6 +26,9 @@ CAN_NOT_BE_LOOKED_UP = (
     ValueError,
 )
 """What Django raises for a filter in an address that its own check lets pass, such as `?id__in=` with 20 digits."""
+
+NO_COLUMN_HOLDS = (DataError, OverflowError)
+"""What a database raises for a number that is too large for it."""
 
 WITHOUT_FILTERS = "e"
 """The parameter with which Django shows a list after it has found a filter that can't be looked up."""
@@ -51,7 +54,10 @@ class Site(admin.AdminSite):
         return [found for found in super().get_urls() if getattr(found, "name", "") != "view_on_site"]
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:  # noqa: FBT001, FBT002 (Django's signature)
-        """Show a list without the filters that can't be looked up, as Django does for those that it finds itself."""
+        """Refuse a form with a number that no column holds; show a list without filters that can't be looked up.
+
+        Django does the same with the filters that it checks itself.
+        """
         checked = super().admin_view(view, cacheable)
 
         @wraps(checked)
@@ -59,6 +65,8 @@ class Site(admin.AdminSite):
             try:
                 return checked(request, *args, **kwargs)
             except CAN_NOT_BE_LOOKED_UP as fault:
+                if request.method == "POST" and isinstance(fault, NO_COLUMN_HOLDS):
+                    raise BadRequest("A number is too large. Nothing was changed.") from fault
                 if not request.GET or WITHOUT_FILTERS in request.GET or not _is_list(request):
                     raise
                 log.warning("%s was shown without its filters: %r", request.path, fault)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -89,8 +89,8 @@ def _done(request: HttpRequest, run: Run, deed: _Deed) -> HttpResponse:
         return _page(request, run, Typed(deed.form, impossible.sentence, **deed.kept), status=409)
     messages.success(request, deed.said)
     back = request.POST.get("next", "")
-    if back and url_has_allowed_host_and_scheme(back, allowed_hosts=None):
-        return redirect(back)
+    if back.startswith("/") and url_has_allowed_host_and_scheme(back, allowed_hosts=None):
+        return HttpResponseRedirect(back)  # `redirect` would take it for the name of a page
     return redirect("context", run.pk)
 
 

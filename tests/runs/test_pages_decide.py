@@ -608,6 +608,6 @@ def test_the_admin_asks_in_the_same_words() -> None:
     run = uncertain()
     client = signed_in(cast_member("root", is_superuser=True, is_staff=True))
     text = client.get(reverse("admin:runs_interrupt_change", args=[pending(run).pk])).text
-    assert ">Run again</button>" in text and ">Treat as failed</button>" in text
+    assert ">Run again</span></button>" in text and ">Treat as failed</button>" in text
     assert "If it has happened already, it happens twice." in text
     assert "It would run" not in text and ">Approve<" not in text
