@@ -650,6 +650,15 @@ def test_a_decider_who_may_not_see_the_run_may_not_decide_it() -> None:
     assert actions.may_decide(dora, Run.objects.get(owner=dora))
 
 
+def test_a_note_and_a_reason_may_have_just_so_many_characters() -> None:
+    run = asking()
+    for move in (actions.pause, actions.abort):
+        with pytest.raises(actions.TooLong, match="at most 500 characters; this one has 501"):
+            move(run, by=None, message="x" * (actions.MAX_NOTE + 1))
+    actions.pause(run, by=None, message="x" * actions.MAX_NOTE)
+    assert len(facts(run, "run.paused")[0]["message"]) == actions.MAX_NOTE
+
+
 def test_keeping_answers_in_a_rollback_is_deciding_and_needs_its_right() -> None:
     owner = person("alice", "add_run")
     run = work(launch(*(think("send", to=name) for name in ("bob", "eve")), FINAL, owner=owner))

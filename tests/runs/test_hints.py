@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 from agentsite.management.commands import sweeper
 from runs import actions, live, store, tasks
 from runs.messenger import Messenger
-from runs.models import Run
+from runs.models import Interrupt, Run
 from runs.store import backups
 from tests.runs.running import FINAL, _every_run_verifies, launch, pending, think, transitions, work
 from tests.runs.test_children import child_of, family
@@ -201,3 +203,29 @@ def test_the_end_of_a_child_by_hand_is_told_to_its_parent(told: tuple[list[int],
     rings.clear()
     actions.abort(child, by=None)
     assert (hints, rings) == ([child.pk, run.pk], [child.pk, run.pk])
+
+
+def test_what_a_top_up_lets_go_on_elsewhere_is_told_too(told: tuple[list[int], list[int]]) -> None:
+    run = work(launch(think("search", q="a"), FINAL, limits={"cost_usd": 0.0005}))
+    copy = work(actions.fork(run, at=transitions(run)[0], by=None, settings={"limits": None}))
+    assert [pending(one).kind for one in (run, copy)] == ["limit", "limit"]
+    hints, rings = told
+    hints.clear()
+    rings.clear()
+    actions.decide(pending(run).pk, verdict="top_up", args={"cost_usd": 1.0}, by=None, channel="web")
+    assert (hints, rings) == ([run.pk, copy.pk], [run.pk, copy.pk])
+
+
+def test_who_decides_too_late_makes_what_the_deadline_decided_known(
+    told: tuple[list[int], list[int]],
+) -> None:
+    rule = {"when": {"tool": "send"}, "do": "ask", "deadline_s": 3600}
+    run = work(launch(think("send", to="bob"), FINAL, rules=[rule]))
+    question = pending(run)
+    Interrupt.objects.filter(pk=question.pk).update(deadline=Now() - timedelta(seconds=1))
+    hints, rings = told
+    hints.clear()
+    rings.clear()
+    with pytest.raises(actions.Conflict):
+        actions.decide(question.pk, verdict="approve", by=None, channel="web")
+    assert (hints, rings) == ([run.pk], [run.pk])
