@@ -172,7 +172,8 @@ def _whole(value: Any) -> dict[str, Any]:
     """The object, where it is one that can be kept whole."""
     if not isinstance(value, dict):
         raise Fault("it is no object")
-    level, nodes, depth = [value], 1, 0
+    level: list[Any] = [value]
+    nodes, depth = 1, 0
     while level:
         inner: list[Any] = []
         for one in level:

@@ -100,7 +100,8 @@ class _Listener:
             at = token.end()
             token = _TOKEN.search(self.text, at)
         self.pieces.append((self.text[start:], bool(self.inside)))
-        thoughts, spoken = [piece for piece, _ in self.pieces[: self.before]], []
+        thoughts = [piece for piece, _ in self.pieces[: self.before]]
+        spoken: list[str] = []
         for piece, thought in self.pieces[self.before :]:
             if thought or piece.strip():
                 (thoughts if thought else spoken).append(piece)

@@ -245,7 +245,7 @@ def test_a_reply_that_is_no_summary_is_paid_and_changes_nothing(
     run = drive(machine, world, 150)
     assert "compaction_failed" in run.notices
     assert not any(row.kind == "compaction" for row in run.rows)
-    asked = sum(bool(row.effect) and row.effect["kind"] == "compaction" for row in run.rows)
+    asked = sum((row.effect or {}).get("kind") == "compaction" for row in run.rows)
     assert sum(spent.cost_usd == 0.5 for spent in run.facts("run.spent")) == asked > 0
 
 

@@ -159,7 +159,7 @@ def test_two_cut_replies_in_a_row_end_the_run_with_their_cause(name: str) -> Non
 
 # --- the other roles --------------------------------------------------------------------------------------
 
-PLANS = {
+PLANS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "contract": ("coordinator", {"coordinator": "model", "contract": []}, {"slots": []}),
     "checklist": ("planner", {"planner": "model"}, {"steps": ["look"]}),
     "planned": (
