@@ -47,7 +47,7 @@ def counted_name(request: HttpRequest, credentials: dict[str, Any] | None = None
 
 
 def _mark(request: HttpRequest, name: str) -> str:
-    return request.get_signed_cookie(COOKIE, default="", salt=_salt(name), max_age=YEAR_S)
+    return request.get_signed_cookie(COOKIE, default="", salt=_salt(name), max_age=YEAR_S) or ""
 
 
 def _salt(name: str) -> str:

@@ -7,6 +7,7 @@ that sees all of it. What they can't see (rows changed beside the models) the so
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import Group, User
@@ -19,8 +20,8 @@ from runs import live
 
 def _recheck(people: Iterable[int]) -> None:
     """Once the change is committed."""
-    now = list(people)
-    transaction.on_commit(lambda: [live.ring_person(person) for person in now])
+    for person in tuple(people):
+        transaction.on_commit(partial(live.ring_person, person))
 
 
 def _members(group: Group) -> list[int]:
@@ -30,7 +31,7 @@ def _members(group: Group) -> list[int]:
 @receiver([post_save, post_delete], sender=User)
 def account_changed(instance: User, update_fields: frozenset[str] | None = None, **about: Any) -> None:
     """Somebody's account was switched off, removed or given another password."""
-    if update_fields != {"last_login"}:
+    if update_fields != frozenset({"last_login"}):
         _recheck([instance.pk])
 
 

@@ -13,7 +13,6 @@ from daphne import http_protocol
 from daphne.cli import CommandLineInterface
 from django.conf import settings
 from django.urls import reverse
-from twisted.internet import reactor
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
 
@@ -26,7 +25,7 @@ MARGIN = 2**20
 log = logging.getLogger("agentsite.refusals")  # which itself needs Django set up
 
 
-class Request(http_protocol.WebRequest):  # type: ignore[misc]  # Daphne has no types
+class Request(http_protocol.WebRequest):
     """A request whose body may be refused as soon as its headers are there."""
 
     refused = False
@@ -66,7 +65,7 @@ class Request(http_protocol.WebRequest):  # type: ignore[misc]  # Daphne has no 
         )
         body = f"{sentence} Nothing was done.\n"
         self.channel.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
-        reactor.callLater(LINGER_S, self.channel.transport.abortConnection)  # type: ignore[attr-defined]
+        self.channel.callLater(LINGER_S, self.channel.transport.abortConnection)
         log.warning("Refused a body before it was read: %s", sentence)
 
     def handleContentChunk(self, data: bytes) -> None:

@@ -12,6 +12,7 @@ from http.cookiejar import CookieJar
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from agentsite.environment import ROOT
 from runs.consumers import socket
@@ -54,7 +55,7 @@ class Visitor:
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self.jar)
         return connect(
             f"{site.url.replace('http', 'ws')}{path}",
-            origin=site.url,  # type: ignore[arg-type]
+            origin=Origin(site.url),
             additional_headers={"Cookie": cookies},
             open_timeout=LONGEST_S,
         )

@@ -128,9 +128,8 @@ class Unread:
 def test_a_large_body_of_a_session_that_has_ended_is_not_parsed(path: str, browser: Client) -> None:
     browser.get("/halt/")  # it has the token's cookie, so that a form would be read for the other half
     Session.objects.all().delete()
-    answer = browser.post(
-        path, "a=1", content_type=FORM, CONTENT_LENGTH=str(2**16 + 1), **{"wsgi.input": Unread()}
-    )
+    body: dict[str, Any] = {"CONTENT_LENGTH": str(2**16 + 1), "wsgi.input": Unread()}
+    answer = browser.post(path, "a=1", content_type=FORM, **body)
     assert answer.status_code == 302
     assert answer["Location"].startswith("/sign-in/?next=") and answer["Location"].endswith("&unsent=1")
 
