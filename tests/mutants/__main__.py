@@ -195,6 +195,16 @@ class Bench:
             lane.close()
 
 
+def _tell(one: Found) -> None:
+    print("." if one.by else f"\n{_told(one)}\n", end="", flush=True)
+
+
+def _told(one: Found) -> str:
+    fault = one.fault
+    place = f"{fault.path}:{fault.line} {fault.function} ({one.subject}; {one.tests} tests tried)"
+    return f"{place}\n  - {fault.before}\n  + {fault.after}"
+
+
 def _at_once(deed: Any, count: int) -> None:
     threads = [threading.Thread(target=deed, args=(number,)) for number in range(count)]
     for thread in threads:
@@ -248,9 +258,7 @@ def show(found: list[Found], named: dict[tuple[str, str, str, str], str]) -> boo
         print(f"{subject:10}{len(mine):8}{len(noticed):9}{len(same):12}{left:13}{share:20.1%}")
     for one in sorted(unnoticed, key=lambda one: (one.fault.path, one.fault.line)):
         if one.fault.key not in named:
-            fault = one.fault
-            print(f"\n{fault.path}:{fault.line} {fault.function} ({one.subject}; {one.tests} tests call it)")
-            print(f"  - {fault.before}\n  + {fault.after}")
+            print(f"\n{_told(one)}")
     return enough
 
 
@@ -299,7 +307,7 @@ def main() -> None:
             f"{len(faults)} faults, seed {options.seed}",
             flush=True,
         )
-        found = bench.try_all(faults, lambda one: print("." if one.by else "!", end="", flush=True))
+        found = bench.try_all(faults, _tell)
     finally:
         bench.close()
     if options.json:
