@@ -22,6 +22,9 @@ Done = TypeVar("Done")
 BRIEF_MS = 20
 """The longest wait inside a statement: another process may hold the write lock for a moment."""
 
+PAUSE_S = 0.001
+"""Between two tries: SQLite refuses at once where the connection is still reading."""
+
 _TAKE_NO_LOCK = (
     "SELECT",
     "PRAGMA",
@@ -177,6 +180,7 @@ def _once_free(execute: Callable[[], Done], until: float) -> Done:
         except Database.OperationalError as fault:
             if fault.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
                 raise
+            time.sleep(PAUSE_S)
 
 
 def _locked() -> Exception:

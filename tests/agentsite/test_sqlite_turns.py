@@ -70,15 +70,16 @@ def test_freeing_a_cursor_never_waits_for_a_connection_that_waits_to_write(
 ) -> None:
     """The mutex of a connection that waits in SQLite is held; a garbage collection would wait for it."""
     waiting, other = opened(), sqlite3.connect(tmp_path / "turns.sqlite3", isolation_level=None)
-    write(waiting, "before")
-    cursors = []
-    for _ in range(50):
-        cursor = waiting.connection.cursor()
-        cursor.execute("SELECT text FROM note")
-        cursors.append(cursor)
     other.execute("BEGIN IMMEDIATE")  # as another process does
+    cursors = [waiting.connection.cursor() for _ in range(3)]
+    for cursor in cursors:
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            cursor.execute("BEGIN IMMEDIATE")  # its statement is never reset
+    del cursor
+    inside = threading.Event()
+    waiting.connection.set_trace_callback(lambda statement: inside.set())
     writer = in_thread(lambda: write(waiting, "after"))
-    until(lambda: waiting.has_turn)
+    assert inside.wait(LONGEST_S)
     longest = 0.0
     while cursors:
         began = time.monotonic()
