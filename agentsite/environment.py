@@ -132,7 +132,7 @@ def database_of(url: str, data_dir: Path, pool: int) -> dict[str, Any]:
 def sqlite_database(path: Path) -> dict[str, Any]:
     """A file, opened so that several processes may write and every commit is on the disk."""
     return {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "agentsite.sqlite3",
         "NAME": str(path),
         "OPTIONS": dict(SQLITE_OPTIONS),
         "TEST": {"NAME": f"{path}.test"},

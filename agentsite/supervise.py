@@ -60,6 +60,8 @@ class Child:
     """What stands in a line before words that are for the terminal, even while everything stops."""
     stops_last: bool = False
     """The others need it until they have ended."""
+    replaced_when_stopped: bool = False
+    """A process that was stopped (SIGSTOP) may hold a lock that all others wait for."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Patience:
     """A few seconds on an idle machine; on a busy one a child that is only slow is not given up for that."""
     slow_after: float = 15.0
     """When the terminal is told that a child is waited for."""
+    stopped_for: float = 1.0
+    """Seconds after which a child that was stopped by a signal is replaced."""
     last_words: float = 5.0
     """How long a child that tells of its end has for that where nobody wants to wait."""
 
@@ -191,15 +195,28 @@ class Supervisor:
         up.set()
         last: deque[str] = deque(maxlen=SHOWN_LINES)
         pump = asyncio.create_task(self._pump(child, process, log, last))
+        watch = asyncio.create_task(self._watch(child, process))
         try:
             code = await process.wait()
             # A grandchild may hold the pipe open: what matters has been written by now.
             await asyncio.wait([pump], timeout=0.5)
         finally:
             pump.cancel()
+            watch.cancel()
             self.processes.pop(child.name, None)
             signal_group(process.pid, signal.SIGKILL)  # what it started and did not stop
         return code, list(last)
+
+    async def _watch(self, child: Child, process: asyncio.subprocess.Process) -> None:
+        """Kill a child that stays stopped, so that another takes its place; where /proc tells (Linux)."""
+        looks = 0
+        while child.replaced_when_stopped:
+            await asyncio.sleep(self.patience.stopped_for / 2)
+            looks = looks + 1 if state_of(process.pid) == "T" and not self.stopping.is_set() else 0
+            if looks > 2:
+                self.say(f"The {child.name} was stopped (SIGSTOP) and is replaced.")
+                signal_group(process.pid, signal.SIGKILL)
+                return
 
     async def _pump(
         self, child: Child, process: asyncio.subprocess.Process, log: "BoundedLog", last: deque[str]
@@ -323,6 +340,14 @@ def birth_of(pid: int) -> str:
     return asked.stdout.strip()
 
 
+def state_of(pid: int) -> str:
+    """Return the letter of the process's state in /proc, such as T for stopped; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def passport(pid: int) -> dict[str, int | str]:
     """A process by number and birth."""
     return {"pid": pid, "born": birth_of(pid)}
@@ -333,9 +358,7 @@ def is_alive(who: Mapping[str, int | str]) -> bool:
     pid, born = int(who["pid"]), who["born"]
     if not born or birth_of(pid) != born:
         return False
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return True
+    return state_of(pid) != "Z"
 
 
 def stop_leftovers(record: Path, say: Callable[[str], None], grace: float = 10.0) -> None:

@@ -84,6 +84,7 @@ def sweep() -> int:
 
     While the site is halted nobody is hinted at: no run could be claimed.
     """
+    store.look_for_lost()
     _apply_deadlines()
     if store.halt_now() is not None:
         return 0

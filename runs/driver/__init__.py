@@ -97,6 +97,7 @@ def drive_inline(run_id: int) -> Run:
             if (halt := store.halt_now()) is not None:
                 raise store.Halted(halt)
             time.sleep(LOOK_AGAIN_S)
+            store.look_for_lost(Run.objects.filter(pk=run_id))
 
 
 def _child_moved(run: Run) -> bool:

@@ -25,6 +25,10 @@ GLANCE_S = 0.5
 """Seconds between looks whether a call that is under way is still wanted."""
 
 
+JUMP_S = 0.5
+"""A clock that moved by more has jumped: leases are renewed at once."""
+
+
 class Leaving(Exception):
     """The worker leaves the run as it stands; nothing of the effect at hand has happened."""
 
@@ -137,7 +141,7 @@ class _Renewer:
             )
 
     def _watch_all(self) -> None:
-        renewed = time.monotonic()
+        renewed, clock = time.monotonic(), _ahead()
         due: list[Hold] = []
         while True:
             woken = self._wake.wait(GLANCE_S)
@@ -147,11 +151,17 @@ class _Renewer:
                 if not holds:
                     self._thread = None
                     return
-            if woken or time.monotonic() - renewed >= store.RENEW_S:
-                renewed, due = time.monotonic(), holds
+            jumped = abs(_ahead() - clock) > JUMP_S  # the machine slept, or its clock was set
+            if woken or jumped or time.monotonic() - renewed >= store.RENEW_S:
+                renewed, clock, due = time.monotonic(), _ahead(), holds
             due = [hold for hold in due if not _renew(hold)]
             _look(holds)
             connection.close()
+
+
+def _ahead() -> float:
+    """Return by how many seconds the clock on the wall is ahead of the one that never jumps."""
+    return time.time() - time.monotonic()
 
 
 def _renew(hold: Hold) -> bool:

@@ -6,7 +6,7 @@ JSON is kept as canonical text: hashes are taken of the text that is stored (rel
 from runs.models.artifacts import Artifact
 from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step
 from runs.models.people import Decision, Interrupt
-from runs.models.run import FINISHED, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
+from runs.models.run import FINISHED, LOOKS, LOST, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
 from runs.models.site import (
     KEY_VARIABLE,
     Halt,
@@ -21,6 +21,8 @@ from runs.models.site import (
 __all__ = [
     "FINISHED",
     "KEY_VARIABLE",
+    "LOOKS",
+    "LOST",
     "UNFINISHED",
     "Artifact",
     "Budget",

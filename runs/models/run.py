@@ -42,6 +42,13 @@ class ScriptText(models.Model):
         return self.digest[:12]
 
 
+LOOKS = 3
+"""Looks of the sweep, a second apart, in which the worker of a lease that has run out gives no sign."""
+
+LOST = Q(status=RunStatus.RUNNING) & (Q(worker="") | Q(lease_until__lt=Now(), silent_looks__gte=LOOKS))
+"""Runs whose worker is lost."""
+
+
 class RunQuerySet(models.QuerySet["Run"]):
     """Runs, as they are asked for."""
 
@@ -58,9 +65,7 @@ class RunQuerySet(models.QuerySet["Run"]):
 
         A run whose machine this version has not wants none: it waits for a version that has it.
         """
-        free = Q(status=RunStatus.QUEUED, due_at__lte=Now())
-        lost = Q(status=RunStatus.RUNNING, lease_until__lt=Now())
-        return self.filter(free | lost, machine__in=CATALOGUE)
+        return self.filter(Q(status=RunStatus.QUEUED, due_at__lte=Now()) | LOST, machine__in=CATALOGUE)
 
 
 class Run(models.Model):
@@ -136,6 +141,9 @@ class Run(models.Model):
     worker = models.CharField(max_length=40, blank=True, default="")
     """Token of the worker that holds the run; empty where none does."""
     lease_until = models.DateTimeField(default=timezone.now)
+    silent_looks = models.PositiveSmallIntegerField(default=0)
+    """Looks of the sweep since the lease ran out. A clock that jumps, or a machine that wakes up, ends a lease early;
+    its worker renews it before the sweep has looked often enough."""
     due_at = models.DateTimeField(default=timezone.now)
     hinted_at = models.DateTimeField(null=True, blank=True)
 

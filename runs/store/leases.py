@@ -9,12 +9,12 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.functions import Coalesce, Now
 
 from runs.engine.facts import MADE_ANEW
 from runs.machines import CATALOGUE
-from runs.models import Run, RunStatus, Step
+from runs.models import LOOKS, LOST, Run, RunStatus, Step
 from runs.store.again import again
 from runs.store.appending import tell_lost, tell_stopped
 from runs.store.halting import is_halted
@@ -38,6 +38,9 @@ LONGEST_REST = 4.0
 
 NO_REST = timedelta()
 
+LONGEST_WAIT = timedelta(minutes=15)
+"""No run is queued for later than that; where one seems to be, the clock was set back."""
+
 log = logging.getLogger(__name__)
 
 
@@ -57,7 +60,7 @@ def claim(run_id: int, worker: str) -> Lease | None:
     A run whose machine this version has not is nobody's to take: it waits for a version that has it.
     A run whose worker was lost, or left a call, gets a `recovered` row, and one that a halt has held back a note of it.
     """
-    due = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | Q(status=RunStatus.RUNNING)
+    due = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | LOST
     free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
     with transaction.atomic():
         wanting = Run.objects.filter(due, free, pk=run_id, machine__in=CATALOGUE).annotate(wanting=_WANTING)
@@ -73,6 +76,7 @@ def claim(run_id: int, worker: str) -> Lease | None:
             worker=worker,
             status=RunStatus.RUNNING,
             lease_until=Now() + timedelta(seconds=LEASE_S),
+            silent_looks=0,
             started_at=Coalesce("started_at", Now()),
         )
         if not taken:
@@ -111,7 +115,19 @@ def renew(lease: Lease) -> bool:
     """Prolong the hold; False where it was lost. `OperationalError` where its row is locked: that says neither."""
     held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
     with impatient():
-        return bool(held.update(lease_until=Now() + timedelta(seconds=LEASE_S)))
+        return bool(held.update(lease_until=Now() + timedelta(seconds=LEASE_S), silent_looks=0))
+
+
+def look_for_lost(runs: QuerySet[Run] | None = None) -> None:
+    """Count a look at each run whose lease has run out, or lasts longer than any: a clock was set back.
+
+    Called about once a second by the sweep; `runs` narrows it to those that the caller waits for.
+    """
+    Run.objects.filter(status=RunStatus.QUEUED, due_at__gt=Now() + LONGEST_WAIT).update(due_at=Now())
+    over = Q(lease_until__lt=Now()) | Q(lease_until__gt=Now() + 2 * timedelta(seconds=LEASE_S))
+    silent = (Run.objects if runs is None else runs).filter(over, status=RunStatus.RUNNING)
+    silent.filter(silent_looks__lt=LOOKS).update(silent_looks=F("silent_looks") + 1)
+    silent.filter(silent_looks__gte=LOOKS, lease_until__gt=Now()).update(lease_until=Now())
 
 
 def let_go(lease: Lease) -> None:

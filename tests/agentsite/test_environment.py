@@ -28,7 +28,7 @@ def mode(path: Path) -> int:
 
 def test_without_a_database_url_sqlite_lives_in_the_data_directory(tmp_path: Path) -> None:
     found = database_of("", tmp_path, pool=20)
-    assert found["ENGINE"] == "django.db.backends.sqlite3"
+    assert found["ENGINE"] == "agentsite.sqlite3"
     assert found["NAME"] == str(tmp_path / "agentsite.sqlite3")
 
 

@@ -24,12 +24,20 @@ from agentsite.supervise import (
     is_alive,
     passport,
     read_record,
+    state_of,
     stop_leftovers,
 )
 from tests.stack import LONGEST_S
 
 WAITS = "import signal; signal.pause()"
-HASTY = Patience(first_pause=0.01, quick_death=30, quick_deaths_allowed=2, ready_within=0.5, slow_after=60)
+HASTY = Patience(
+    first_pause=0.01,
+    quick_death=30,
+    quick_deaths_allowed=2,
+    ready_within=0.5,
+    slow_after=60,
+    stopped_for=0.1,
+)
 
 
 def child(
@@ -67,6 +75,38 @@ async def test_a_child_that_dies_is_started_again_and_the_terminal_says_so(tmp_p
     running.stop()
     await task
     assert said == ["The worker died (signal SIGKILL); starting it again. Its last lines:\n    last words"]
+
+
+async def test_a_child_that_is_stopped_by_a_signal_is_replaced(tmp_path: Path) -> None:
+    worker = replace(child("worker", WAITS, tmp_path), replaced_when_stopped=True)
+    running, said = supervisor(tmp_path, worker)
+    task = asyncio.create_task(running.run())
+    await until(lambda: bool(running.processes))
+    first = pid_of(running, "worker")
+    os.kill(first, signal.SIGSTOP)
+    await until(lambda: bool(running.processes) and pid_of(running, "worker") != first)
+    running.stop()
+    await task
+    assert said == [
+        "The worker was stopped (SIGSTOP) and is replaced.",
+        "The worker died (signal SIGKILL); starting it again.",
+    ]
+
+
+async def test_a_child_that_is_stopped_for_a_moment_only_goes_on(tmp_path: Path) -> None:
+    worker = replace(child("worker", WAITS, tmp_path), replaced_when_stopped=True)
+    running, said = supervisor(tmp_path, worker)
+    task = asyncio.create_task(running.run())
+    await until(lambda: bool(running.processes))
+    first = pid_of(running, "worker")
+    for _ in range(5):
+        os.kill(first, signal.SIGSTOP)
+        await until(lambda: state_of(first) == "T")
+        os.kill(first, signal.SIGCONT)
+        await until(lambda: state_of(first) != "T")
+    running.stop()
+    await task
+    assert said == []
 
 
 async def test_a_child_that_ends_by_itself_is_not_told_as_dead(tmp_path: Path) -> None:

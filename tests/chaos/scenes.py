@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import Count
 
 from runs import actions, driver
-from runs.models import Run, Step
+from runs.models import LOOKS, Run, Step
 from runs.store import MOST_LOST
 from tests.chaos import leftovers, plays
 from tests.chaos.bench import Bench
@@ -89,7 +89,9 @@ def _count(bench: Bench, name: str, found: Findings) -> list[Run]:
     run = start(plays.play_of("ruled", "poison-control", [plays.Planned("poison", "poison-control", 1)]))
     for _ in range(bench.most_lost + 2):
         actor = bench.spawn("worker", only=(run.pk,), without=name, most_lost=bench.most_lost)
-        Run.objects.filter(pk=run.pk).exclude(worker="").update(lease_until=run.created_at)
+        Run.objects.filter(pk=run.pk).exclude(worker="").update(
+            lease_until=run.created_at, silent_looks=LOOKS
+        )
         actor.process.join(20)
         if actor.process.is_alive():
             break

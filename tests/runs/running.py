@@ -20,7 +20,7 @@ from runs.driver.journey import Journey, Slice
 from runs.engine.effects import Answer, ToolCall
 from runs.engine.ports import ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
-from runs.models import FINISHED, Exchange, Interrupt, Run, RunStatus
+from runs.models import FINISHED, LOOKS, Exchange, Interrupt, Run, RunStatus
 from runs.store.log import lock
 from tests.stack import LONGEST_S
 
@@ -93,7 +93,9 @@ def make_due(run_id: int) -> None:
 
 def lose_worker(run: Run) -> None:
     """The worker that holds the run is dead, and its lease has run out long ago."""
-    Run.objects.filter(pk=run.pk).exclude(worker="").update(lease_until=Now() - timedelta(hours=1))
+    Run.objects.filter(pk=run.pk).exclude(worker="").update(
+        lease_until=Now() - timedelta(hours=1), silent_looks=LOOKS
+    )
 
 
 class WorkerKilled(BaseException):

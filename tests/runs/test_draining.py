@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 
 import pytest
-from django.db.models.functions import Now
 
 from runs import driver, store, tasks
 from runs.models import Run
@@ -18,6 +16,7 @@ from tests.runs.running import (
     _every_run_verifies,
     in_threads,
     launch,
+    lose_worker,
     make_due,
     script,
     slice_of,
@@ -97,7 +96,7 @@ def test_a_call_that_may_be_repeated_is_given_back_while_it_lasts(only: str) -> 
     assert taken != [None], "the run need not wait for the lease"
     run.refresh_from_db()
     assert run.worker == "another"
-    Run.objects.filter(pk=run.pk).update(lease_until=Now() - timedelta(seconds=1))
+    lose_worker(run)
     work(run)
     assert (run.status, run.model_calls, run.tool_calls) == ("succeeded", 2, 1), "attempts of one call"
 

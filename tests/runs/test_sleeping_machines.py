@@ -1,0 +1,113 @@
+"""A machine that sleeps and a clock that jumps end leases early; no run is taken from a worker that lives."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db.models.functions import Now
+
+from runs import store, tasks
+from runs.driver import holds
+from runs.models import LOOKS, Run
+from tests.runs.running import FINAL, _every_run_verifies, launch, work
+
+pytestmark = [pytest.mark.database]
+
+__all__ = ["_every_run_verifies"]
+
+
+def held_run() -> tuple[Run, store.Lease]:
+    run = launch(FINAL)
+    lease = store.claim(run.pk, "alpha")
+    assert lease is not None
+    return run, lease
+
+
+def sleep(run: Run, for_: timedelta = timedelta(seconds=45)) -> None:
+    """The machine wakes up: its clock says that the lease ended long ago."""
+    Run.objects.filter(pk=run.pk).update(lease_until=Now() - for_)
+
+
+def test_nobody_takes_a_run_whose_lease_ended_while_the_machine_slept() -> None:
+    run, lease = held_run()
+    sleep(run)
+    tasks.sweep()
+    assert store.claim(run.pk, "beta") is None
+    assert store.renew(lease), "its worker has woken up too"
+    for _ in range(LOOKS):
+        tasks.sweep()
+    assert store.claim(run.pk, "beta") is None
+    assert Run.objects.get(pk=run.pk).worker == "alpha"
+    assert not run.steps.filter(kind="recovered").exists()
+    store.let_go(lease)
+    work(run)
+
+
+def test_a_worker_that_gives_no_sign_is_lost_after_a_few_looks() -> None:
+    run, lease = held_run()
+    sleep(run)
+    taken = []
+    for _ in range(LOOKS):
+        taken.append(store.claim(run.pk, "beta"))
+        tasks.sweep()
+    assert taken == [None] * LOOKS
+    found = store.claim(run.pk, "beta")
+    assert found is not None and found.epoch == lease.epoch + 1
+    assert run.steps.filter(kind="recovered").count() == 1
+    store.let_go(found)
+    work(run)
+
+
+def test_looks_before_a_renewal_do_not_count_later() -> None:
+    run, lease = held_run()
+    sleep(run)
+    for _ in range(LOOKS - 1):
+        tasks.sweep()
+    assert store.renew(lease)
+    sleep(run)
+    tasks.sweep()
+    assert store.claim(run.pk, "beta") is None
+    store.renew(lease)
+    store.let_go(lease)
+    work(run)
+
+
+def test_a_lost_run_does_not_wait_for_an_hour_because_the_clock_was_set_back() -> None:
+    run, _ = held_run()
+    sleep(run, for_=-timedelta(hours=1))
+    for _ in range(2 * LOOKS):
+        tasks.sweep()
+    found = store.claim(run.pk, "beta")
+    assert found is not None
+    store.let_go(found)
+    work(run)
+
+
+def test_a_queued_run_does_not_wait_for_an_hour_because_the_clock_was_set_back() -> None:
+    run = launch(FINAL)
+    Run.objects.filter(pk=run.pk).update(due_at=Now() + timedelta(hours=1))
+    tasks.sweep()
+    assert work(run).status == "succeeded"
+
+
+def test_a_worker_renews_at_once_when_its_clock_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own beat may be seconds away, and does not count the time that the machine slept."""
+    run, lease = held_run()
+    sleep(run)
+    monkeypatch.setattr(holds, "GLANCE_S", 0.01)
+    ahead = iter([0.0, *[45.0] * 1000])
+    monkeypatch.setattr(holds, "_ahead", lambda: next(ahead, 45.0))
+    renewer = holds._Renewer()
+    monkeypatch.setattr(holds, "_renewer", renewer)
+    monkeypatch.setattr(store, "RENEW_S", 3600.0)
+    with holds.held(lease):
+        for _ in range(500):
+            if Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists():
+                break
+            renewer._changed.acquire()
+            renewer._changed.wait(0.02)
+            renewer._changed.release()
+    assert Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists()
+    store.let_go(lease)
+    work(run)
