@@ -146,13 +146,14 @@ class Site:
 
     @contextlib.contextmanager
     def frozen(self, name: str) -> Iterator[None]:
-        """Stop a process without ending it, as a sleeping machine does."""
+        """Stop a process without ending it; `up` may replace it meanwhile."""
         pid = self.pids[name]
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def back(self, name: str, killed: int, seconds: float = 30) -> int:
         """Wait until another process of that name runs (and the page answers); returns its number."""
