@@ -8,6 +8,7 @@ the thread whose turn it is tries the file, which other processes write too, and
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections import deque
@@ -16,7 +17,6 @@ from typing import Any, TypeVar
 
 from django.db.backends.sqlite3 import base
 
-Database = base.Database
 Done = TypeVar("Done")
 
 BRIEF_MS = 20
@@ -130,19 +130,19 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _commit(self) -> None:
         try:
-            super()._commit()
+            super()._commit()  # type: ignore[misc]  # the stubs have it not
         finally:
             self._pass_on()
 
     def _rollback(self) -> None:
         try:
-            super()._rollback()
+            super()._rollback()  # type: ignore[misc]  # the stubs have it not
         finally:
             self._pass_on()
 
     def _close(self) -> None:
         try:
-            super()._close()
+            super()._close()  # type: ignore[misc]  # the stubs have it not
         finally:
             if self.has_turn:  # closing rolls back
                 self.has_turn = False
@@ -177,7 +177,7 @@ def _once_free(execute: Callable[[], Done], until: float) -> Done:
     while True:
         try:
             return execute()
-        except Database.OperationalError as fault:
+        except sqlite3.OperationalError as fault:
             if fault.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
                 raise
             time.sleep(PAUSE_S)
@@ -185,6 +185,6 @@ def _once_free(execute: Callable[[], Done], until: float) -> Done:
 
 def _locked() -> Exception:
     """What SQLite itself raises where the write lock did not come in time."""
-    fault = Database.OperationalError("database is locked")
+    fault = sqlite3.OperationalError("database is locked")
     fault.sqlite_errorcode, fault.sqlite_errorname = 5, "SQLITE_BUSY"
     return fault

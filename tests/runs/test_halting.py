@@ -552,7 +552,7 @@ def test_an_intent_waits_for_a_halt_that_is_not_committed_yet() -> None:
         else:
             inside.wait(LONGEST_S)
             with pytest.raises(store.Halted):
-                store.start(run.pk, run.epoch, seq)
+                store.start(run.pk, run.epoch, seq, "[]")
             order.append("intent")
             over.set()
 
@@ -563,7 +563,7 @@ def test_an_intent_waits_for_a_halt_that_is_not_committed_yet() -> None:
 
 def by_its_ask(run: Run, seq: int) -> None:
     """The deed of an ask that is a row already."""
-    store.start(run.pk, run.epoch, seq)
+    store.start(run.pk, run.epoch, seq, "[]")
 
 
 def by_its_row(run: Run, seq: int) -> None:

@@ -192,13 +192,23 @@ def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
     # A worker listens to the broker all day and may wait longer than a page that only leaves a hint there.
     own |= {"DRAIN_SECONDS": str(drain)}
     workers = own | {"DATABASE_POOL": str(WORKER_CONNECTIONS), "BROKER_TIMEOUT": "10"}
-    writes = {"replaced_when_stopped": True}
-    drained: dict[str, Any] = {"grace": drain + TO_END_S, "tells": DRAIN_TELLS, **writes}
+    drained: dict[str, Any] = {
+        "grace": drain + TO_END_S,
+        "tells": DRAIN_TELLS,
+        "replaced_when_stopped": True,
+    }
     return [
         *children,
         Child("worker", worker_command(), logs / "worker.log", workers, **drained),
         Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own, **drained),
-        Child("web", web_command(port), logs / "web.log", own, ready=lambda: listens(port), **writes),
+        Child(
+            "web",
+            web_command(port),
+            logs / "web.log",
+            own,
+            ready=lambda: listens(port),
+            replaced_when_stopped=True,
+        ),
     ]
 
 
