@@ -105,16 +105,16 @@ class Bench:
     def __init__(self, files: list[str], paths: list[str], lanes: int, most: float) -> None:
         self.files, self.paths, self.most = files, paths, most
         self.lanes = [Lane(number, files, paths) for number in range(lanes)]
-        self.survey: dict[str, tuple[float, set[str]]] = {}
+        self.survey: dict[str, tuple[float, dict[str, list[int]]]] = {}
+        """Of each test its seconds of the processor, and the lines that it runs, by file."""
         begun = [lane.begun() for lane in self.lanes]
         if not all(begun):
             sys.exit("The tests can't be collected: " + "".join(lane.log.read_text() for lane in self.lanes))
 
     def look(self, kept: Path | None) -> None:
-        """Find out which functions each test calls; of those in the file `kept` it is known."""
+        """Find out which lines each test runs; of those in the file `kept` it is known."""
         if kept is not None and kept.exists():
-            known = json.loads(kept.read_text())
-            self.survey = {name: (seconds, set(called)) for name, (seconds, called) in known.items()}
+            self.survey = json.loads(kept.read_text())
         parts: list[dict[str, Any]] = [{} for _ in self.lanes]
 
         def look(number: int) -> None:
@@ -123,30 +123,22 @@ class Bench:
             )
 
         _at_once(look, len(self.lanes))
-        found: dict[str, tuple[float, set[str]]] = {}
         for part in parts:
             if part.get("failed") or "survey" not in part:
                 sys.exit(f"Without a fault these fail: {part}")
-            found |= {name: (seconds, set(called)) for name, (seconds, called) in part["survey"].items()}
-        self.survey |= found
+            self.survey |= part["survey"]
         if kept is not None:
-            told = {name: [seconds, sorted(called)] for name, (seconds, called) in self.survey.items()}
-            kept.write_text(json.dumps(told))
+            kept.write_text(json.dumps(self.survey))
 
     def tests_for(self, fault: Fault) -> list[str]:
-        """The tests that call the function, the quickest first, for as many seconds as are allowed."""
-        wanted = f"{fault.path} {fault.function}"
-        survey = {name: each for name, each in self.survey.items() if name.partition("::")[0] in self.files}
-        if fault.function == MODULE:
-            touches = [
-                (seconds, name)
-                for name, (seconds, called) in survey.items()
-                if any(one.startswith(f"{fault.path} ") for one in called)
-            ]
-        else:
-            touches = [(seconds, name) for name, (seconds, called) in survey.items() if wanted in called]
+        """The tests that run the statement, the quickest first, for as many seconds as are allowed."""
+        first, last = fault.lines
         chosen, total = [], 0.0
-        for seconds, name in sorted(touches):
+        for name, (seconds, lines) in sorted(self.survey.items(), key=lambda each: each[1][0]):
+            here = lines.get(fault.path, ())
+            runs = bool(here) if fault.function == MODULE else any(first <= line <= last for line in here)
+            if not runs or name.partition("::")[0] not in self.files:
+                continue
             total += seconds
             if total > self.most:
                 break
@@ -282,7 +274,7 @@ def main() -> None:
     )
     reader.add_argument("--list", action="store_true", help="only list the faults")
     reader.add_argument(
-        "--keep", type=Path, metavar="FILE", help="what tests call; read there, and written there"
+        "--keep", type=Path, metavar="FILE", help="what tests run; read there, and written there"
     )
     reader.add_argument("--json", type=Path, help="write what came of each fault there")
     options = reader.parse_args()

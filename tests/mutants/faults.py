@@ -26,6 +26,8 @@ class Fault:
     start: int
     end: int
     text: str
+    lines: tuple[int, int]
+    """The first and the last line of the statement, without what it holds: a test that runs none can't notice."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -142,6 +144,7 @@ class _Finder(ast.NodeVisitor):
             self.starts.append(self.starts[-1] + len(line))
         self.names: list[str] = []
         self.in_function = 0
+        self.statement = (0, 0)
         self.found: list[Fault] = []
 
     # places
@@ -172,9 +175,24 @@ class _Finder(ast.NodeVisitor):
         after = self.source[first:start].decode() + text + self.source[end:last].decode()
         function = ".".join(self.names) if self.in_function else MODULE
         line = self.source.count(b"\n", 0, start) + 1
-        self.found.append(Fault(self.path, function, line, _one(before), _one(after), start, end, text))
+        changed = (_one(before), _one(after), start, end, text)
+        self.found.append(Fault(self.path, function, line, *changed, self.statement))
 
     # walking
+
+    def visit(self, node: ast.AST) -> None:
+        """Look at a node; within a statement it is known which lines are its own."""
+        around = self.statement
+        if isinstance(node, ast.stmt):
+            held = getattr(node, "body", None) or getattr(node, "cases", None)
+            first = getattr(held[0], "pattern", held[0]) if isinstance(held, list) else None
+            last = max(node.lineno, first.lineno - 1) if first is not None else node.end_lineno
+            self.statement = (node.lineno, last or node.lineno)
+        elif isinstance(node, ast.match_case):
+            last = node.guard.end_lineno if node.guard is not None else node.pattern.end_lineno
+            self.statement = (node.pattern.lineno, last or node.pattern.lineno)
+        super().visit(node)
+        self.statement = around
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.names.append(node.name)

@@ -1,7 +1,7 @@
 """A process that has imported the code and collected the tests, and runs some with a fault, in a fork for each.
 
-It reads one JSON object a line, and answers each with one: `{"survey": [part, of]}` says which functions each of its
-tests calls; `{"fault": …, "tests": […], "seconds": …}` says whether one of the tests fails with that fault.
+It reads one JSON object a line, and answers each with one: `{"survey": [part, of]}` says which lines each of its
+tests runs; `{"fault": …, "tests": […], "seconds": …}` says whether one of the tests fails with that fault.
 """
 
 from __future__ import annotations
@@ -102,25 +102,23 @@ class Lane:
         return {"by": self.failed}
 
     def _surveyed(self, session: pytest.Session, items: list[pytest.Item]) -> dict[str, Any]:
-        """Which functions each test calls, and its seconds of the processor."""
-        known: dict[CodeType, str | None] = {}
-        called: set[str] = set()
+        """Which lines each test runs, and its seconds of the processor."""
+        run: set[tuple[str, int]] = set()
 
-        def look(frame: FrameType, event: str, arg: object) -> None:
-            code = frame.f_code
-            if code not in known:
-                path = self.files.get(code.co_filename)
-                known[code] = path and f"{path} {code.co_qualname.split('.<locals>')[0]}"
-            if (name := known[code]) is not None:
-                called.add(name)
+        def enter(frame: FrameType, event: str, arg: object) -> Any:
+            return note if frame.f_code.co_filename in self.files else None
+
+        def note(frame: FrameType, event: str, arg: object) -> Any:
+            run.add((frame.f_code.co_filename, frame.f_lineno))
+            return note
 
         survey: dict[str, Any] = {}
         failed: list[str] = []
         for item, following in zip(items, [*items[1:], None], strict=False):
-            called.clear()
+            run.clear()
             started = time.process_time()
-            sys.settrace(look)
-            threading.settrace(look)
+            sys.settrace(enter)
+            threading.settrace(enter)
             try:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             finally:
@@ -130,8 +128,14 @@ class Lane:
                 failed.append(self.failed)
                 self.failed = ""
                 continue
-            survey[item.nodeid] = [round(time.process_time() - started, 3), sorted(called)]
+            survey[item.nodeid] = [round(time.process_time() - started, 3), self._lines(run)]
         return {"survey": survey, "failed": failed}
+
+    def _lines(self, run: set[tuple[str, int]]) -> dict[str, list[int]]:
+        lines: dict[str, list[int]] = {}
+        for file, line in sorted(run):
+            lines.setdefault(self.files[file], []).append(line)
+        return lines
 
 
 def _say(answer: dict[str, Any]) -> None:
