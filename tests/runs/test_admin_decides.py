@@ -218,7 +218,7 @@ def test_an_operator_who_is_staff_sees_their_own_runs_only_and_decides_nothing()
         assert {row.pk if name == "run" else row.run_id for row in rows} == {mine.pk}, name
         kept = {"run": Run, "interrupt": Interrupt, "exchange": Exchange, "budget": Budget}.get(name)
         if kept is not None:
-            first = kept.objects.filter(**{"pk" if name == "run" else "run": others.pk})[0]
+            first = kept._default_manager.filter(**{"pk" if name == "run" else "run": others.pk})[0]
             answer = client.get(reverse(f"admin:runs_{name}_change", args=[first.pk]))
             assert answer.status_code == 302, name
     assert "<form" not in client.get(page_of(pending(mine))).text.partition("data-card")[2]
