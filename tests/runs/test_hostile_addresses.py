@@ -24,11 +24,11 @@ from tests.page_forms import forms_of
 from tests.runs.running import decide, pending, work
 from tests.runs.test_mending import compacted_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 TOO_LARGE = "9" * 20
 """More than 64 bits hold."""
-HOSTILE = ("²", "٣", "-1", "1" * 10, TOO_LARGE, "9" * 5000, "1e400", "nan", "xx", "\0", "\udcff", "a/b", "{")
+HOSTILE = ("²", "-1", TOO_LARGE, "9" * 5000, "1e400", "xx", "\0", "\udcff")
 """Digits that only `isdigit` takes, numbers that no column or no `int` holds, and texts that no database takes."""
 FEW = ("²", TOO_LARGE, "\0")
 
@@ -135,6 +135,7 @@ def administrator() -> User:
     return User.objects.create_superuser("ada")
 
 
+@pytest.mark.database
 def test_no_address_gives_a_500(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
     visitor = Visitor(administrator())
@@ -190,6 +191,7 @@ def test_no_query_gives_a_500(world: World, caplog: pytest.LogCaptureFixture) ->
     assert visitor.faults == []
 
 
+@pytest.mark.database
 def test_no_filter_of_a_list_of_the_admin_gives_a_500(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
     visitor = Visitor(administrator())
