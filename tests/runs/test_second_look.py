@@ -18,7 +18,7 @@ from tests.factories import FINAL, alice, bob, cast_member, launched, signed_in
 from tests.runs.running import pending, think, transitions, work
 from tests.stack import A_BUSY_SECOND
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 COMMAND = {
     "params": {"command": "string", "mode": "string", "times": "integer"},
