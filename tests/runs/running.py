@@ -315,13 +315,18 @@ def stranger(name: str, *permissions: str) -> User:
 def check_everything() -> None:
     """What holds of every run at any time: its log verifies, and it has a way to go on (reliability.md, I1 to I3)."""
     for run in Run.objects.all():
-        misfit = store.verify(run, driver.tool_specs(run))
-        assert misfit is None, f"run {run.pk}: {misfit}"
-        seqs = list(run.steps.order_by("seq").values_list("seq", flat=True))
-        assert seqs == list(range(1, run.head + 1))
-        assert run.steps.filter(kind="stop").count() + run.steps.filter(to="end").count() <= 1
-        _check_prompt(run)
-        _check_way_on(run)
+        check_run(run)
+
+
+def check_run(run: Run) -> None:
+    """The same of one run."""
+    misfit = store.verify(run, driver.tool_specs(run))
+    assert misfit is None, f"run {run.pk}: {misfit}"
+    seqs = list(run.steps.order_by("seq").values_list("seq", flat=True))
+    assert seqs == list(range(1, run.head + 1))
+    assert run.steps.filter(kind="stop").count() + run.steps.filter(to="end").count() <= 1
+    _check_prompt(run)
+    _check_way_on(run)
 
 
 def _check_prompt(run: Run) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.messages import get_messages
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.db.models.functions import Now
 
 from runs import actions, driver, store
@@ -385,10 +385,17 @@ def test_a_command_that_waits_in_vain_says_so(name: str, row: str) -> None:
 @contextmanager
 def _little_patience() -> Iterator[None]:
     """This connection waits for a lock no longer than 0.1 s."""
-    sqlite = connection.vendor == "sqlite"
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout = 100" if sqlite else "SET lock_timeout = '100ms'")
+    if connection.vendor == "sqlite":
+        mine: Any = connections["default"]
+        usual, mine.patience_s = mine.patience_s, 0.1
         try:
             yield
         finally:
-            cursor.execute("PRAGMA busy_timeout = 20000" if sqlite else "RESET lock_timeout")
+            mine.patience_s = usual
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '100ms'")
+        try:
+            yield
+        finally:
+            cursor.execute("RESET lock_timeout")
