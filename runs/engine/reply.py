@@ -51,7 +51,7 @@ def read(
     """
     text = replied.text
     if len(text) > MAX_TEXT:
-        return Unread(_too_long(text))
+        return Unread(f"The reply is too long: {MAX_TEXT:,} characters are read at most.")
     if not text.strip():
         return Unread("The reply holds only reasoning." if replied.reasoning else "The reply is empty.")
     objects = objects_in(text)
@@ -125,16 +125,6 @@ def _told(text: str, fault: Fault, at: int) -> str:
     if fault.stays_open:
         return f"The reply is cut off: {fault.why} that begins at line {line} is never closed."
     return f"The reply is not valid JSON, line {line}, column {at - text.rfind(chr(10), 0, at)}: {fault.why}."
-
-
-def _too_long(text: str) -> str:
-    cut = _CUT.search(text)
-    length = MAX_TEXT + int(cut[1]) if cut else len(text)
-    return f"The reply is too long: it has {length} characters, and {MAX_TEXT} are read at most."
-
-
-_CUT = re.compile(r"… \[(\d{1,12}) characters cut\]\Z")
-"""How `clean_text` ends a text that it had to cut."""
 
 
 def _one_action(number: int, unread: str, *, first_counts: bool) -> Notice:
