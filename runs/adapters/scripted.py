@@ -37,7 +37,7 @@ from runs.engine.effects import (
 )
 from runs.engine.ports import ModelRequest, Watch
 from runs.engine.tools import Reads, ToolSpec
-from runs.engine.values import Json, Value, clean_text
+from runs.engine.values import MAX_DEPTH, Json, Value, clean_text, depth_of
 
 MAX_SCRIPT = 5_000_000
 """Characters of a script."""
@@ -225,9 +225,23 @@ def _check_played(where: str, reply: dict[str, Any]) -> None:
 
 
 def parse_script(given: str | Any) -> Script:
-    """The script in a JSON text, or in an object read from one; raises `BadScript`."""
+    """The script in a JSON text that a person wrote, or in an object read from one; raises `BadScript`."""
     if isinstance(given, str):
+        _refuse_long(len(given))
         given = _read(given)
+    else:
+        _refuse_long(_length_of(given))
+    if depth_of(given) > MAX_DEPTH:
+        raise BadScript("", f"it is nested too deeply; {MAX_DEPTH} levels are the most")
+    return _script_in(given)
+
+
+def stored_script(text: str) -> Script:
+    """The script in a JSON text that was judged when it was stored."""
+    return _script_in(_read(text))
+
+
+def _script_in(given: Any) -> Script:
     if not isinstance(given, dict):
         raise BadScript(
             "", "it must be one JSON object, with replies, tools, usage and subgraphs as far as needed"
@@ -239,8 +253,6 @@ def parse_script(given: str | Any) -> Script:
 
 
 def _read(text: str) -> Any:
-    if len(text) > MAX_SCRIPT:
-        raise BadScript("", f"it has {len(text)} characters; {MAX_SCRIPT} are the most")
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -249,6 +261,21 @@ def _read(text: str) -> Any:
         ) from None
     except (RecursionError, ValueError):
         raise BadScript("", "it is no JSON that can be read (too deep, or a number too long)") from None
+
+
+def _length_of(given: Any) -> int:
+    """Characters of the JSON text that says the same."""
+    try:
+        return len(json.dumps(given, ensure_ascii=False, separators=(",", ":")))
+    except (TypeError, ValueError, RecursionError):
+        raise BadScript(
+            "", "it is no JSON (too deep, or it holds something that JSON has no word for)"
+        ) from None
+
+
+def _refuse_long(length: int) -> None:
+    if length > MAX_SCRIPT:
+        raise BadScript("", f"it has {length} characters; {MAX_SCRIPT} are the most")
 
 
 def _bad(error: ValidationError) -> BadScript:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from runs import store
 from runs.adapters.openai_compatible import ModelSettings, OpenAICompatible
 from runs.adapters.prices import Tariff
-from runs.adapters.scripted import Script, ScriptedModel, parse_script
+from runs.adapters.scripted import Script, ScriptedModel, stored_script
 from runs.adapters.secrets import SecretUnreadable, unseal
 from runs.adapters.toolbox import Toolbox
 from runs.engine.ports import ModelPort
@@ -88,7 +88,7 @@ def prompt_tokens(profile: ModelProfile) -> int:
 @lru_cache(maxsize=64)
 def script_of(text: str) -> Script:
     """A script, read once for all the slices of its run."""
-    return parse_script(text)
+    return stored_script(text)
 
 
 def why_not(names: Iterable[str]) -> dict[str, str]:

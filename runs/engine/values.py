@@ -37,17 +37,48 @@ class Value(BaseModel):
 
 def clean_text(text: str) -> str:
     """`text` without lone surrogates and NUL, at most MAX_TEXT characters (both databases can store it)."""
-    if not text.isascii():
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    text = text.replace("\x00", "\u2400")
+    text = _storable_text(text)
     if len(text) > MAX_TEXT:
         return f"{text[:MAX_TEXT]}… [{len(text) - MAX_TEXT} characters cut]"
     return text
 
 
+def _storable_text(text: str) -> str:
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\x00", "\u2400")
+
+
 def clean(value: Any) -> Any:
     """The JSON value nearest to `value` that every database can store and every reader can show."""
     return _Cleaner().clean(value, 0)
+
+
+def storable(value: Any) -> Any:
+    """Return the JSON value nearest to `value` that every database can store, and cut nothing.
+
+    For what a person wrote, once its length and depth were found to be within their limits.
+    """
+    return _Cleaner(whole=True).clean(value, 0)
+
+
+def depth_of(value: Any) -> int:
+    """Return how many lists and objects a JSON value nests, at most MAX_DEPTH + 1."""
+    level = [value]
+    for depth in range(MAX_DEPTH + 1):
+        level = [item for outer in level for item in _all_items(outer)]
+        if not level:
+            return depth
+    return MAX_DEPTH + 1
+
+
+def _all_items(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list() | tuple():
+            return value
+    return ()
 
 
 def is_too_large(value: Any) -> bool:
@@ -71,14 +102,17 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 class _Cleaner:
-    """Walks one value; counts nodes, so that a wide value is cut as a deep one is."""
+    """Walks one value; counts nodes, so that a wide value is cut as a deep one is. `whole`: nothing is cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool = False) -> None:
         self.nodes = 0
+        self.most = math.inf if whole else MAX_NODES
+        self.deepest = math.inf if whole else MAX_DEPTH
+        self.text = _storable_text if whole else clean_text
 
     def clean(self, value: Any, depth: int) -> Any:
         self.nodes += 1
-        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+        if depth > self.deepest or self.nodes > self.most:
             return "… [cut: too deep or too large]"
         match value:
             case None | bool():
@@ -88,9 +122,9 @@ class _Cleaner:
             case float():
                 return value if math.isfinite(value) and abs(value) <= _SAFE_FLOAT else str(value)
             case str():
-                return clean_text(value)
+                return self.text(value)
             case bytes():
-                return clean_text(value.decode("utf-8", "replace"))
+                return self.text(value.decode("utf-8", "replace"))
             case dict():
                 return self._object(value, depth)
             case list() | tuple() | set() | frozenset():
@@ -100,7 +134,7 @@ class _Cleaner:
     def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         kept: dict[str, Any] = {}
         for key, item in value.items():
-            if self.nodes > MAX_NODES:
+            if self.nodes > self.most:
                 kept["…"] = "[cut: too large]"
                 break
             kept[_key(key)] = self.clean(item, depth + 1)
@@ -109,7 +143,7 @@ class _Cleaner:
     def _array(self, value: Any, depth: int) -> list[Any]:
         kept = []
         for item in value:
-            if self.nodes > MAX_NODES:
+            if self.nodes > self.most:
                 kept.append("… [cut: too large]")
                 break
             kept.append(self.clean(item, depth + 1))

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 from runs.engine.machine import Terms
 from runs.engine.settings import LIMIT_NAMES, Settings
-from runs.engine.values import canonical, clean
+from runs.engine.values import canonical, clean, storable
 from runs.machines import CATALOGUE
 from runs.models import Budget, Run, ScriptText, Skill
 from runs.store.again import for_people
@@ -82,7 +82,7 @@ def unsaved(new: NewRun) -> Run:
         settings_json=canonical(clean(new.settings)),
         site_rules_json=canonical(list(new.site_rules)),
         site_hosts_json=canonical(list(new.site_hosts)),
-        script=_kept(canonical(clean(new.script))) if new.script is not None else None,
+        script=_kept(canonical(storable(new.script))) if new.script is not None else None,
         site_skills=_skills_now(new.checked),
         model=new.model,
         owner_id=new.owner_id,

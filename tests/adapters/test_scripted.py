@@ -215,6 +215,25 @@ def test_a_wrong_script_is_told_where_and_what(given: Any, sentence: str) -> Non
     assert sentence in str(caught.value)
 
 
+@pytest.mark.parametrize("given", [str, json.loads], ids=["a text", "an object"])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (json.dumps({"replies": {"decision": ["x" * 5_000_000]}}), "5000000 are the most"),
+        (
+            f'{{"replies": {{"decision": [{"[" * 70}{"]" * 70}]}}}}',
+            "nested too deeply; 64 levels are the most",
+        ),
+    ],
+    ids=["long", "deep"],
+)
+def test_a_script_that_is_too_large_is_refused_in_either_form(
+    given: Callable[[str], Any], text: str, sentence: str
+) -> None:
+    with pytest.raises(BadScript, match=sentence):
+        parse_script(given(text))
+
+
 def test_a_script_goes_to_json_and_back() -> None:
     script = parse_script(SCRIPT)
     assert parse_script(script.model_dump_json(exclude_unset=True)) == script

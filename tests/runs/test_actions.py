@@ -826,6 +826,13 @@ def test_foreign_characters_in_a_launch_survive_both_databases() -> None:
     assert "潮" in (run.answer or "")
 
 
+def test_a_script_of_any_width_is_stored_whole() -> None:
+    """What a person wrote is taken whole or refused; a script of 5,000,000 characters may hold many values."""
+    wide = script(think("search", q="tides", more=list(range(30_000))), "x" * 500_000, FINAL)
+    run = actions.start_run(machine="ruled", goal="x", settings={}, owner=None, script=wide)
+    assert json.loads(run.script_json)["replies"] == wide["replies"]
+
+
 def test_a_model_of_kind_script_plays_its_script() -> None:
     ModelProfile.objects.create(name="demo", kind="script", script_json=json.dumps(script(FINAL)))
     run = actions.start_run(machine="ruled", goal="x", settings={"model": "demo"}, owner=None)
