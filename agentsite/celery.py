@@ -23,10 +23,12 @@ def keep_django_logging(**_: Any) -> None:
 
 @worker_init.connect
 def be_there(**_: Any) -> None:
-    """The database is told of a worker that was started by itself, too."""
+    """Tell the database of a worker that was started by itself, too, and look for runs that no hint brings."""
     from agentsite import presence
+    from agentsite.hands import lend_hands
 
     presence.begin()
+    lend_hands()
 
 
 @worker_shutting_down.connect

@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from agentsite.management.commands.sweeper import late_runs
+from agentsite.hands import late_runs
 from agentsite.stopped import STOPPED
 from runs import actions, driver, reading, store, tasks
 from runs.driver import holds
