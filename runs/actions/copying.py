@@ -271,7 +271,7 @@ def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict
     taken = [found for name in changes for found in taken_for_another(changes[name], told[name], (name,))]
     if taken:
         raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in taken))
-    return {name: told[name] for name in (*values, *KEPT_BY_GATES) if told[name] != now[name]}
+    return {name: told[name] for name in (*values, "interrupts_asked") if told[name] != now[name]}
 
 
 def _no_such_value(machine: Machine, name: str) -> str:

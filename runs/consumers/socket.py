@@ -76,7 +76,7 @@ class Socket(AsyncConsumer):
             if self.sending is not None:
                 self.sending.cancel()
             if self.topic:
-                hub().leave(self.topic, self)
+                self.hub.leave(self.topic, self)
             self.leave()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
@@ -122,7 +122,8 @@ class Socket(AsyncConsumer):
         self.session_key = getattr(self.scope.get("session"), "session_key", None)
         if person := getattr(self.scope.get("user"), "pk", None):
             self.topic = topic_of(person)
-            hub().join(self.topic, self)  # before the right is looked up, so that no change of it is missed
+            self.hub = hub()
+            self.hub.join(self.topic, self)  # before the right is looked up, so that no change of it is missed
         self.put_off_recheck()
         try:
             admitted = await self.admit()

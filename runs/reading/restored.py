@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils.dateformat import format as date_text
 
-from runs import driver
+from runs import driver, store
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import EFFECT, LET_PASS, ChildRun, ToolCall, call_in, changes_something
 from runs.models import Exchange, Interrupt, Run, Step
@@ -101,13 +101,14 @@ def restored_views(runs: Sequence[Any], user: Person) -> list[RestoredRun]:
     numbers = [run.pk for run in runs]
     before, kept = pausers_before(numbers), with_kept_answers(numbers)
     no_model = driver.why_not(run.model for run in runs if not run.script_json)
+    site = store.site_rules()
     return [
         RestoredRun(
             run=run,
             at=in_flight(run, waits.get(run.pk)),
             may_have_happened=run.urgency == MAY_HAVE_HAPPENED,
             paused_before=before.get(run.pk, ""),
-            unattended=unattended(run, kept=run.pk in kept),
+            unattended=unattended(run, site, kept=run.pk in kept),
             mine=may_steer(user, run),
             no_model="" if run.script_json else no_model.get(run.model, ""),
         )

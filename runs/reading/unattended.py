@@ -25,20 +25,22 @@ def with_kept_answers(run_ids: Iterable[int]) -> set[int]:
     return set(rows.values_list("run", flat=True))
 
 
-def unattended(run: Run, *, kept: bool = False) -> tuple[str, ...]:
+def unattended(run: Run, site: store.SiteRules, *, kept: bool = False) -> tuple[str, ...]:
     """The tools, by name, that change something, can't tell a second call from the first, and may pass unasked.
 
-    `kept`: somebody kept answers, which may be left for the questions about them. Children are looked at too.
+    `site` are the site's rules of now. `kept`: somebody kept answers, which may be left for the questions about them.
+    Children are looked at too.
     """
     try:
-        settings, rules = store.settings_of(run), store.rules_now(run)
+        settings = store.own_settings_of(run)
+        rules = (*site.rules, *settings.rules)
         answered = (kept or bool(settings.answers)) and store.answers_left(run, settings.answers)
         wanted = ("allow", "ask") if answered else ("allow",)
         found = {
             tool.name for tool in _changing(run) if not tool.idempotent and at_loosest(rules, tool) in wanted
         }
         for child in _children_of(run, settings):
-            found |= {*unattended(child)}
+            found |= {*unattended(child, site)}
     except (NoMachine, ValidationError):
         return ()  # this version does not drive it
     return tuple(sorted(found))
@@ -47,7 +49,7 @@ def unattended(run: Run, *, kept: bool = False) -> tuple[str, ...]:
 def may_change_something(run: Run) -> bool:
     """Whether it, or a child of it, has a tool that does."""
     try:
-        children = _children_of(run, store.settings_of(run))
+        children = _children_of(run, store.own_settings_of(run))
         return any(_changing(run)) or any(map(may_change_something, children))
     except (NoMachine, ValidationError):
         return True  # who can tell?
@@ -61,6 +63,5 @@ def _changing(run: Run) -> Iterator[ToolSpec]:
 def _children_of(run: Run, settings: Settings) -> list[Run]:
     """As each would be started, but for what a script plays in it."""
     return [
-        Run(machine=one.machine, settings_json=canonical(one.settings), site_rules_json=run.site_rules_json)
-        for one in settings.subgraphs.values()
+        Run(machine=one.machine, settings_json=canonical(one.settings)) for one in settings.subgraphs.values()
     ]

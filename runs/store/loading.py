@@ -20,7 +20,7 @@ from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, SiteHost, Skill, Step
 from runs.store.appending import totals_of
 from runs.store.log import budgets_of
-from runs.store.site_rules import site_rules, site_rules_of
+from runs.store.site_rules import site_rules_of
 
 MOVES = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP, Step.Kind.COMPACTION)
 """Kinds of rows that are moves of the machine's, and not what people or the runtime added."""
@@ -59,9 +59,14 @@ def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False, s
     )
 
 
+def own_settings_of(run: Run) -> Settings:
+    """Those of the run, with its own rules only."""
+    return CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
+
+
 def settings_of(run: Run, *, still: bool = False) -> Settings:
     """Those of the run; the site's rules, as they stood at launch, and its hosts come before its own."""
-    own = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
+    own = own_settings_of(run)
     site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))
     hosts = _site_hosts(run, still=still)
     if not site and not hosts:
@@ -75,12 +80,6 @@ def _site_hosts(run: Run, *, still: bool) -> tuple[str, ...]:
         return hosts
     named = set(SiteHost.objects.values_list("host", flat=True))
     return tuple(host for host in hosts if host in named)
-
-
-def rules_now(run: Run) -> tuple[InterruptRule, ...]:
-    """Those that hold for the run at this moment: the site's, then its own."""
-    own = CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
-    return site_rules().rules + own.rules
 
 
 def _skills(run: Run, own: Settings) -> dict[str, str]:
