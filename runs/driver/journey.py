@@ -108,10 +108,10 @@ class Journey:
 
     def travel(self, limit: Slice) -> list[int]:
         """Move after move. Which runs want a worker next."""
-        lost = store.lost_in_a_row(self.run)
+        times = store.lost_in_a_row(self.run)
         try:
-            if lost >= store.MOST_LOST and not store.last_fault(self.run):
-                return self._ask_whether_to_go_on(lost)
+            if times >= store.MOST_LOST and not store.last_fault(self.run):
+                return self._ask_whether_to_go_on(times)
             self._prepare()
         except UNUSABLE as fault:
             self._refuse(fault)
@@ -190,11 +190,13 @@ class Journey:
         totals = self.ledger.snapshot.totals.after(answer)
         self.ledger.write(Decision(stop, totals), None)
 
-    def _ask_whether_to_go_on(self, lost: int) -> list[int]:
+    def _ask_whether_to_go_on(self, times: int) -> list[int]:
         """Open a question instead of a further try; nothing of the run's world is built, for it may be the cause."""
         self.ledger = Ledger(self.run, self.hold.lease.epoch, store.terms_of(self.run, {}))
         snapshot = self.ledger.snapshot
-        self.ledger.write(Decision(lost_too_often(snapshot, lost), snapshot.totals), None)
+        if self.ledger.parked:
+            return self._parked()
+        self.ledger.write(Decision(lost_too_often(snapshot, times), snapshot.totals), None)
         return self.ledger.woken
 
     def _step(self, answer: Answer | None) -> Move:

@@ -59,6 +59,8 @@ from runs.store.leases import (
     Lease,
     claim,
     hand_back,
+    is_suspect,
+    last_fault,
     let_go,
     look_for_lost,
     lose,
