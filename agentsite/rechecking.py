@@ -30,7 +30,7 @@ def _members(group: Group) -> list[int]:
 
 @receiver([post_save, post_delete], sender=User)
 def account_changed(instance: User, update_fields: frozenset[str] | None = None, **about: Any) -> None:
-    """Somebody's account was switched off, removed or given another password."""
+    """Recheck the sockets of a person whose account was disabled, deleted or given another password."""
     if update_fields != frozenset({"last_login"}):
         _recheck([instance.pk])
 

@@ -29,6 +29,9 @@ STOP_SECONDS = 60.0
 LONGEST_S = 60.0
 """How long a test waits for what takes a moment on idle cores, before it says that it does not come."""
 
+A_BUSY_SECOND = 3.0
+"""Processor seconds that what takes a second on an idle core may take where both halves of that core are busy."""
+
 LINK_BEGINS = "Sign in (works once, within an hour): "
 
 

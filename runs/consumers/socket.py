@@ -123,7 +123,8 @@ class Socket(AsyncConsumer):
         if person := getattr(self.scope.get("user"), "pk", None):
             self.topic = topic_of(person)
             self.hub = hub()
-            self.hub.join(self.topic, self)  # before the right is looked up, so that no change of it is missed
+            # Before the right is looked up, so that no change of it is missed.
+            self.hub.join(self.topic, self)
         self.put_off_recheck()
         try:
             admitted = await self.admit()

@@ -232,9 +232,8 @@ class Journey:
         """Go by the site's rules of now, at most a second old, before the gates are asked."""
         ledger = self.ledger
         waits = ledger.snapshot.pending
-        asks_for_call = waits is not None and isinstance(
-            waits.effect, ToolCall
-        )  # it was let pass by those of then
+        # A call that waits was let pass by the rules of then; it is looked at again directly before the deed.
+        asks_for_call = waits is not None and isinstance(waits.effect, ToolCall)
         if asks_for_call or ledger.held_back is not None or time.monotonic() - self.followed < RULES_S:
             return
         self.followed = time.monotonic()

@@ -412,9 +412,8 @@ class Ledger:
             why=call.why,
             tool=tool,
             args_json=canonical(args),
-            schema_json=json.dumps(
-                schema, ensure_ascii=False
-            ),  # in its own order: so its fields stand on the card
+            # In the schema's own order: so the fields stand on the card.
+            schema_json=json.dumps(schema, ensure_ascii=False),
             effects=effects,
             risk=_risk(call),
             fingerprint=print_,

@@ -43,6 +43,8 @@ def gaps(text: str) -> Iterator[Gap]:
     """Each gap in `text`."""
     chars = set() if text.isascii() else set(text) - CONTROLS - DIRECTIONS
     odd = "".join(char for char in chars if is_odd(char))
+    if not odd and text.count("\n") < BREAKS and text.count(" ") + text.count("\t") < BLANKS:
+        return  # there can't be one, and looking for it in millions of characters takes a while
     blank = f"[ \\t{re.escape(odd)}]"
     for found in re.finditer(f"(?:\\r?\\n{blank}*){{{BREAKS},}}|{blank}{{{BLANKS},}}", text):
         breaks = found[0].count("\n")

@@ -24,7 +24,7 @@ from tests.runs.commands import database_url
 from tests.runs.running import FINAL, _every_run_verifies, launch, work
 from tests.stack import own_environ
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 
@@ -75,6 +75,7 @@ def test_where_the_traceback_is_wanted_it_is_shown(tmp_path: Path) -> None:
     assert done.stderr.endswith("CommandError: There is no run 99.\n")
 
 
+@pytest.mark.database
 @pytest.mark.parametrize("name", ["export", "verify"])
 def test_output_that_has_no_place_is_said_and_is_no_fault_of_the_run(name: str, tmp_path: Path) -> None:
     run = work(launch(FINAL))
@@ -119,13 +120,16 @@ def test_a_command_about_a_site_makes_none_where_the_name_is_mistyped(
         "(AGENTSITE_DATA_DIR), or start a site there (manage.py up). Nothing was made.\n"
     )
     assert not data.exists()
+
+
+def test_a_directory_or_a_database_that_is_no_site_stays_as_it_is(tmp_path: Path) -> None:
+    data, other = tmp_path / "data", tmp_path / "other.sqlite3"
     data.mkdir(mode=0o700)
     (data / "letter.txt").touch()
-    done = manage(*words, data=data)
+    done = manage("verify", "--all", data=data)
     assert done.stderr.startswith(f"There is no site in {data}. Name the data directory")
     assert [path.name for path in data.iterdir()] == ["letter.txt"]
-    other = tmp_path / "other.sqlite3"
-    done = manage(*words, data=data, database=f"sqlite:///{other}")
+    done = manage("verify", "--all", data=data, database=f"sqlite:///{other}")
     assert done.stderr.startswith(f"There is no site at {other}. Name the data directory")
     assert [path.name for path in data.iterdir()] == ["letter.txt"] and not other.exists()
 
@@ -137,6 +141,7 @@ def test_a_command_that_needs_no_site_makes_none(words: tuple[str, ...], tmp_pat
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.database
 def test_a_restore_makes_a_site_of_a_good_file_alone(tmp_path: Path) -> None:
     work(launch(FINAL))
     good, bad, data = tmp_path / "good.zip", tmp_path / "bad.zip", tmp_path / "new"
@@ -194,6 +199,7 @@ def test_a_text_that_can_not_be_written_leaves_no_draft(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [there]
 
 
+@pytest.mark.database
 def test_a_database_of_a_newer_version_is_refused_and_named() -> None:
     MigrationRecorder(connection).record_applied("runs", "9999_later")
     try:

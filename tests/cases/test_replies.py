@@ -18,7 +18,7 @@ from agentsite.environment import ROOT
 from tests.machines.test_replies import ALLOW, NAMES, SETTINGS, call, end
 from tests.runs.running import _every_run_verifies
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

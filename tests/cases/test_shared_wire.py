@@ -15,7 +15,7 @@ from runs.models import Run
 from tests.cases.playing import WIRE, only_with_cases, played
 from tests.runs.running import _every_run_verifies
 
-pytestmark = [pytest.mark.database, only_with_cases]
+pytestmark = [pytest.mark.django_db, only_with_cases]
 
 __all__ = ["_every_run_verifies"]
 

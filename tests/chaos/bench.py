@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Max
 
-from runs import actions
+from runs import actions, store
 from runs.models import Run, RunStatus, Step
 from tests.chaos import canaries, leftovers, pages, plays, purses, saved
 from tests.chaos.findings import Violation
@@ -30,7 +30,7 @@ from tests.chaos.plants import Cast
 from tests.chaos.processes import live
 from tests.chaos.report import Report
 from tests.chaos.weak_broker import WeakBroker
-from tests.chaos.wiring import Wiring
+from tests.chaos.wiring import LOOK_S, Wiring
 
 PLACES = (
     ("before_claim", 3),
@@ -129,6 +129,7 @@ class Bench:
         self.hints = False
         self.part = ""
         self.began = time.monotonic()
+        self.looked = 0.0
         self.wanted_row = 0
         self.broker = WeakBroker(self.dice)
         self.batches = 0
@@ -404,12 +405,19 @@ class Bench:
                 actions.resume(paused, by=None)
             if not runs().filter(ended_at__isnull=True).exists():
                 break
+            self.look_for_lost()
             self.bury_the_dead()
             self._see_take_overs()
             if not any(one.kind == "worker" for one in self.actors):
                 self.spawn("worker", threads=3)
             time.sleep(0.1)
         self.stop_all()
+
+    def look_for_lost(self) -> None:
+        """Do the scheduler's part where none is on the stage: runs are lost only once somebody has looked."""
+        if time.monotonic() - self.looked >= LOOK_S:
+            self.looked = time.monotonic()
+            store.look_for_lost()
 
     def judge(self) -> None:
         """The check of all that can be told of runs, and of what was open and kept meanwhile."""

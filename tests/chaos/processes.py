@@ -38,7 +38,7 @@ from runs import driver, failpoints, store, tasks  # noqa: E402
 from runs.models import Run  # noqa: E402
 from runs.store import leases  # noqa: E402
 from tests.chaos import controls, people, world  # noqa: E402
-from tests.chaos.wiring import IDLE_S, Life, Wiring, unharmed  # noqa: E402
+from tests.chaos.wiring import IDLE_S, LOOK_S, Life, Wiring, unharmed  # noqa: E402
 
 __all__ = ["live"]
 
@@ -143,7 +143,7 @@ def _drive_once(run_id: int) -> None:
 
 def _sweeper(wiring: Wiring, dice: random.Random) -> None:
     """The real scheduler; without hints it drives all that is due itself."""
-    call_command("sweeper", every=0.2)
+    call_command("sweeper", every=LOOK_S)
 
 
 def _celery(wiring: Wiring, dice: random.Random) -> None:

@@ -39,6 +39,7 @@ def poison(bench: Bench) -> None:
     bench.deaths.clear()
     until = time.monotonic() + 80 * settings.LEASE_SECONDS + 60
     while time.monotonic() < until:
+        bench.look_for_lost()
         bench.bury_the_dead()
         if not Run.objects.filter(pk__in=only, ended_at__isnull=True).exists():
             break
@@ -67,7 +68,7 @@ def _one_deed(bench: Bench, name: str, tool: str, place: str) -> list[Run]:
     first.process.join(30)
     bench.actors.remove(first)
     bench.spawn("worker", only=(run.pk,), without=name)
-    _until(partial(_has_ended, run.pk), 10 * settings.LEASE_SECONDS + 10)
+    _until(bench, partial(_has_ended, run.pk), 10 * settings.LEASE_SECONDS + 10)
     run.refresh_from_db()
     return [run]
 
@@ -117,7 +118,7 @@ def _fence(bench: Bench, name: str, found: Findings) -> list[Run]:
     twice = (
         Step.objects.filter(run__in=only).values("run", "seq").annotate(times=Count("pk")).filter(times__gt=1)
     )
-    _until(twice.exists, 8 * settings.LEASE_SECONDS)
+    _until(bench, twice.exists, 8 * settings.LEASE_SECONDS)
     return list(Run.objects.filter(pk__in=only))
 
 
@@ -144,7 +145,7 @@ def _leak(bench: Bench, name: str, found: Findings) -> list[Run]:
     for number in range(2):
         label = f"control-leak-{number}"
         run = start(plays.play_of("ruled", label, [plays.Planned("look", label, 1)]))
-        _until(partial(_has_ended, run.pk), 10 * settings.LEASE_SECONDS)
+        _until(bench, partial(_has_ended, run.pk), 10 * settings.LEASE_SECONDS)
         before = before or leftovers.lightest(actor.pid)
     found.take("I12", leftovers.heavier("a worker", before, leftovers.lightest(actor.pid)))
     return []
@@ -153,7 +154,7 @@ def _leak(bench: Bench, name: str, found: Findings) -> list[Run]:
 def _driven(bench: Bench, name: str, run: Run) -> Run:
     """The run, once workers without the protection have driven it to its end."""
     bench.spawn("worker", only=(run.pk,), without=name)
-    _until(partial(_has_ended, run.pk), 10 * settings.LEASE_SECONDS)
+    _until(bench, partial(_has_ended, run.pk), 10 * settings.LEASE_SECONDS)
     run.refresh_from_db()
     return run
 
@@ -182,7 +183,8 @@ def _has_ended(run_id: int) -> bool:
     return Run.objects.filter(pk=run_id, ended_at__isnull=False).exists()
 
 
-def _until(condition: Callable[[], bool], seconds: float) -> None:
+def _until(bench: Bench, condition: Callable[[], bool], seconds: float) -> None:
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:
+        bench.look_for_lost()
         time.sleep(0.05)

@@ -19,6 +19,9 @@ THREADS = 2
 IDLE_S = 0.03
 """Seconds between two looks of a process that has nothing to do."""
 
+LOOK_S = 0.2
+"""Seconds between two looks of the scheduler for what is due and who is lost."""
+
 log = logging.getLogger(__name__)
 
 

@@ -19,7 +19,7 @@ from tests.factories import signed_in
 from tests.runs.running import FINAL, _every_run_verifies, person
 from tests.runs.test_mending import HELD, RIGHT, compacted_run, long_run, newest, read_on, searches
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

@@ -16,7 +16,7 @@ from tests.factories import alice, cast_member, signed_in
 from tests.page_forms import form_to
 from tests.runs.running import FINAL, decide, launch, pending, think, transitions, work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 EVERY = [(kind, verdict) for kind, asks in ASKS.items() for verdict in asks.verdicts]
 RECORDS = ("run", "step", "exchange", "interrupt", "decision", "budget", "compaction")

@@ -17,7 +17,7 @@ from tests.factories import bob, signed_in
 from tests.runs.running import decide, pending, work
 from tests.runs.test_machine_pages import play
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 ASKS = [{"when": {"first_step": True}, "do": "ask"}]
 PLAN = [{"tool": "search", "args": {"q": "tides"}}, {"tool": "final_answer", "args": {"answer": "three"}}]

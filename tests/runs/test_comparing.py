@@ -38,7 +38,7 @@ from tests.runs.running import (
     work,
 )
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

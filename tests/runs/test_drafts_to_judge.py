@@ -14,7 +14,7 @@ from runs.reading.cards import card_of
 from tests.factories import alice, bob, launched, signed_in
 from tests.runs.running import FINAL, TOOLS, check_everything, decide, pending, script, transitions, work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 GUESS = {"thought": "It is probably 42.", "action": None}
 MOVE = {

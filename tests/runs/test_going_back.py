@@ -13,7 +13,7 @@ from runs.reading.again import again
 from tests.runs.running import _every_run_verifies, decide, transitions
 from tests.runs.test_mending import RIGHT, bob, compacted_run, newest, read_on
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

@@ -570,6 +570,7 @@ def by_its_row(run: Run, seq: int) -> None:
     """A deed that is begun with the row that asks for it."""
     batch = batch_on(run, Row(run.head + 1, "ask", run.node))
     asked = Exchange.objects.get(run=run, seq=seq)
+    batch.site_rules = "[]"
     batch.asked = [Asked(run.head + 1, asked.kind, asked.name, asked.request_json, "started", "another key")]
     commit(batch)
 

@@ -8,6 +8,7 @@ import pytest
 
 from runs.reading.phrases import call_text, short
 from runs.reading.unseen import escaped, hidden_in, holds_unseen, warning
+from tests.stack import A_BUSY_SECOND
 
 RUSSIAN = "Съешь же ещё этих мягких французских булок, да выпей чаю. Файл сор.txt не нужен."
 GERMAN = "Grüße aus Köln: zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich."
@@ -148,4 +149,4 @@ def test_a_text_of_400_000_characters_is_searched_well_within_a_second(text: str
     found = hidden_in(text)
     assert len(found.warning) < 500
     assert len(found.escaped) > 0
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < A_BUSY_SECOND

@@ -1,9 +1,13 @@
-"""No address and no form gives a 500: every route, query parameter and field of the site, with hostile values."""
+"""No address and no form gives a 500: every route, query parameter and field of the site, with hostile values.
+
+Each is tried with the next of the hostile values in turn: what refuses one is shared by many routes.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -131,6 +135,12 @@ def world() -> World:
     return World()
 
 
+def halves_of(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Every other name, and the rest: what is wrong in one field does not hide what another one does."""
+    ordered = sorted(names)
+    return ordered[::2], ordered[1::2]
+
+
 def administrator() -> User:
     return User.objects.create_superuser("ada")
 
@@ -138,15 +148,15 @@ def administrator() -> User:
 @pytest.mark.database
 def test_no_address_gives_a_500(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
-    visitor = Visitor(administrator())
+    visitor, values = Visitor(administrator()), cycle(HOSTILE)
     for route in routes():
         good = world.of(route)
-        for method in ("get", "post"):
+        for method, tries in (("get", 2), ("post", 1)):
             visitor.ask(method, route.address(good))
             for place in range(len(good)):
-                for value in HOSTILE if method == "get" else FEW:
+                for value in islice(values, tries):
                     visitor.ask(method, route.address([*good[:place], value, *good[place + 1 :]]))
-    assert visitor.asked > 1000
+    assert visitor.asked > 400
     assert visitor.faults == []
 
 
@@ -156,12 +166,14 @@ def test_nobody_gets_a_500_for_a_row_that_is_not_there(
     caplog.set_level("CRITICAL")
     people = [
         None,
-        *(cast_member(f"staff-{group}", group, is_staff=True) for group in ("", "operators", "reviewers")),
+        *(cast_member(f"staff-{group}", group, is_staff=True) for group in ("operators", "reviewers")),
     ]
+    values = cycle(("xx", TOO_LARGE, "7"))
     for visitor in map(Visitor, people):
         for route in routes():
-            for value in ("xx", TOO_LARGE):
-                visitor.ask("get", route.address([value for _ in route.places]))
+            if route.places:
+                visitor.ask("get", route.address([next(values)] * len(route.places)))
+        assert visitor.asked > 50
         assert visitor.faults == []
 
 
@@ -175,7 +187,7 @@ def test_the_addresses_that_were_found_broken_are_not_found() -> None:
 
 def test_no_query_gives_a_500(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
-    visitor = Visitor(administrator())
+    visitor, values = Visitor(administrator()), cycle(HOSTILE)
     names = {name for source in SOURCES.rglob("*.py") for name in IN_QUERY.findall(source.read_text())}
     assert names > {"after", "before", "like", "step", "to"}
     for route in routes():
@@ -184,10 +196,8 @@ def test_no_query_gives_a_500(world: World, caplog: pytest.LogCaptureFixture) ->
             not page.startswith("/admin/") or "/compaction/" in page
         )  # Django's lists have a test of their own
         if own and visitor.ask("get", page).status_code == 200:
-            for value in HOSTILE:
-                visitor.ask("get", f"{page}?{'&'.join(f'{name}={_quoted(value)}' for name in sorted(names))}")
-            for name in names:
-                visitor.ask("get", f"{page}?{name}={_quoted('²')}")
+            for some in halves_of(names):
+                visitor.ask("get", f"{page}?{'&'.join(f'{name}={_quoted(next(values))}' for name in some)}")
     assert visitor.faults == []
 
 
@@ -195,21 +205,17 @@ def test_no_query_gives_a_500(world: World, caplog: pytest.LogCaptureFixture) ->
 def test_no_filter_of_a_list_of_the_admin_gives_a_500(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
     visitor = Visitor(administrator())
+    values, lookups = cycle(FEW), cycle(LOOKUPS)
     for model in admin.site._registry:
         page = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
         for name in OF_LISTS:
-            for value in FEW:
-                visitor.ask("get", f"{page}?{name}={_quoted(value)}")
-        if model in (
-            Run,
-            User,
-        ):  # one list of ours, one of Django's: what keeps them whole is the same for all
-            for field in model._meta.concrete_fields:
-                for lookup in LOOKUPS:
-                    visitor.ask("get", f"{page}?{field.attname}__{lookup}={TOO_LARGE}")
+            visitor.ask("get", f"{page}?{name}={_quoted(next(values))}")
+        # one list of ours, one of Django's: what keeps them whole is the same for all
+        for field in model._meta.concrete_fields if model in (Run, User) else ():
+            visitor.ask("get", f"{page}?{field.attname}__{next(lookups)}={TOO_LARGE}")
         shown = visitor.ask("get", f"{page}?e=1")
         assert shown.status_code == 200, page
-    assert visitor.asked > 500
+    assert visitor.asked > 150
     assert visitor.faults == []
 
 
@@ -224,13 +230,11 @@ def test_no_field_of_a_form_gives_a_500(world: World, caplog: pytest.LogCaptureF
         for form in forms_of(answer.text):
             if form.method == "post":
                 where, names = form.action or page, sorted(form.names | set(form.fields))
-                for value in FEW[:2]:
-                    for name in names:
-                        visitor.ask("post", where, {**form.fields, name: value})
-                for value in HOSTILE:
-                    if value != "\udcff":  # no browser sends half a character
-                        visitor.ask("post", where, {**form.fields, **dict.fromkeys(names, value)})
-    assert visitor.asked > 500
+                for value in FEW:
+                    visitor.ask("post", where, {**form.fields, **dict.fromkeys(names, value)})
+                for some in halves_of(names):
+                    visitor.ask("post", where, {**form.fields, **dict.fromkeys(some, TOO_LARGE)})
+    assert visitor.asked > 100
     assert visitor.faults == []
 
 

@@ -33,7 +33,7 @@ from tests.runs.running import (
 from tests.runs.test_pages_decide import send
 from tests.runs.test_shared_limits import PRICE, THINKING, fork, travel, waiting_run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 
 def child_at_the_limit(cost: float = 0.003) -> tuple[Run, Run]:

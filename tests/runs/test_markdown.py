@@ -376,7 +376,6 @@ class _Loose(Elements):
 
 
 @pytest.mark.django_db
-@pytest.mark.database
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_do_nothing_on_page_inspector_admin_and_export(name: str, ada: User) -> None:
     text = HOSTILE[name]
@@ -386,7 +385,6 @@ def test_hostile_texts_do_nothing_on_page_inspector_admin_and_export(name: str, 
 
 
 @pytest.mark.django_db
-@pytest.mark.database
 def test_a_reply_too_long_to_keep_ends_the_run_and_shows_harmless(ada: User) -> None:
     run = hostile_run("", said=HOSTILE["5 MB in one line"])
     assert run.exit_reason == "model_error"
@@ -421,7 +419,6 @@ def _parts(page: Any) -> Iterator[str]:
 
 
 @pytest.mark.django_db
-@pytest.mark.database
 def test_answer_and_thought_are_formatted_and_a_tools_result_is_not(ada: User) -> None:
     run = hostile_run("**bold** & <i>", said="**bold** & <i>")
     client = signed_in(ada)

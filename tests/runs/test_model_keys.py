@@ -17,7 +17,7 @@ from tests.fake_model_server import FakeModelServer, Says
 from tests.runs.running import FINAL, work
 from tests.runs.test_admin import PROFILE, administrator
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 OLD, NEW = "https://models.example.com/v1", "https://elsewhere.example.com/v1"
 VARIABLE = "AGENTSITE_KEY_MODELS"

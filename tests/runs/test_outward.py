@@ -23,7 +23,7 @@ from runs.reading.scripting import launch_of
 from tests.adapters.pages import PUBLIC_ADDRESS, Answer, TableNet, Web
 from tests.runs.running import FINAL, _every_run_verifies, decide, launch, pending, script, think, work
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

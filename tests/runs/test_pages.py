@@ -38,7 +38,7 @@ from tests.runs.test_children import INNER_ANSWER, child_of, family
 from tests.runs.test_mending import RIGHT, compacted_run
 from tests.runs.test_mending import newest as newest_summary
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 
 def addresses(run: Run) -> list[str]:

@@ -33,7 +33,7 @@ from tests.runs.running import (
 )
 from tests.runs.test_mending import RIGHT, compacted_run, newest
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 
 def form_of(interrupt: Interrupt, **changed: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ from tests.runs.running import (
 )
 
 __all__ = ["_every_run_verifies"]
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 NOTES = {
     "params": {"q": "string"},

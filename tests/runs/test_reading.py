@@ -30,7 +30,7 @@ from runs.reading.panels import files_of, status_word, visits_of
 from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, charlie, launched, run_with_letter
 from tests.runs.running import ALLOW, decide, launch, make_due, pending, script, think, transitions, work
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 
 def letter_sent() -> Run:

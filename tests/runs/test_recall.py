@@ -21,7 +21,7 @@ from tests.runs.test_prompts_as_sent import check as check_prompts
 from tests.runs.test_replays import check_replay
 from tests.runs.test_replays_compacted import check_as_read
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

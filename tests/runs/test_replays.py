@@ -45,7 +45,7 @@ from tests.runs.running import (
 from tests.runs.test_families import CHILDREN, PARENTS, SETTINGS
 from tests.runs.test_forks import WRITE, everything
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

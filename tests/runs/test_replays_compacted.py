@@ -23,7 +23,7 @@ from tests.runs.test_prompts_as_sent import drive, hiding_run
 from tests.runs.test_prompts_as_sent import long_run as searching_run
 from tests.runs.test_replays import check_replay, relaunched
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

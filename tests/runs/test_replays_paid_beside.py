@@ -27,7 +27,7 @@ from tests.runs.test_late_answers import at_call, wake
 from tests.runs.test_replays import check_replay
 from tests.runs.test_shared_limits import PRICE, THINKING, PricedJourney, lost_in_a_call, seat, travel
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

@@ -25,7 +25,7 @@ from tests.runs.running import (
     work,
 )
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

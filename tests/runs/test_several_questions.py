@@ -21,7 +21,7 @@ from tests.factories import bob, cast_member, signed_in
 from tests.runs.running import decide, pending
 from tests.runs.test_machine_pages import play
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 ASKED = ("Which colour?", "Which size?", "By when?")
 MACHINES = ("checklist", "contract")

@@ -14,7 +14,7 @@ from tests.machines.test_contract import INLINE, call, done, fill
 from tests.runs.running import FINAL, _every_run_verifies, launch, script, slice_of, think, transitions, work
 from tests.runs.test_replays import check_replay
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.django_db]
 
 __all__ = ["_every_run_verifies"]
 

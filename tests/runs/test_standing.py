@@ -11,7 +11,7 @@ from runs.models import Decision, Interrupt, Run, Step
 from runs.store.log import Row
 from tests.runs.running import ALLOW, FINAL, decide, launch, pending, think, work
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
 def why(run: Run) -> str:
