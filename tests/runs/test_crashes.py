@@ -328,6 +328,9 @@ def test_a_worker_that_leaves_between_two_that_are_lost_is_no_move() -> None:
     assert store.claim(run.pk, "next") is not None
     assert store.lost_in_a_row(run) == 2
     lose_worker(run)
+    work(run)
+    assert pending(run).kind == "manual", "three were lost, and none of the two that left counts"
+    decide(run, "resume")
     assert work(run).status == "succeeded"
 
 
