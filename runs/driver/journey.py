@@ -108,10 +108,12 @@ class Journey:
 
     def travel(self, limit: Slice) -> list[int]:
         """Move after move. Which runs want a worker next."""
-        times = store.lost_in_a_row(self.run)
         try:
-            if times >= store.MOST_LOST and not store.last_fault(self.run):
-                return self._ask_whether_to_go_on(times)
+            if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST:
+                if fault := store.fault_each_time(self.run):
+                    raise FaultAgain(fault)
+                if self._ask_whether_to_go_on(times):
+                    return self.ledger.woken
             self._prepare()
         except UNUSABLE as fault:
             self._refuse(fault)
@@ -148,8 +150,6 @@ class Journey:
 
     def _prepare(self) -> None:
         """Read the run once, and build its world."""
-        if store.lost_in_a_row(self.run) >= store.MOST_LOST:
-            raise FaultAgain(store.last_fault(self.run))
         store.clear_parts(self.run.pk)
         self.ports = ports_of(self.run)
         self.ports.tools.may_contact = self._may_contact
@@ -190,14 +190,17 @@ class Journey:
         totals = self.ledger.snapshot.totals.after(answer)
         self.ledger.write(Decision(stop, totals), None)
 
-    def _ask_whether_to_go_on(self, times: int) -> list[int]:
-        """Open a question instead of a further try; nothing of the run's world is built, for it may be the cause."""
+    def _ask_whether_to_go_on(self, times: int) -> bool:
+        """Open a question instead of a further try; nothing of the run's world is built, for it may be the cause.
+
+        Return False where the run goes on without it: it parks, or an answer waits for it that must not be lost.
+        """
         self.ledger = Ledger(self.run, self.hold.lease.epoch, store.terms_of(self.run, {}))
+        if self.ledger.parked or self.ledger.loaded.answer is not None:
+            return False
         snapshot = self.ledger.snapshot
-        if self.ledger.parked:
-            return self._parked()
         self.ledger.write(Decision(lost_too_often(snapshot, times), snapshot.totals), None)
-        return self.ledger.woken
+        return True
 
     def _step(self, answer: Answer | None) -> Move:
         """One move, decided and written. An answer whose conclusion can't be drawn is kept all the same."""

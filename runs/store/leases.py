@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import takewhile
 
 from django.conf import settings
 from django.db import transaction
@@ -168,12 +169,17 @@ _NO_MOVE = (
 
 
 def lost_in_a_row(run: Run) -> int:
-    """How many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
-    last = run.steps.exclude(_NO_MOVE).order_by("-seq").values_list("kind", flat=True)[:MOST_LOST]
-    return next((count for count, kind in enumerate(last) if kind != Step.Kind.RECOVERED), len(last))
+    """Return how many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
+    return len(_losses(run))
 
 
-def last_fault(run: Run) -> str:
-    """Return the fault of our own code that the last worker met; empty where it was lost."""
-    last = run.steps.filter(kind=Step.Kind.RECOVERED).order_by("-seq").first()
-    return RECOVERED.validate_json(last.facts_json)[0].fault if last is not None else ""
+def fault_each_time(run: Run) -> str:
+    """Return the last fault of our own code if each of the last MOST_LOST workers met one, else an empty text."""
+    faults = [RECOVERED.validate_json(facts)[0].fault for facts in _losses(run)]
+    return faults[0] if len(faults) == MOST_LOST and all(faults) else ""
+
+
+def _losses(run: Run) -> list[str]:
+    """Return the facts of each loss since the run last moved, the last one first; at most MOST_LOST."""
+    last = run.steps.exclude(_NO_MOVE).order_by("-seq").values_list("kind", "facts_json")[:MOST_LOST]
+    return [facts for _, facts in takewhile(lambda row: row[0] == Step.Kind.RECOVERED, last)]

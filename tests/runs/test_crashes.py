@@ -299,6 +299,28 @@ def test_three_faults_of_our_own_code_end_the_run_with_the_fault_in_its_last_ste
     assert "ValueError: no such thing" in run.steps.get(kind="stop").facts_json
 
 
+def test_an_answer_that_waits_for_a_worker_is_heard_however_many_were_lost() -> None:
+    run = launch(think("send", to="bob"), FINAL)
+    work(run)
+    decide(run, "approve")
+    lose_workers(run, store.MOST_LOST)
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_a_fault_beside_lost_workers_ends_no_run() -> None:
+    run = launch(FINAL)
+    lose_workers(run, store.MOST_LOST - 1)
+    lease = store.claim(run.pk, "alpha")
+    assert lease is not None
+    store.postpone(lease, 30, ValueError("the disk was full for a moment"))
+    store.let_go(lease)
+    make_due(run.pk)
+    work(run)
+    assert (run.status, pending(run).kind) == ("waiting", "manual")
+    decide(run, "resume")
+    assert work(run).status == "succeeded"
+
+
 def left_in_a_call(run: Run) -> None:
     """A worker takes the run, and gives it back in the middle of a model call of a limited run."""
     lease = store.claim(run.pk, "leaving")
