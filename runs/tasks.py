@@ -99,7 +99,7 @@ def sweep() -> int:
     )
     if due:
         Run.objects.filter(pk__in=due).update(hinted_at=Now())
-    return hint_all(due)  # where the broker is silent, the scheduler's own hands are quicker
+    return hint_all(due)  # where the broker is silent, the workers' own hands are quicker
 
 
 def _apply_deadlines() -> None:

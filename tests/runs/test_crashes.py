@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
 from runs import store
 from runs.driver import spool
@@ -251,7 +254,7 @@ def lose_workers(run: Run, times: int) -> None:
     lose_worker(run)
 
 
-def test_after_three_lost_workers_a_person_is_asked_whether_the_run_goes_on() -> None:
+def test_after_three_lost_workers_a_person_is_asked_whether_the_run_goes_on(client: Client) -> None:
     run = launch(FINAL)
     lose_workers(run, store.MOST_LOST)
     work(run)
@@ -259,6 +262,10 @@ def test_after_three_lost_workers_a_person_is_asked_whether_the_run_goes_on() ->
     question = pending(run)
     assert question.kind == "manual"
     assert question.title == "3 workers in a row stopped while they drove this run. Try again?"
+    client.force_login(User.objects.create_superuser("alice"))
+    for address in ("interrupt", "admin:runs_interrupt_change"):
+        page = client.get(reverse(address, args=[question.pk])).text
+        assert question.title in page and "log first." in page and "Go on" in page
     decide(run, "resume")
     assert work(run).status == "succeeded"
 
