@@ -6,10 +6,13 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import setup_logging, worker_init, worker_shutting_down
+from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
 # In a container root is the usual user, and only JSON is accepted.
 warnings.filterwarnings("ignore", message=".*superuser privileges", category=RuntimeWarning)
+
+TRANSPORT_ALIASES |= dict.fromkeys(("redis", "rediss"), "agentsite.transport:Transport")
 
 app = Celery("agentsite")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -23,10 +26,12 @@ def keep_django_logging(**_: Any) -> None:
 
 @worker_init.connect
 def be_there(**_: Any) -> None:
-    """The database is told of a worker that was started by itself, too."""
+    """Tell the database of a worker that was started by itself, too, and look for runs that no hint brings."""
     from agentsite import presence
+    from agentsite.hands import lend_hands
 
     presence.begin()
+    lend_hands()
 
 
 @worker_shutting_down.connect

@@ -25,7 +25,7 @@ ALARMS = ("ERROR", "CRITICAL", "Traceback")
 
 
 class GaveUp(Exception):
-    """A child ended again and again right after its start."""
+    """A child ended again and again right after its start, and never did anything else."""
 
     def __init__(self, name: str, code: int, times: int) -> None:
         super().__init__(
@@ -157,22 +157,20 @@ class Supervisor:
             await asyncio.sleep(0.03)
 
     async def _keep(self, child: Child, up: asyncio.Event) -> None:
-        """Run one child again and again until everything stops."""
-        quick, pause = 0, self.patience.first_pause
+        """Run one child again and again until everything stops; give up only on one that never lived for long."""
+        quick, pause, once_lived = 0, self.patience.first_pause, False
         with BoundedLog(child.log) as log:
             while not self.stopping.is_set():
                 began = time.monotonic()
                 code, last = await self._run_once(child, log, up)
                 if self.stopping.is_set():
                     return
-                lived = time.monotonic() - began
-                quick, pause = (
-                    (quick + 1, pause * 2)
-                    if lived < self.patience.quick_death
-                    else (1, self.patience.first_pause)
-                )
+                if time.monotonic() - began < self.patience.quick_death:
+                    quick, pause = quick + 1, pause * 2
+                else:
+                    quick, pause, once_lived = 1, self.patience.first_pause, True
                 self.say(obituary(child, code, last))
-                if quick > self.patience.quick_deaths_allowed:
+                if quick > self.patience.quick_deaths_allowed and not once_lived:
                     raise GaveUp(child.name, code, quick)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.stopping.wait(), min(pause, self.patience.longest_pause))

@@ -43,7 +43,8 @@ def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
     """
     here = deque([run_id])
     while here:
-        for wanting in driver.drive(here.popleft()):
+        drive = driver.drive_alone if store.is_suspect(here[0]) else driver.drive
+        for wanting in drive(here.popleft()):
             if not hint_beside(wanting) and wanting not in here:
                 here.append(wanting)
         if not may_stay():
@@ -98,7 +99,7 @@ def sweep() -> int:
     )
     if due:
         Run.objects.filter(pk__in=due).update(hinted_at=Now())
-    return hint_all(due)  # where the broker is silent, the scheduler's own hands are quicker
+    return hint_all(due)  # where the broker is silent, the workers' own hands are quicker
 
 
 def _apply_deadlines() -> None:

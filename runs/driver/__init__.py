@@ -11,6 +11,7 @@ import secrets
 import time
 
 from runs import live, store
+from runs.driver.alone import drive_alone
 from runs.driver.draining import drain
 from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
@@ -28,6 +29,7 @@ __all__ = [
     "closing",
     "drain",
     "drive",
+    "drive_alone",
     "drive_inline",
     "holds_any",
     "made_again",
@@ -47,13 +49,13 @@ LOOK_AGAIN_S = 0.1
 """Seconds until this process looks again at a run that a worker elsewhere has picked up."""
 
 
-def drive(run_id: int) -> list[int]:
-    """Drive the run for one slice, if it is due and nobody else has it. Which runs want a worker next."""
+def drive(run_id: int, worker: str = "") -> list[int]:
+    """Drive the run for one slice, if it is due and no worker has it. Return the runs that want a worker next."""
     if closing():
         store.want_a_hint(run_id)
         return []
     failpoint("before_claim")
-    lease = store.claim(run_id, secrets.token_hex(8))
+    lease = store.claim(run_id, worker or secrets.token_hex(8))
     if lease is None:
         return []
     failpoint("after_claim")
@@ -67,10 +69,7 @@ def drive(run_id: int) -> list[int]:
             return []
         except Exception as fault:
             log.exception("run %s met a fault; it is tried again in %g s", run_id, POSTPONED_S)
-            why = (
-                f"The worker met a fault ({type(fault).__name__}); another tries again in {POSTPONED_S:g} s."
-            )
-            store.postpone(lease, POSTPONED_S, why)
+            store.postpone(lease, POSTPONED_S, fault)
             return []
         finally:
             store.let_go(lease)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from runs.driver import holds
+from runs.driver import alone, holds
 from runs.models import Exchange
 
 log = logging.getLogger(__name__)
@@ -22,6 +22,7 @@ def drain(seconds: float, hand_on: Callable[[int], object]) -> bool:
     """
     for run_id in holds.close():
         hand_on(run_id)
+    alone.tell_to_leave(seconds)
     if seconds and (calls := _calls_of(holds.not_left())):
         log.warning("Waiting up to %g s for %s: %s.", seconds, _counted(calls), "; ".join(calls))
     in_time = holds.wait_until_left(seconds)

@@ -17,6 +17,7 @@ from runs import live, store
 from runs.adapters.scripted import BadScript
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
+from runs.driver import spool
 from runs.driver.holds import Hold, Leaving
 from runs.driver.ledger import Ledger
 from runs.driver.looking_again import decided, move_instead
@@ -35,7 +36,15 @@ from runs.engine.effects import (
     Usage,
 )
 from runs.engine.facts import MADE_ANEW, Exited, Notice, RangeSummarised
-from runs.engine.kernel import MORE_ROOM, Decision, Known, asked_anew, cost_of, uncertain
+from runs.engine.kernel import (
+    MORE_ROOM,
+    Decision,
+    Known,
+    asked_anew,
+    cost_of,
+    lost_too_often,
+    uncertain,
+)
 from runs.engine.machine import END
 from runs.engine.moves import Ask, Compact, Move, Rewind, Stop
 from runs.engine.outward import carried_to
@@ -75,16 +84,14 @@ class BadAnswer(Exception):
         super().__init__(sentence)
 
 
-class TooManyLost(Exception):
-    """One worker after another was lost on the run, which did not move."""
+class FaultAgain(Exception):
+    """Each worker that drives the run meets a fault of our own code."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            f"{store.MOST_LOST} workers in a row were lost or met a fault here. The workers' log says more."
-        )
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"{store.MOST_LOST} workers in a row met a fault here, the last: {fault}")
 
 
-UNUSABLE = (NoModel, BadScript, ValidationError, TooManyLost)
+UNUSABLE = (NoModel, BadScript, ValidationError, FaultAgain)
 """What the installation lacks for a run to be driven at all; trying again would not help."""
 
 
@@ -102,6 +109,11 @@ class Journey:
     def travel(self, limit: Slice) -> list[int]:
         """Move after move. Which runs want a worker next."""
         try:
+            if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST:
+                if fault := store.fault_each_time(self.run):
+                    raise FaultAgain(fault)
+                if self._ask_whether_to_go_on(times):
+                    return self.ledger.woken
             self._prepare()
         except UNUSABLE as fault:
             self._refuse(fault)
@@ -138,8 +150,6 @@ class Journey:
 
     def _prepare(self) -> None:
         """Read the run once, and build its world."""
-        if store.lost_in_a_row(self.run) >= store.MOST_LOST:
-            raise TooManyLost
         store.clear_parts(self.run.pk)
         self.ports = ports_of(self.run)
         self.ports.tools.may_contact = self._may_contact
@@ -180,6 +190,18 @@ class Journey:
         totals = self.ledger.snapshot.totals.after(answer)
         self.ledger.write(Decision(stop, totals), None)
 
+    def _ask_whether_to_go_on(self, times: int) -> bool:
+        """Open a question instead of a further try; nothing of the run's world is built, for it may be the cause.
+
+        Return False where the run goes on without it: it parks, or an answer waits for it that must not be lost.
+        """
+        self.ledger = Ledger(self.run, self.hold.lease.epoch, store.terms_of(self.run, {}))
+        if self.ledger.parked or self.ledger.loaded.answer is not None:
+            return False
+        snapshot = self.ledger.snapshot
+        self.ledger.write(Decision(lost_too_often(snapshot, times), snapshot.totals), None)
+        return True
+
     def _step(self, answer: Answer | None) -> Move:
         """One move, decided and written. An answer whose conclusion can't be drawn is kept all the same."""
         ledger = self.ledger
@@ -195,6 +217,9 @@ class Journey:
         except BaseException:
             ledger.keep(asked, answer)
             raise
+        effect = pending.effect if pending else None
+        if asked is not None and isinstance(effect, ToolCall) and not effect.repeatable:
+            spool.drop(asked.key)
         self.just_passed = isinstance(decision.move, Ask) and decision.move.attempt == 1
         if isinstance(decision.move, Rewind):
             self.went_back = True
@@ -269,7 +294,9 @@ class Journey:
     def _find_out(self, call: ToolCall) -> Answer | None:
         """What became of it. One that did not happen is made anew: it was the worker that failed, and not the call."""
         ledger = self.ledger
-        assert ledger.snapshot.pending is not None
+        assert ledger.snapshot.pending is not None and ledger.asked is not None
+        if (kept := self._kept(ledger.asked)) is not None:
+            return kept
         restored = store.lost_by_restore(self.run.pk, ledger.snapshot.pending.seq)
         said = self._heard_of(call, "restored" if restored else "worker lost")
         if said is not NotHappened.FOR_SURE:
@@ -280,6 +307,13 @@ class Journey:
         anew = Ask(call, (notice,), attempt=ledger.snapshot.pending.attempt)
         ledger.write(Decision(anew, ledger.snapshot.totals), None)
         return None
+
+    def _kept(self, asked: store.Asked) -> Answer | None:
+        """Return the answer that a worker left on this disk when it died before the database had it."""
+        kept = None if self.ledger.started_here else spool.get(asked.key)
+        if kept is not None:
+            self._count_attempt(asked)
+        return kept
 
     def _heard_of(self, call: ToolCall, cause: Known) -> ToolReturned | Failed | NotHappened | None:
         """What the far side says became of a call. Where it can't tell, a person is asked."""
@@ -318,6 +352,8 @@ class Journey:
                 with self.hold.cuttable():
                     return self._call_tool(call, asked)
             case ToolCall() as call:
+                if (kept := self._kept(asked)) is not None:
+                    return kept
                 if not self.ledger.started_here:
                     store.start(self.run.pk, self.ledger.epoch, asked.seq, self.ledger.site_rules)
                 failpoint("after_started")
@@ -340,9 +376,13 @@ class Journey:
     def _call_tool(self, call: ToolCall, asked: store.Asked) -> Answer | None:
         self._count_attempt(asked)
         try:
-            return self.ports.tools.call(call, asked.nth, asked.key)
+            answer = self.ports.tools.call(call, asked.nth, asked.key)
         except MayHaveHappened as fault:
             log.warning("run %s: %s", self.run.pk, fault)
+        else:
+            if not call.repeatable:
+                spool.put(asked.key, answer)
+            return answer
         said = self._heard_of(call, "cut off")
         if said is not NotHappened.FOR_SURE:
             return said

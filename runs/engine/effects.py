@@ -191,6 +191,8 @@ class HumanCall(Value):
     """Of kind `limit`: which one."""
     host: str = ""
     """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
+    lost: int = 0
+    """Workers in a row that were lost before this question; 0 where it is about something else."""
     questions: tuple[str, ...] = ()
     deadline_s: float | None = None
     on_timeout: Literal["deny", "approve", "abort"] = "deny"

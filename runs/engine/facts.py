@@ -281,6 +281,8 @@ class Recovered(Fact):
     """The epoch of the worker whose call that was: should it answer after all, the guess is taken back."""
     stopped: bool = False
     """Nobody was lost: the worker left in order, and the row is there for what its call may have cost."""
+    fault: str = ""
+    """The fault of our own code that the worker met; empty where it was lost."""
 
 
 RECOVERED = TypeAdapter(tuple[Recovered, ...])

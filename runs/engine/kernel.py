@@ -480,6 +480,23 @@ def opened_anew(snapshot: Snapshot, question: HumanCall, lapsed: ApprovalLapsed)
     return Ask(question.model_copy(update={"why": why, "holds": held}), (lapsed,))
 
 
+def lost_too_often(snapshot: Snapshot, times: int) -> Ask:
+    """Ask a person whether a run goes on after `times` workers in a row were lost on it."""
+    pending = snapshot.pending
+    if pending is not None and isinstance(pending.effect, ToolCall) and not pending.effect.repeatable:
+        return Ask(uncertain(snapshot, "worker lost").model_copy(update={"lost": times}))
+    match pending.effect if pending else None:
+        case Compaction(holds=call, passed=passed):
+            holds: ModelCall | ToolCall | ChildRun | None = call
+        case ModelCall() | ToolCall() | ChildRun() as call:
+            holds, passed = call, gates.in_force(snapshot)
+        case _:
+            holds, passed = None, ()
+    title = f"{times} workers in a row stopped while they drove this run. Try again?"
+    why = f"Each stopped before it could commit a step at {snapshot.node}. Look at the worker's log first."
+    return Ask(HumanCall(about="manual", title=title, why=why, holds=holds, passed=passed, lost=times))
+
+
 def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
     """What becomes of a model call that is asked for already, once the limits leave no room for it: the gates look
     again, and let it pass with a shorter reply, hold it for a person, or stop."""

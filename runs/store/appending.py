@@ -60,6 +60,11 @@ def tell_lost(run: Run, message: str) -> None:
     _tell(run, Recovered(epoch=run.epoch, message=message))
 
 
+def tell_fault(run: Run, fault: str, message: str) -> None:
+    """Add a step about a worker that met a fault of our own code."""
+    _tell(run, Recovered(epoch=run.epoch, message=message, fault=fault))
+
+
 def tell_stopped(run: Run, message: str) -> None:
     """The same about one that left in order, in the middle of a model call."""
     _tell(run, Recovered(epoch=run.epoch, message=message, stopped=True))

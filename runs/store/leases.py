@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import takewhile
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, F, Q, QuerySet, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Coalesce, Now
 
-from runs.engine.facts import MADE_ANEW
+from runs.engine.facts import MADE_ANEW, RECOVERED
+from runs.engine.values import clean_text
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step
 from runs.store.again import again
-from runs.store.appending import tell_lost, tell_stopped
+from runs.store.appending import tell_fault, tell_lost, tell_stopped
 from runs.store.halting import is_halted
 from runs.store.held_back import TOLD, halted_after, tell_of_halts
 from runs.store.patience import impatient
@@ -27,16 +28,11 @@ LEASE_S: float = settings.LEASE_SECONDS
 RENEW_S = LEASE_S / 4
 """Seconds between renewals."""
 
-MOST_LOST = 20
-"""So many workers in a row may be lost on a run that does not move; then it is the run that is at fault."""
+MOST_LOST = 3
+"""Workers lost in a row on a run that does not move, until a person is asked whether it goes on."""
 
-SUSPECT = 3
-"""After so many workers in a row a run rests before the next one takes it."""
-
-LONGEST_REST = 4.0
-"""Leases that it rests at most."""
-
-NO_REST = timedelta()
+MOST_OF_A_FAULT = 2_000
+"""Characters of a fault's message that its step shows."""
 
 LONGEST_WAIT = timedelta(minutes=15)
 """No run is queued for later than that; where one seems to be, the clock was set back."""
@@ -68,9 +64,6 @@ def claim(run_id: int, worker: str) -> Lease | None:
         if found is None:
             return None
         lost = found.status == RunStatus.RUNNING
-        rest = _rest(found) if lost else NO_REST
-        if rest and not Run.objects.filter(pk=run_id, lease_until__lt=Now() - rest).exists():
-            return None
         taken = Run.objects.filter(due, free, pk=run_id, epoch=found.epoch, status=found.status).update(
             epoch=F("epoch") + 1,
             worker=worker,
@@ -89,26 +82,12 @@ def claim(run_id: int, worker: str) -> Lease | None:
             elif cut_off:
                 tell_stopped(run, "The worker was stopped in a model call; another one makes it again.")
             if found.was_halted:
-                tell_of_halts(run, found.wanting + rest)
+                tell_of_halts(run, found.wanting)
     return Lease(run_id, found.epoch + 1, worker)
 
 
 _WANTING = Case(When(status=RunStatus.RUNNING, then=F("lease_until")), default=F("due_at"))
 """Since when a run that can be claimed has wanted a worker."""
-
-
-def _rest(run: Run) -> timedelta:
-    """How much longer than its lease the run is left alone: it may be the one that kills its workers.
-
-    Whoever was in such a worker by chance is lost with it, and would be taken up at the same moment again. Rests of
-    different length part them, so that one of them ends and the other is found out.
-    """
-    times = lost_in_a_row(run)
-    if times < SUSPECT:
-        return NO_REST
-    longest = LEASE_S * min(2.0 ** (times - SUSPECT) / 8, LONGEST_REST)
-    chance = int(hashlib.sha256(f"{run.pk} {times}".encode()).hexdigest()[:8], 16) / 2**32
-    return timedelta(seconds=longest * chance)
 
 
 def renew(lease: Lease) -> bool:
@@ -152,14 +131,27 @@ def want_a_hint(run_id: int) -> None:
     Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(hinted_at=None)
 
 
-def postpone(lease: Lease, seconds: float, why: str) -> None:
-    """After a fault: let another worker try later, not at once. A row says so, where one can be written."""
+def lose(run_id: int, worker: str) -> None:
+    """Take the seat from a worker whose process is known to have ended."""
+    held = Run.objects.filter(pk=run_id, worker=worker, status=RunStatus.RUNNING)
+    held.update(lease_until=Now() - timedelta(seconds=1), silent_looks=LOOKS)
+
+
+def is_suspect(run_id: int) -> bool:
+    """Whether the run has not moved since its last worker was lost, so that it may have been the cause."""
+    recovered = Step.objects.filter(run=run_id, seq=OuterRef("head"), kind=Step.Kind.RECOVERED)
+    return Run.objects.filter(LOST | Exists(recovered), pk=run_id).exists()
+
+
+def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
+    """After a fault of our own code: let another worker try later, not at once. A step tells the fault."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
     try:
         with transaction.atomic():
             run = mine.select_for_update(no_key=True).first()
             if run is not None:
-                tell_lost(run, why)
+                told = clean_text(f"{type(fault).__name__}: {fault}")[:MOST_OF_A_FAULT]
+                tell_fault(run, told, f"The worker met a fault. Next try in {seconds:g} s. {told}")
     except Exception:  # whatever it is, the run is not to be due again at once
         log.exception("run %s: no row can be written", lease.run_id)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
@@ -177,6 +169,17 @@ _NO_MOVE = (
 
 
 def lost_in_a_row(run: Run) -> int:
-    """How many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
-    last = run.steps.exclude(_NO_MOVE).order_by("-seq").values_list("kind", flat=True)[:MOST_LOST]
-    return next((count for count, kind in enumerate(last) if kind != Step.Kind.RECOVERED), len(last))
+    """Return how many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
+    return len(_losses(run))
+
+
+def fault_each_time(run: Run) -> str:
+    """Return the last fault of our own code if each of the last MOST_LOST workers met one, else an empty text."""
+    faults = [RECOVERED.validate_json(facts)[0].fault for facts in _losses(run)]
+    return faults[0] if len(faults) == MOST_LOST and all(faults) else ""
+
+
+def _losses(run: Run) -> list[str]:
+    """Return the facts of each loss since the run last moved, the last one first; at most MOST_LOST."""
+    last = run.steps.exclude(_NO_MOVE).order_by("-seq").values_list("kind", "facts_json")[:MOST_LOST]
+    return [facts for _, facts in takewhile(lambda row: row[0] == Step.Kind.RECOVERED, last)]

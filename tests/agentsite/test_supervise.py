@@ -177,6 +177,20 @@ async def test_it_gives_up_on_a_child_that_dies_at_once_and_leaves_nothing_runni
     assert running.processes == {}
 
 
+async def test_a_child_that_once_lived_is_started_again_however_often_it_dies_at_once(tmp_path: Path) -> None:
+    lived = tmp_path / "lived"
+    code = f"import pathlib, time; been = pathlib.Path({str(lived)!r})\n"
+    code += "if been.exists(): raise SystemExit('no disk')\n"
+    code += "time.sleep(1.5); been.touch(); raise SystemExit('lived')"
+    running, said = supervisor(tmp_path, child("worker", code, tmp_path))
+    running.patience = replace(HASTY, quick_death=1, longest_pause=0.02)
+    task = asyncio.create_task(running.run())
+    await until(lambda: task.done() or len(said) > 2 * HASTY.quick_deaths_allowed + 2)
+    running.stop()
+    await task
+    assert "lived" in said[0] and all("no disk" in words for words in said[1:])
+
+
 async def test_a_child_that_never_gets_ready_stops_everything_with_a_sentence(tmp_path: Path) -> None:
     running, _ = supervisor(tmp_path, child("web", WAITS, tmp_path, ready=lambda: False))
     with pytest.raises(NotReady, match="The web was not ready after 0"):

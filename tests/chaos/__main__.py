@@ -35,7 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--level", type=int, default=16, help="runs that are kept unfinished")
     parser.add_argument(
-        "--most-lost", type=int, default=20, help="lost workers after which a run is given up"
+        "--most-lost", type=int, default=3, help="workers lost on a run until a person is asked"
     )
     parser.add_argument("--pause", type=float, default=0.05, help="seconds between two faults, as a mean")
     parser.add_argument("--without", nargs="*", choices=("poison", "controls", "broker"), default=[])

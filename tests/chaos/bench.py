@@ -118,7 +118,7 @@ class Bench:
     def __init__(self, database: str, seed: int, *, workers: int, level: int, most_lost: int) -> None:
         self.dice = random.Random(seed)
         self.most_lost = most_lost
-        """Where runs are poisoned: so many workers are lost before one is given up."""
+        """Where runs are poisoned: workers lost on one until a person is asked."""
         self.seed, self.workers, self.level = seed, workers, level
         self.report = Report(database, seed, settings.LEASE_SECONDS)
         self.context = get_context("forkserver")

@@ -96,11 +96,11 @@ def _leaking() -> None:
     """Whoever looks for a run to drive loses a descriptor, and leaves a thread behind."""
     whole = driver.drive
 
-    def drive(run_id: int) -> list[int]:
+    def drive(run_id: int, worker: str = "") -> list[int]:
         for _ in range(20):
             os.dup(0)
             threading.Thread(target=threading.Event().wait, daemon=True).start()
-        return whole(run_id)
+        return whole(run_id, worker)
 
     driver.drive = drive
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from runs import driver, reading, store
+from runs.engine.effects import EFFECT, HumanCall
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, Run, RunStatus
-from runs.store import MOST_LOST
 from tests.chaos import canaries, copies, effects, pages, purses, saved
 from tests.chaos.findings import Findings, Violation
 from tests.chaos.rounds import rounds_are_whole
@@ -131,17 +131,23 @@ def _short(seqs: list[int]) -> str:
 
 
 def _end(run: Run) -> Iterator[Violation]:
-    """I1, and D4b: only the run that kills its workers ends by that."""
+    """I1, and D4b: no run ends by lost workers; of one that kills its workers a person is asked."""
     if run.status not in (*FINISHED, RunStatus.PAUSED):
         yield Violation("I1", run.pk, f"it is {run.status} at row {run.head}, and nothing moves it")
     if not run.finished or run.origin == "replay":
         return
     poisoned, keyed = run.goal.startswith("poison"), run.goal.startswith(canaries.GOAL)
-    lost = store.lost_in_a_row(run) >= MOST_LOST
-    if poisoned and (run.exit_reason != "fatal_error" or "workers in a row" not in _last(run)):
-        yield Violation("D4b", run.pk, f"it kills every worker, and ended as {run.exit_reason}")
-    if not poisoned and (lost or (run.status == RunStatus.FAILED and not keyed)):
-        yield Violation("D4b", run.pk, f"a poisoned neighbour or a fault ended it: {_last(run)[:200]}")
+    if poisoned and not lost_before_questions(run):
+        yield Violation("D4b", run.pk, "it kills every worker, and no question tells how many were lost")
+    if run.status == RunStatus.FAILED and not keyed:
+        yield Violation("D4b", run.pk, f"lost workers or a fault ended it: {_last(run)[:200]}")
+
+
+def lost_before_questions(run: Run) -> list[int]:
+    """Return, for each question about lost workers, how many it tells of."""
+    asked = run.exchanges.filter(kind="human_call").order_by("seq").values_list("request_json", flat=True)
+    effects = (EFFECT.validate_json(text) for text in asked)
+    return [effect.lost for effect in effects if isinstance(effect, HumanCall) and effect.lost]
 
 
 def _last(run: Run) -> str:

@@ -44,7 +44,7 @@ def start(play: plays.Play) -> Run:
 
 
 def person(wiring: Wiring, dice: random.Random) -> None:
-    """Answers every question: some calls are refused; of a call that may have happened the far side is asked."""
+    """Answer every question: refuse some calls, ask the far side about one that may have happened, let runs go on."""
     while True:
         with unharmed():
             for interrupt in Interrupt.objects.filter(status=Interrupt.Status.PENDING)[:20]:
@@ -57,6 +57,8 @@ def _answer(interrupt: Interrupt, dice: random.Random) -> None:
     verdict, message, args = "approve", "", None
     if interrupt.kind == "limit":
         verdict, args = "top_up", {interrupt.limit: ADDED[interrupt.limit]}
+    elif interrupt.kind == "manual":
+        verdict = "resume"
     elif interrupt.kind == "may_have_happened":
         # the far side is told that nothing may come under that key any more: a frozen worker may wake up
         if EFFECTS.close_key(_key_of(interrupt)):

@@ -31,8 +31,8 @@ from django.db import connections  # noqa: E402
 from django.db.backends.signals import connection_created  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
+from agentsite import hands  # noqa: E402
 from agentsite.celery import app  # noqa: E402
-from agentsite.management.commands import sweeper  # noqa: E402
 from agentsite.management.commands.up import worker_command  # noqa: E402
 from runs import driver, failpoints, store, tasks  # noqa: E402
 from runs.models import Run  # noqa: E402
@@ -49,7 +49,8 @@ def live(kind: str, wiring: Wiring) -> None:
     _write_to(Path(settings.DATA_DIR) / "logs" / f"{kind}.log")
     settings.HINTS = wiring.hints
     # As on a busy site the real numbers are too long for a lease of a second or two.
-    driver.POSTPONED_S, tasks.HINT_AGAIN_S, sweeper.LATE_S = 1.0, 1.0, 2.0
+    driver.POSTPONED_S, tasks.HINT_AGAIN_S, hands.LATE_S = 1.0, 1.0, 2.0
+    driver.drive_alone = driver.drive  # what is changed here would not hold in a process of its own
     names = SimpleNamespace(token_hex=lambda n: f"{os.getpid()}-{secrets.token_hex(4)}")
     driver.secrets = names  # type: ignore[assignment]  # a worker's name says which process it is
     failpoints.PLANNED = {item.split(":")[0]: item.split(":")[1:] for item in wiring.failpoint.split(",")}
@@ -142,7 +143,7 @@ def _drive_once(run_id: int) -> None:
 
 
 def _sweeper(wiring: Wiring, dice: random.Random) -> None:
-    """The real scheduler; without hints it drives all that is due itself."""
+    """Run the real scheduler."""
     call_command("sweeper", every=LOOK_S)
 
 

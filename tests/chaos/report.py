@@ -86,7 +86,7 @@ def text_of(report: Report) -> str:
         f"  kill points         {', '.join(f'{name} {report.killed_at(name)}' for name in KILL_POINTS)}",
         *(f"  faults  {times:5}  {what}" for what, times in sorted(report.faults.items())),
         *(f"  take-overs          {part}: {_times(took)}" for part, took in report.take_over_s.items()),
-        f"  poison run          ended after {report.poison_kills} lost workers"
+        f"  poison run          asked a person after {report.poison_kills} lost workers"
         if report.poison_kills
         else "  poison run          not played",
         f"  duplicates {counts.duplicates}, lost effects {counts.lost}, gaps {counts.gaps}, "

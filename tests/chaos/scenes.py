@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from django.conf import settings
@@ -11,13 +11,12 @@ from django.db import connection
 from django.db.models import Count
 
 from runs import actions, driver
-from runs.models import LOOKS, Run, Step
-from runs.store import MOST_LOST
+from runs.models import LOOKS, Interrupt, Run, RunStatus, Step
 from tests.chaos import leftovers, plays
 from tests.chaos.bench import Bench
 from tests.chaos.controls import CONTROLS
-from tests.chaos.findings import Findings
-from tests.chaos.invariants import check
+from tests.chaos.findings import Findings, Violation
+from tests.chaos.invariants import check, lost_before_questions
 from tests.chaos.people import start
 from tests.chaos.plants import PLANTS, Cast
 from tests.runs.running import kinds
@@ -26,29 +25,50 @@ from tests.runs.running import kinds
 def poison(bench: Bench) -> None:
     """A run that kills each worker that takes it; beside it, in the same process, others that are slow.
 
-    It must end with a reason, and they must not be drawn in.
+    It must wait for a person, who is told how many workers were lost. The others must end without a question: as in the
+    product, each has a process of its own once the common one was lost.
     """
     call = plays.Planned("poison", "poison", 1)
     run = start(plays.play_of("ruled", "poison", [call]))
     slow_ms = int(settings.LEASE_SECONDS * 1000 * 0.6)
     slow = [
         start(plays.play_of("ruled", f"beside-{n}", [plays.Planned("doze", f"beside-{n}", slow_ms)] * 2)).pk
-        for n in range(3 if bench.most_lost == MOST_LOST else 0)
+        for n in range(3)
     ]
-    only = (run.pk, *slow)
     bench.deaths.clear()
+    common = bench.spawn("worker", only=(run.pk, *slow), threads=4, most_lost=bench.most_lost)
     until = time.monotonic() + 80 * settings.LEASE_SECONDS + 60
-    while time.monotonic() < until:
+    while (moving := _moving(run.pk, *slow)) and time.monotonic() < until:
         bench.look_for_lost()
         bench.bury_the_dead()
-        if not Run.objects.filter(pk__in=only, ended_at__isnull=True).exists():
-            break
-        if not any(one.kind == "worker" for one in bench.actors):
-            bench.spawn("worker", only=only, threads=4, most_lost=bench.most_lost)
+        if common not in bench.actors:
+            for pk in moving - {pk for one in bench.actors for pk in one.wiring.only}:
+                bench.spawn("worker", only=(pk,), threads=1, most_lost=bench.most_lost)
         time.sleep(0.02)
     bench.stop_all("worker")
     bench.deaths.clear()
     bench.report.poison_kills = kinds(run).count("recovered")
+    bench.report.findings.take("D4b", _wrongly_asked(bench, run, slow))
+    for waiting in Run.objects.filter(pk__in=(run.pk, *slow), ended_at__isnull=True):
+        actions.abort(waiting, by=None)
+
+
+def _moving(*run_ids: int) -> set[int]:
+    """Return which of the runs have not ended and wait for no person."""
+    unfinished = Run.objects.filter(pk__in=run_ids, ended_at__isnull=True)
+    return set(unfinished.exclude(status=RunStatus.WAITING).values_list("pk", flat=True))
+
+
+def _wrongly_asked(bench: Bench, run: Run, slow: list[int]) -> Iterator[Violation]:
+    """The poisoned run has one open question, the others never had one."""
+    told = lost_before_questions(run)
+    run.refresh_from_db()
+    if run.status != RunStatus.WAITING or told != [bench.most_lost]:
+        yield Violation(
+            "D4b", run.pk, f"it kills every worker and is {run.status}; asked after {told} losses"
+        )
+    for pk in Interrupt.objects.filter(run__in=slow).values_list("run", flat=True):
+        yield Violation("D4b", pk, "a poisoned neighbour had it ask a person")
 
 
 def control(bench: Bench, name: str) -> str:
@@ -86,7 +106,7 @@ def _started(bench: Bench, name: str, found: Findings) -> list[Run]:
 
 
 def _count(bench: Bench, name: str, found: Findings) -> list[Run]:
-    """More workers are lost on the run than may be, and still nobody gives it up."""
+    """More workers are lost on the run than may be, and still no person is asked."""
     run = start(plays.play_of("ruled", "poison-control", [plays.Planned("poison", "poison-control", 1)]))
     for _ in range(bench.most_lost + 2):
         actor = bench.spawn("worker", only=(run.pk,), without=name, most_lost=bench.most_lost)

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import signal
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db.models.functions import Now
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
 from runs import store
+from runs.driver import spool
 from runs.driver.journey import Slice
 from runs.engine.effects import ToolReturned
-from runs.models import LOOKS, Run
+from runs.models import Run
 from tests.runs.commands import command
 from tests.runs.running import (
     ALLOW,
@@ -44,6 +46,7 @@ pytestmark = [pytest.mark.database]
 __all__ = ["_every_run_verifies"]
 
 KEYED = SEND | {"idempotent": True}
+BUSY = [{"error": "busy", "kind": "transient"}, {"output": "three results"}]
 
 
 def totals(run: Run) -> tuple[int, int, int, int, float]:
@@ -244,37 +247,84 @@ def test_a_given_answer_is_written_with_its_question_and_the_next_worker_goes_on
     assert run.interrupts.get().decision.channel == "settings"
 
 
-def test_a_run_on_which_every_worker_is_lost_ends_with_a_reason() -> None:
-    run = launch(FINAL)
-    for _ in range(store.MOST_LOST):
+def lose_workers(run: Run, times: int) -> None:
+    for _ in range(times):
         lose_worker(run)
         assert store.claim(run.pk, "doomed") is not None
     lose_worker(run)
+
+
+def test_after_three_lost_workers_a_person_is_asked_whether_the_run_goes_on(client: Client) -> None:
+    run = launch(FINAL)
+    lose_workers(run, store.MOST_LOST)
     work(run)
-    assert (run.status, run.exit_reason, run.model_calls) == ("failed", "fatal_error", 0)
-    assert "workers in a row were lost" in run.steps.get(kind="stop").facts_json
-
-
-def test_a_run_that_moves_now_and_then_may_lose_any_number_of_workers() -> None:
-    run = launch(*[think("search", q=str(number)) for number in range(8)], FINAL)
-    for _ in range(3):
-        for _ in range(store.MOST_LOST - 2):
-            lose_worker(run)
-            assert store.claim(run.pk, "doomed") is not None
-        lose_worker(run)
-        slice_of(run, Slice(moves=2))
+    assert (run.status, run.model_calls) == ("waiting", 0)
+    question = pending(run)
+    assert question.kind == "manual"
+    assert question.title == "3 workers in a row stopped while they drove this run. Try again?"
+    client.force_login(User.objects.create_superuser("alice"))
+    for address in ("interrupt", "admin:runs_interrupt_change"):
+        page = client.get(reverse(address, args=[question.pk])).text
+        assert question.title in page and "log first." in page and "Go on" in page
+    decide(run, "resume")
     assert work(run).status == "succeeded"
 
 
-def test_a_run_that_may_kill_its_workers_rests_before_it_is_taken_again() -> None:
-    """Others that were in the same worker by chance must not be taken up at the same moment as it."""
+def test_a_call_that_waits_for_its_next_attempt_is_held_by_that_question() -> None:
+    busy = {"search": {"params": {"q": "string"}, "effects": "read", "results": BUSY}}
+    run = launch(played=script(think("search", q="tides"), FINAL, tools=busy))
+    slice_of(run)
+    make_due(run.pk)
+    lose_workers(run, store.MOST_LOST)
+    work(run)
+    assert pending(run).kind == "manual"
+    decide(run, "resume")
+    work(run)
+    assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_a_call_with_a_key_that_kills_its_workers_is_asked_about_as_one_that_may_have_happened() -> None:
+    run = launch(played=script(think("keyed", to="bob"), FINAL, tools={"keyed": KEYED}), rules=ALLOW)
+    for _ in range(store.MOST_LOST):
+        die_in(run, before=kill, only="keyed")
+    work(run)
+    assert (pending(run).kind, pending(run).tool) == ("may_have_happened", "keyed")
+    decide(run, "respond", message="sent")
+    assert work(run).status == "succeeded"
+
+
+def test_three_faults_of_our_own_code_end_the_run_with_the_fault_in_its_last_step() -> None:
     run = launch(FINAL)
-    for _ in range(8):
-        lose_worker(run)
-        assert store.claim(run.pk, "doomed") is not None
-    Run.objects.filter(pk=run.pk).update(lease_until=Now() - timedelta(microseconds=1), silent_looks=LOOKS)
-    assert store.claim(run.pk, "too early") is None
-    lose_worker(run)
+    for _ in range(store.MOST_LOST):
+        make_due(run.pk)
+        lease = store.claim(run.pk, "alpha")
+        assert lease is not None
+        store.postpone(lease, 30, ValueError("no such thing"))
+        store.let_go(lease)
+    work(run)
+    assert (run.status, run.exit_reason) == ("failed", "fatal_error")
+    assert "ValueError: no such thing" in run.steps.get(kind="stop").facts_json
+
+
+def test_an_answer_that_waits_for_a_worker_is_heard_however_many_were_lost() -> None:
+    run = launch(think("send", to="bob"), FINAL)
+    work(run)
+    decide(run, "approve")
+    lose_workers(run, store.MOST_LOST)
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_a_fault_beside_lost_workers_ends_no_run() -> None:
+    run = launch(FINAL)
+    lose_workers(run, store.MOST_LOST - 1)
+    lease = store.claim(run.pk, "alpha")
+    assert lease is not None
+    store.postpone(lease, 30, ValueError("the disk was full for a moment"))
+    store.let_go(lease)
+    make_due(run.pk)
+    work(run)
+    assert (run.status, pending(run).kind) == ("waiting", "manual")
+    decide(run, "resume")
     assert work(run).status == "succeeded"
 
 
@@ -307,6 +357,9 @@ def test_a_worker_that_leaves_between_two_that_are_lost_is_no_move() -> None:
     assert store.claim(run.pk, "next") is not None
     assert store.lost_in_a_row(run) == 2
     lose_worker(run)
+    work(run)
+    assert pending(run).kind == "manual", "three were lost, and none of the two that left counts"
+    decide(run, "resume")
     assert work(run).status == "succeeded"
 
 
@@ -351,20 +404,47 @@ def test_killed_anywhere_the_run_goes_on_with_exact_totals(place: str, tmp_path:
     assert kinds(run).count("transition") == 10
 
 
-@pytest.mark.parametrize("place", ["after_started:kill9", "after_effect:kill9:2"])
-def test_killed_around_a_deed_a_person_says_whether_it_happened(place: str, tmp_path: Path) -> None:
+def test_killed_before_a_deed_ended_a_person_says_whether_it_happened(tmp_path: Path) -> None:
     played = script(think("send", to="bob"), FINAL)
-    run = launch_and_die(played, place, tmp_path, rules=ALLOW)
+    run = launch_and_die(played, "after_started:kill9", tmp_path, rules=ALLOW)
     work(run)
     assert pending(run).kind == "may_have_happened"
     decide(run, "respond", message="it was sent")
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
 
 
-@pytest.mark.parametrize("place", ["after_started:kill9", "after_effect:kill9:2"])
-def test_killed_around_a_deed_with_a_key_it_is_done_once(place: str, tmp_path: Path) -> None:
+AFTER_A_DEED = "after_effect:kill9:2"
+"""The call has ended, and the database has not heard of it."""
+
+
+@pytest.mark.parametrize("tool", [SEND, KEYED])
+def test_an_answer_that_the_database_never_got_is_taken_from_the_disk(
+    tool: dict[str, Any], tmp_path: Path, settings: Any
+) -> None:
+    run = launch_and_die(
+        script(think("send", to="bob"), FINAL, tools={"send": tool}), AFTER_A_DEED, tmp_path, rules=ALLOW
+    )
+    assert run.exchanges.get(name="send").status == "started"
+    world = slice_of(run)
+    assert world.calls == ["decision"], "the call has ended: it is neither made again nor asked about"
+    assert totals(run) == (2, 1, 200, 40, 0.002)
+    assert not run.interrupts.exists()
+    assert list((Path(settings.DATA_DIR) / "answers").iterdir()) == []
+
+
+@pytest.mark.parametrize("kept", ["", "{", "[]", '{"kind": "nothing"}'])
+def test_a_kept_answer_that_can_not_be_read_is_none(kept: str, tmp_path: Path) -> None:
+    run = launch_and_die(script(think("send", to="bob"), FINAL), AFTER_A_DEED, tmp_path, rules=ALLOW)
+    spool._path(run.exchanges.get(name="send").key).write_text(kept)
+    work(run)
+    assert pending(run).kind == "may_have_happened"
+    decide(run, "reject")
+    work(run)
+
+
+def test_killed_before_a_deed_with_a_key_ended_it_is_done_once(tmp_path: Path) -> None:
     played = script(think("send", to="bob"), FINAL, tools={"send": KEYED})
-    run = launch_and_die(played, place, tmp_path, rules=ALLOW)
+    run = launch_and_die(played, "after_started:kill9", tmp_path, rules=ALLOW)
     world = slice_of(run)
     assert world.calls == ["send", "decision"]
     assert world.keys == [run.exchanges.get(name="send").key]

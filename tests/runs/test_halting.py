@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from agentsite.management.commands.sweeper import late_runs
+from agentsite.hands import late_runs
 from agentsite.stopped import STOPPED
 from runs import actions, driver, reading, store, tasks
 from runs.driver import holds
@@ -368,6 +368,9 @@ def test_a_run_whose_worker_was_lost_says_both_and_its_losses_go_on_counting() -
     run.refresh_from_db()
     assert store.lost_in_a_row(run) == 2
     lose_worker(run)
+    work(run)
+    assert pending(run).kind == "manual", "the third loss, whatever the halt wrote in between"
+    decide(run, "resume")
     assert work(run).status == "succeeded"
     assert len(held_back(run)) == 1
 

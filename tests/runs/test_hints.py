@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from agentsite.management.commands import sweeper
+from agentsite.hands import HANDS, Hands
 from runs import actions, live, store, tasks
 from runs.messenger import Messenger
 from runs.models import Interrupt, Run
@@ -81,9 +81,9 @@ def test_two_that_are_told_of_one_run_do_not_both_have_it(broker: Broker) -> Non
     store.let_go(lease)
 
 
-def test_a_hand_of_the_scheduler_stays_only_while_nobody_waits_for_it(broker: Broker) -> None:
-    run, hands = long_run(), sweeper.Hands()
-    hands.take([*range(-sweeper.HANDS - 1, 0)])  # no such runs, one more than there are hands
+def test_a_hand_of_the_worker_stays_only_while_nobody_waits_for_it(broker: Broker) -> None:
+    run, hands = long_run(), Hands()
+    hands.take([*range(-HANDS - 1, 0)])  # no such runs, one more than there are hands
     wait_for(lambda: not hands.taken)
     hands._drive(run.pk)
     assert (Run.objects.get(pk=run.pk).status, slices(run)) == ("queued", 1)

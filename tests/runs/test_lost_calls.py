@@ -265,15 +265,18 @@ def test_a_key_that_is_closed_stays_so_where_the_next_attempt_is_another_workers
     assert (run.status, run.tool_calls) == ("succeeded", 1)
 
 
-def test_a_call_that_kills_its_workers_ends_the_run_though_it_is_made_anew_each_time() -> None:
+def test_a_call_that_kills_its_workers_is_asked_about_though_it_is_made_anew_each_time() -> None:
     run = lost_run()
     for lost in range(1, store.MOST_LOST):
         die_in(run, before=kill, only="send", far_side=NotHappened.FOR_SURE)
         assert store.lost_in_a_row(run) == lost
     work(run)
-    assert (run.status, run.exit_reason, run.tool_calls) == ("failed", "fatal_error", 0)
+    assert (run.status, run.tool_calls) == ("waiting", 0)
+    assert pending(run).kind == "may_have_happened"
     assert run.exchanges.filter(name="send").count() == store.MOST_LOST
     assert actions.replay(run, by=None)[1] is None
+    decide(run, "reject")
+    work(run)
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

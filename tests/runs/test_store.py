@@ -100,7 +100,7 @@ def test_letting_go_of_a_lost_seat_does_not_touch_the_next_worker() -> None:
     assert lost is not None
     assert taken is not None
     store.let_go(lost)
-    store.postpone(lost, 30, "a fault")
+    store.postpone(lost, 30, ValueError("a fault"))
     run.refresh_from_db()
     assert (run.status, run.worker, run.epoch) == ("running", "beta", taken.epoch)
 
@@ -109,7 +109,7 @@ def test_a_postponed_run_is_not_due_for_a_while() -> None:
     run = launch(FINAL)
     lease = store.claim(run.pk, "alpha")
     assert lease is not None
-    store.postpone(lease, 30, "a fault")
+    store.postpone(lease, 30, ValueError("a fault"))
     store.let_go(lease)
     assert kinds(run) == ["recovered"]
     assert store.claim(run.pk, "beta") is None
@@ -127,8 +127,8 @@ def test_a_run_rests_whatever_keeps_the_row_about_its_fault_from_being_written(
     run = launch(FINAL)
     lease = store.claim(run.pk, "alpha")
     assert lease is not None
-    monkeypatch.setattr(leases, "tell_lost", unwritable)
-    store.postpone(lease, 30, "a fault")
+    monkeypatch.setattr(leases, "tell_fault", unwritable)
+    store.postpone(lease, 30, ValueError("a fault"))
     store.let_go(lease)
     assert kinds(run) == []
     assert not Run.objects.due().filter(pk=run.pk).exists()

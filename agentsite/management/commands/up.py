@@ -18,6 +18,7 @@ from django.db import OperationalError, connections
 
 from agentsite import broker
 from agentsite.environment import private_dir
+from agentsite.hands import HANDS
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.ports import HOST, address_of, listens, port_number, refuse_taken
 from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
@@ -27,7 +28,7 @@ from runs.consumers.socket import LARGEST_SENT
 
 WORKER_THREADS = 64
 WORKER_CONNECTIONS = (
-    WORKER_THREADS + 8
+    WORKER_THREADS + HANDS + 8
 )  # a run holds one while its model answers; a renewing thread needs more
 
 LONGEST_DRAIN_S = 3600.0

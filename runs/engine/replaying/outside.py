@@ -28,6 +28,12 @@ def is_newer(fact: Fact) -> bool:
     return isinstance(fact, DataRead)
 
 
+def lost_before(row: RecordedRow) -> int:
+    """Return how many workers in a row were lost before the row's question; 0 where it asks about something else."""
+    asks = EFFECT.validate_python(row.effect) if row.effect else None
+    return asks.lost if isinstance(asks, HumanCall) else 0
+
+
 def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
     """Whether the row was written because a worker was lost in a call: its answer, where there is one, came later."""
     return asks_whether_it_happened(row) or _made_anew(row, facts)

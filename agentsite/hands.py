@@ -1,0 +1,85 @@
+"""Drives in a worker what no hint brings to it: hints are lost, or there is no broker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import connections
+from django.db.models.functions import Now
+
+from runs import driver, store
+from runs.models import Run
+from runs.tasks import drive_on
+
+LATE_S = 6.0
+"""How long a run may be due before a worker looks for it: its hints were lost, or nobody took them."""
+
+HANDS = 16
+LOOK_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Hands:
+    """Threads that drive what no hint reached; two on one run are kept apart by its lease."""
+
+    def __init__(self) -> None:
+        self.threads = ThreadPoolExecutor(HANDS, thread_name_prefix="hand")
+        self.taken: set[int] = set()
+        self.waited_for = False
+        """Whether more runs want a hand than there are hands."""
+
+    def take(self, run_ids: list[int]) -> None:
+        """Drive these, as far as hands are free."""
+        wanting = [run_id for run_id in run_ids if run_id not in self.taken]
+        free = HANDS - len(self.taken)
+        self.waited_for = len(wanting) > free
+        for run_id in wanting[:free]:
+            self.taken.add(run_id)
+            self.threads.submit(self._drive, run_id)
+
+    def let_go(self) -> None:
+        """Begin nothing new."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def _drive(self, run_id: int) -> None:
+        """Drive a slice, or more where no hint is taken and no run waits for this hand."""
+        try:
+            drive_on(run_id, may_stay=lambda: not self.waited_for)
+        except Exception:
+            log.exception("run %s met a fault; it is tried again", run_id)
+        finally:
+            self.taken.discard(run_id)
+            connections.close_all()
+
+
+def lend_hands() -> None:
+    """Look about once a second, in a thread of this process, until the process drains."""
+    threading.Thread(target=_look_again_and_again, name="hands", daemon=True).start()
+
+
+def _look_again_and_again() -> None:
+    hands, pause = Hands(), threading.Event()
+    while not driver.closing():
+        try:
+            hands.take(late_runs())
+        except Exception:
+            log.exception("runs that are due can't be looked for; the next look tries again")
+        finally:
+            connections.close_all()
+        pause.wait(LOOK_S)
+    hands.let_go()
+
+
+def late_runs() -> list[int]:
+    """Return the runs that hints did not bring to a worker; all that are due where there are no hints."""
+    if store.halt_now() is not None:
+        return []
+    late = Now() - timedelta(seconds=LATE_S if settings.HINTS else 0)
+    return list(
+        Run.objects.due().filter(due_at__lte=late).order_by("due_at").values_list("pk", flat=True)[:HANDS]
+    )

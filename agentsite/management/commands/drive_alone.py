@@ -1,0 +1,28 @@
+"""`manage.py drive_alone`: one run in a process of its own, after a worker was lost on it."""
+
+import signal
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from agentsite.leaving import leave_in_a_thread
+from runs import driver, tasks
+
+
+class Command(BaseCommand):
+    """Drives one run for one slice."""
+
+    help = "Drive one run for one slice, in a process of its own. The worker starts it; people don't need it."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Name the run and the token of the seat."""
+        parser.add_argument("run", type=int)
+        parser.add_argument("worker")
+
+    def handle(self, *args: Any, run: int, worker: str, **options: Any) -> None:
+        """Drive the run; hint at the runs that it wakes."""
+        signal.signal(signal.SIGTERM, lambda *_: leave_in_a_thread())
+        for wanting in driver.drive(run, worker):
+            if wanting != run:  # whoever started this process goes on with that one
+                tasks.hint_beside(wanting)

@@ -1,0 +1,46 @@
+"""Keeps the answer of a call on this machine's disk until the database has it.
+
+A call that must not be repeated may have ended while its answer still waits for the database. A worker that dies in
+between leaves the answer here, and the next worker on this machine uses it: no person is asked whether the call
+happened. Nothing is synced: this is for a process that dies, and not for a machine that does.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from django.conf import settings
+from pydantic import ValidationError
+
+from runs.engine.effects import ANSWER, Answer
+
+
+def put(key: str, answer: Answer) -> None:
+    """Write the answer to the call of that idempotency key; a disk that refuses loses only this second copy."""
+    path = _path(key)
+    draft = path.with_suffix(".new")
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(ANSWER.dump_json(answer))
+        draft.replace(path)
+
+
+def get(key: str) -> Answer | None:
+    """Return the answer to the call of that key; None where this machine has none."""
+    try:
+        return ANSWER.validate_json(_path(key).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def drop(key: str) -> None:
+    """Forget the answer: the database has it."""
+    with suppress(OSError):
+        _path(key).unlink()
+
+
+def _path(key: str) -> Path:
+    return Path(settings.DATA_DIR) / "answers" / f"{key}.json"
