@@ -355,7 +355,7 @@ class Journey:
                 if (kept := self._kept(asked)) is not None:
                     return kept
                 if not self.ledger.started_here:
-                    store.start(self.run.pk, self.ledger.epoch, asked.seq, self.ledger.site_rules)
+                    self._start(asked.seq)
                 failpoint("after_started")
                 store.check_seat(self.run.pk, self.ledger.epoch)
                 return self._call_tool(call, asked)
@@ -363,9 +363,16 @@ class Journey:
 
     def _check_again(self, pending: Pending) -> None:
         """`LookAgain` where a call that the gates did not let pass just now may not begin any more."""
-        if self.just_passed or store.still_holds(self.run.pk, pending.seq, self.ledger.site_rules):
+        ledger = self.ledger
+        if self.just_passed and not ledger.host:
             return
-        raise store.LookAgain
+        if not store.still_holds(self.run.pk, pending.seq, ledger.site_rules, ledger.host):
+            raise store.LookAgain
+
+    def _start(self, seq: int) -> None:
+        """Commit the intent of a call that must not happen twice."""
+        ledger = self.ledger
+        store.start(self.run.pk, ledger.epoch, seq, ledger.site_rules, ledger.host)
 
     def _unless_cut(self, answer: Answer | None) -> Answer | None:
         """A model call that fails while its worker leaves was cut, or might as well have been: it is made again."""

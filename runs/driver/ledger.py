@@ -36,7 +36,7 @@ from runs.engine.gates import rule_that_asks
 from runs.engine.kernel import Decision, advance
 from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
-from runs.engine.outward import inherited
+from runs.engine.outward import allowed_by_person, inherited
 from runs.engine.rules import named
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.snapshot import Snapshot, Totals
@@ -125,6 +125,14 @@ class Ledger:
         """Whether the ask that waits is for a person or a child to answer."""
         pending = self.snapshot.pending
         return pending is not None and isinstance(pending.effect, HumanCall | ChildRun)
+
+    @property
+    def host(self) -> str:
+        """The host that the call which waits contacts only because a person allowed it for this run."""
+        pending = self.snapshot.pending
+        if pending is None or not isinstance(pending.effect, ToolCall):
+            return ""
+        return allowed_by_person(self.snapshot.state, pending.effect)
 
     @property
     def may_leave(self) -> bool:
@@ -240,6 +248,8 @@ class Ledger:
         if isinstance(move, Ask):
             row, asked = self._ask_rows(move)
             batch.asked.append(asked)
+            if isinstance(move.effect, ToolCall):
+                batch.host = allowed_by_person(before.state, move.effect)
         else:
             row = self._row(move)
         after = advance(self.machine, before, move, decision.totals)

@@ -33,7 +33,7 @@ def move_instead(ledger: Ledger) -> Move | None:
     run_id, waits = ledger.run.pk, ledger.snapshot.pending
     assert waits is not None and isinstance(waits.effect, ToolCall) and ledger.asked is not None
     move = looked_at_again(ledger.machine, ledger.snapshot, store.passed_before(run_id, waits.seq))
-    lapsed = store.lapsed_before(run_id, waits.seq)
+    lapsed = store.lapsed_before(run_id, waits.seq, ledger.host)
     if move == Ask(waits.effect, attempt=waits.attempt):
         if lapsed is None:
             return None

@@ -43,6 +43,14 @@ def carried_to(state: State, host: str) -> tuple[DataRead, ...]:
     return tuple(read for read in state.data_read if not host or read.host != host)
 
 
+def allowed_by_person(state: State, call: ToolCall) -> str:
+    """Return the host that the call contacts only because a person allowed it for this run; empty where none is."""
+    host = host_contacted(state, call) if state.hosts_allowed and state.data_read else None
+    if not host or is_named(host, state.terms.settings.hosts):
+        return ""
+    return host if host in state.hosts_allowed else ""
+
+
 def why_ask(host: str, read: DataRead) -> str:
     """Return the reason to ask before a call to a host that has not been named."""
     if not host:

@@ -27,7 +27,7 @@ RULES_CHANGED = "The site's rules changed after this call was allowed."
 
 def lapsed(verdict: str, by: str, channel: str) -> str:
     """Why a question is asked anew that was answered."""
-    did = "Resumed" if verdict == "resume" else "Approved"
+    did = {"resume": "Resumed", "top_up": "The limit was raised"}.get(verdict, "Approved")
     if channel == "settings":
         return f"{did} by an answer given at launch, which may not answer this."
     return f"{did} by {by}, who may no longer decide."

@@ -99,10 +99,8 @@ class RulesetRule(Value):
         default = "terminal" if self.type in ("max_depth", "cost_limit") else "retryable"
         return (self.severity or default) == "terminal"
 
-    @property
-    def most(self) -> float:
+    def most(self, default: float) -> float:
         """The value up to which `max_depth` (steps) or `cost_limit` (USD) passes."""
-        default = 20 if self.type == "max_depth" else 0.50
         return self.value if isinstance(self.value, int | float) else default
 
     @property
@@ -111,6 +109,9 @@ class RulesetRule(Value):
         own = (self.value,) if isinstance(self.value, str) else self.value
         return GUESSES + (own if isinstance(own, tuple) else ())
 
+
+MOST_USD = 0.50
+"""What a run may cost where its `cost_limit` rule has no value."""
 
 DEFAULT_RULES = tuple(
     RulesetRule(type=name) for name in ("max_depth", "cost_limit", "forbid_guessing", "require_tool_use")
@@ -437,8 +438,8 @@ def _breach(rule: RulesetRule, state: RuledState) -> str:
     assert draft is not None
     match rule.type:
         case "max_depth":
-            over = state.steps + 1 > rule.most
-            return f"Step {state.steps + 1} is past the {rule.most:g} that are allowed." if over else ""
+            step, most = state.steps + 1, rule.most(state.settings.max_steps)
+            return f"Step {step} is past the {most:g} that are allowed." if step > most else ""
         case "cost_limit":
             return _over_cost(rule, state)
         case "forbid_guessing":
@@ -470,8 +471,8 @@ def _pattern_breach(pattern: str, draft: Draft) -> str:
 
 
 def _over_cost(rule: RulesetRule, state: RuledState) -> str:
-    cost = state.metadata.total_cost
-    return f"The run has cost ${cost:.4f}, more than the ${rule.most:g} allowed." if cost > rule.most else ""
+    cost, most = state.metadata.total_cost, rule.most(MOST_USD)
+    return f"The run has cost ${cost:.4f}, more than the ${most:g} allowed." if cost > most else ""
 
 
 def _texts(draft: Draft) -> Iterator[str]:

@@ -24,7 +24,7 @@ from runs.rights import OPERATOR, Person, decides, may_decide
 from runs.store.site_rules import site_rules
 
 LETS_GO_ON = (*LET_PASS, "resume")
-"""Verdicts that count only as long as whoever gave them may decide."""
+"""Verdicts that count only as long as whoever gave them may decide; so does a top-up that lets a held call go."""
 
 
 class LookAgain(Exception):
@@ -39,9 +39,12 @@ class Answered:
     decision: Decision
 
 
-def still_holds(run_id: int, seq: int, rules: str) -> bool:
-    """Whether the call of row `seq` may begin, which was let pass by the site's rules `rules` (their text)."""
-    return site_rules().text == rules and lapsed_before(run_id, seq) is None
+def still_holds(run_id: int, seq: int, rules: str, host: str) -> bool:
+    """Whether the call of row `seq` may begin, which was let pass by the site's rules `rules` (their text).
+
+    `host` is the one that it contacts because a person allowed it for the run; empty where none is.
+    """
+    return site_rules().text == rules and lapsed_before(run_id, seq, host) is None
 
 
 def passed_before(run_id: int, seq: int) -> tuple[str, ...]:
@@ -50,9 +53,19 @@ def passed_before(run_id: int, seq: int) -> tuple[str, ...]:
     return answered_by(behind[-1].question, edited=behind[-1].decision.verdict == "edit") if behind else ()
 
 
-def lapsed_before(run_id: int, seq: int) -> ApprovalLapsed | None:
-    """The first of the approvals behind the call of row `seq` that counts no more."""
-    return next((lapsed for answered in _behind(run_id, seq) if (lapsed := _lapsed(answered))), None)
+def lapsed_before(run_id: int, seq: int, host: str) -> ApprovalLapsed | None:
+    """The first of the approvals behind the call of row `seq` that counts no more; that of its `host` is one."""
+    behind = _behind(run_id, seq)
+    if host and not any(answered.question.host == host for answered in behind):
+        behind += _allowed(run_id, seq, host)
+    return next((lapsed for answered in behind if (lapsed := _lapsed(answered))), None)
+
+
+def _allowed(run_id: int, seq: int, host: str) -> list[Answered]:
+    """The last approval that allowed the host for the rest of the run."""
+    given = _decisions(run_id).filter(allow_host=True, interrupt__host=host, interrupt__seq__lt=seq)
+    last = given.order_by("-interrupt__seq").first()
+    return [Answered(question_at(run_id, last.interrupt.seq), last)] if last is not None else []
 
 
 def lapsed_at(run_id: int, seq: int) -> ApprovalLapsed | None:
@@ -99,8 +112,11 @@ def _decisions(run_id: int) -> QuerySet[Decision]:
 
 
 def _lapsed(answered: Answered) -> ApprovalLapsed | None:
-    decision = answered.decision
-    if decision.verdict not in LETS_GO_ON or _counts(answered.question, decision):
+    question, decision = answered.question, answered.decision
+    lets_go = decision.verdict in LETS_GO_ON or (
+        decision.verdict == "top_up" and isinstance(question.holds, ToolCall)
+    )
+    if not lets_go or _counts(question, decision):
         return None
     return ApprovalLapsed(
         question=decision.interrupt.seq,

@@ -152,6 +152,8 @@ class Batch:
     """The parent's run and ask that this run's end answers."""
     site_rules: str = ""
     """The text of the site's rules by which its moves were decided."""
+    host: str = ""
+    """The host that the call which is asked for contacts only because a person allowed it for this run."""
 
 
 @again
@@ -226,7 +228,8 @@ def _begin_nothing_that_may_not(batch: Batch) -> None:
     for asked in batch.asked:
         if asked.status != "started":
             continue
-        if halted_for_intent() is not None or not still_holds(batch.run_id, asked.seq, batch.site_rules):
+        holds = still_holds(batch.run_id, asked.seq, batch.site_rules, batch.host)
+        if halted_for_intent() is not None or not holds:
             asked.status = "asked"
 
 
@@ -349,7 +352,7 @@ def pay(run_id: int, answer: Answer | None) -> None:
 
 
 @again
-def start(run_id: int, epoch: int, seq: int, site_rules: str) -> None:
+def start(run_id: int, epoch: int, seq: int, site_rules: str, host: str) -> None:
     """Mark an ask that must not happen twice as started, before the deed; `Fenced` where the seat is lost.
 
     `Halted` where nothing may begin; `LookAgain` where the site's rules are others than `site_rules`, by which it was
@@ -361,7 +364,7 @@ def start(run_id: int, epoch: int, seq: int, site_rules: str) -> None:
             raise Fenced(run_id, epoch)
         if (halt := halted_for_intent()) is not None:
             raise Halted(halt)
-        if not still_holds(run_id, seq, site_rules):
+        if not still_holds(run_id, seq, site_rules, host):
             raise LookAgain
         Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED).update(status="started")
 

@@ -133,6 +133,25 @@ def test_an_approval_by_one_who_may_no_longer_decide_is_asked_for_anew(
     assert replays(run)
 
 
+@pytest.mark.parametrize("withdrawn", WITHDRAWN)
+def test_a_top_up_that_lets_a_call_go_counts_as_long_as_its_giver_may_decide(
+    withdrawn: Callable[[User], None],
+) -> None:
+    bob, carol = reviewer(), reviewer("carol")
+    dear = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.2}
+    played = script(TO_BOB, FINAL, usage=dear)
+    run = work(launch(played=played, owner=operator(), rules=ALLOW, limits={"cost_usd": 0.1}))
+    assert (pending(run).kind, pending(run).tool) == ("limit", "send")
+    approve(run, bob, "top_up", args={"cost_usd": 1.0})
+    withdrawn(bob)
+    work(run)
+    assert (run.status, sent(run)) == ("waiting", 0)
+    assert pending(run).why.startswith("The limit was raised by bob, who may no longer decide.")
+    approve(run, carol, "top_up", args={"cost_usd": 1.0})
+    assert (work(run).status, sent(run)) == ("succeeded", 1)
+    assert replays(run)
+
+
 def test_the_row_of_the_new_question_says_whose_approval_lapsed() -> None:
     bob = reviewer()
     run = work(launch(TO_BOB, FINAL))

@@ -14,14 +14,25 @@ from runs import actions, store
 from runs.adapters.toolbox import Toolbox
 from runs.adapters.tools import TOOLS, fetch_url
 from runs.adapters.wire import trusted
-from runs.driver import tool_specs
+from runs.driver import Slice, tool_specs
 from runs.driver.replaying import made_again, record_of
 from runs.models import Decision, Run, SiteHost
 from runs.reading import export
 from runs.reading.outlines import outline_of
 from runs.reading.scripting import launch_of
 from tests.adapters.pages import PUBLIC_ADDRESS, Answer, TableNet, Web
-from tests.runs.running import FINAL, _every_run_verifies, decide, launch, pending, script, think, work
+from tests.runs.running import (
+    FINAL,
+    _every_run_verifies,
+    decide,
+    launch,
+    pending,
+    person,
+    script,
+    slice_of,
+    think,
+    work,
+)
 
 pytestmark = [pytest.mark.django_db]
 
@@ -74,6 +85,26 @@ def test_an_approval_is_for_one_call_and_with_the_host_for_the_run() -> None:
     told = export(run)["interrupts"]
     assert [one["decisions"][0]["allow_host"] for one in told[:2]] == [False, True]
     assert export(run)["steps"][-1]["state"]["hosts_allowed"] == ["api.test"]
+
+
+def test_a_host_is_allowed_for_the_run_as_long_as_its_giver_may_decide(owner: User) -> None:
+    carol = person("carol", "view_run", "decide_interrupt")
+    run = work(launched(READ, GO, AGAIN, AGAIN, AGAIN, OTHER))
+    question = pending(run)
+    actions.decide(question.pk, verdict="approve", by=carol, channel="web", allow_host=True)
+    slice_of(run, Slice(moves=8))
+    before = len(visited(run))
+    assert before and not run.interrupts.filter(status="pending").exists()
+    carol.user_permissions.clear()
+    asked = pending(work(run))
+    assert (asked.host, len(visited(run))) == ("api.test", before)
+    assert asked.why.startswith("Approved by carol, who may no longer decide.")
+    decide(run, "approve")
+    again = pending(work(run))
+    assert (again.host, len(visited(run))) == ("api.test", before + 1), "that was for one call"
+    decide(run, "approve", allow_host=True)
+    assert pending(work(run)).host == "other.test"
+    assert actions.replay(run, by=None)[1] is None
 
 
 @pytest.mark.parametrize(
