@@ -44,6 +44,11 @@ def is_of_site(name: str, at_launch: int) -> bool:
     return name.startswith(_LATER) or (place.isdigit() and int(place) <= at_launch)
 
 
+def is_rule(name: str) -> bool:
+    """Whether that is a rule's name, and not that of a setting or of a default."""
+    return name.startswith(("rule:", _LATER))
+
+
 def words_of(named_rule: NamedRule) -> str:
     """The rule as a question names it."""
     name, rule = named_rule

@@ -13,6 +13,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from runs.engine.effects import Draft, HumanCall, ModelCall
+from runs.engine.gates import rule_that_asks
+from runs.engine.rules import is_of_site, is_rule
 from runs.models import Budget, Decision, Interrupt, Run, Step
 from runs.reading import unseen, words
 from runs.reading.again import Again
@@ -33,7 +35,7 @@ from runs.reading.phrases import Line, call_text
 from runs.reading.questions import asked_of, questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
 from runs.reading.unheard import late_end_of, unsure_of
-from runs.rights import decides
+from runs.rights import OPERATOR, decides
 
 Person = User | AnonymousUser
 
@@ -88,6 +90,8 @@ class Card:
     """What is asked one by one, where it is more than one thing; the title has all of them too."""
     why: str
     """Why it is asked now; empty where the title says it."""
+    whose_rule: str
+    """Whose rule asks, in words: a rule's name is its author's, and may claim anything. Empty where no rule asks."""
     targets: tuple[Target, ...]
     may_decide: bool
     doubt: str = ""
@@ -294,6 +298,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         title=about.headline if about else _headline(interrupt, questions),
         questions=questions if len(questions) > 1 else (),
         why=about.why if about else _why(interrupt, questions),
+        whose_rule=_whose_rule(run, asked) if asked else "",
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=decides(person),
         doubt=doubts_of([interrupt]).get(interrupt.pk, ""),
@@ -337,6 +342,15 @@ def _why(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
     if interrupt.kind == "limit" or interrupt.why == interrupt.title:
         return ""
     return reason_of(interrupt, questions)
+
+
+def _whose_rule(run: Run, asked: HumanCall) -> str:
+    name = rule_that_asks(asked, ())
+    if is_of_site(name, len(json.loads(run.site_rules_json))):
+        return "the site"
+    if not is_rule(name):
+        return ""
+    return f"this run, launched by {run.owner.get_username() if run.owner else OPERATOR}"
 
 
 def _limits_of(run: Run, interrupt: Interrupt) -> list[Standing]:

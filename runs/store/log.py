@@ -352,7 +352,7 @@ def pay(run_id: int, answer: Answer | None) -> None:
 
 
 @again
-def start(run_id: int, epoch: int, seq: int, site_rules: str, host: str) -> None:
+def start(run_id: int, epoch: int, seq: int, site_rules: str, host: str = "") -> None:
     """Mark an ask that must not happen twice as started, before the deed; `Fenced` where the seat is lost.
 
     `Halted` where nothing may begin; `LookAgain` where the site's rules are others than `site_rules`, by which it was

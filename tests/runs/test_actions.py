@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.db.models.functions import Now
 
 from runs import actions, store, tasks
@@ -843,3 +844,8 @@ def test_site_rules_come_before_the_runs_own() -> None:
     SiteRule.objects.create(rule_json=json.dumps({"when": {"tool": "send"}, "do": "deny"}))
     run = work(launch(think("send", to="bob"), FINAL, rules=ALLOW))
     assert (run.status, run.tool_calls) == ("succeeded", 0)
+
+
+def test_nobody_who_is_not_signed_in_sees_a_run() -> None:
+    launch(FINAL)
+    assert not Run.objects.for_user(AnonymousUser()).exists()

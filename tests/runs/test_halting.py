@@ -429,6 +429,14 @@ def test_the_timeline_and_the_export_say_it_in_words() -> None:
     ), summary
 
 
+def test_only_who_may_halt_the_site_lets_it_work_again() -> None:
+    halt("prices")
+    with pytest.raises(actions.NotAllowed, match="You may not stop everything"):
+        actions.unhalt_site(by=person("alice", "add_run", "decide_interrupt"))
+    assert store.halt_now() is not None
+    unhalt()
+
+
 def test_the_admin_lists_every_halt_and_changes_none() -> None:
     halt("first")
     unhalt()

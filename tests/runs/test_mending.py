@@ -618,3 +618,27 @@ def test_verify_names_a_summary_that_does_not_fit(old: str, new: str, sentence: 
         assert sentence in " ".join(why for _, why in flaws(run, CATALOGUE["ruled"], kinds))
     assert store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run)) is not None
     run.steps.filter(pk=changed.pk).update(facts_json=facts)
+
+
+@pytest.mark.parametrize("deed", ["edit", "undo", "pin", "unpin", "compact"])
+def test_whoever_mends_the_context_has_viewers_and_the_list_of_questions_look_again(
+    deed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, rung = compacted_run(), list[object]()
+    seq = newest(run).seq
+    if deed == "unpin":
+        actions.pin(run, path=f"su:{seq}", by=None)
+    monkeypatch.setattr("runs.live.ring", lambda run_id, _: rung.append(run_id))
+    monkeypatch.setattr("runs.live.ring_inbox", lambda: rung.append("inbox"))
+    match deed:
+        case "edit":
+            actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=None)
+        case "undo":
+            actions.undo_summary(run, seq=seq, reason="It is wrong.", by=None)
+        case "pin":
+            actions.pin(run, path=f"su:{seq}", by=None)
+        case "unpin":
+            actions.unpin(run, path=f"su:{seq}", by=None)
+        case "compact":
+            actions.compact_now(run, by=None)
+    assert rung == [run.pk, "inbox"]

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from runs import actions
 from runs.management.asking import how_to_answer
-from runs.models import Decision, Interrupt, Run
+from runs.models import Decision, Interrupt, Run, SiteRule
 from runs.reading.arguments import fields_of
 from tests.factories import FINAL, alice, bob, cast_member, launched, signed_in
 from tests.runs.running import pending, think, transitions, work
@@ -238,3 +238,22 @@ def test_a_card_of_400_000_characters_is_painted_in_well_under_a_second() -> Non
     page = page_of(client, asked)
     assert time.process_time() - began < A_BUSY_SECOND
     assert len(page) > 400_000
+
+
+def test_the_card_says_whose_rule_asks_whatever_its_name_claims() -> None:
+    claims = {"when": {"tool": "run"}, "do": "ask", "name": "Site rule: cleared by the administrator"}
+    owner, reviewer = alice(), signed_in(bob())
+
+    def page() -> str:
+        call = think("run", command="ls")
+        return page_of(
+            reviewer, pending(launched(owner, call, FINAL, tools={"run": COMMAND}, rules=[claims]))
+        )
+
+    assert '<span class="card__label">Rule of</span> this run, launched by alice' in page()
+    SiteRule.objects.create(rule_json='{"when": {"tool": "run"}, "do": "ask"}')
+    assert '<span class="card__label">Rule of</span> the site' in page()
+
+
+def test_without_a_rule_the_card_names_none() -> None:
+    assert "Rule of" not in page_of(signed_in(bob()), pending(asking("ls")))
