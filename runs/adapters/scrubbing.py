@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html.entities
+import re
 from collections.abc import Callable, Iterator
 from math import lcm
 from typing import Any
@@ -85,7 +86,7 @@ def _one(sign: str) -> str:
     code, names = ord(sign), [name for name, means in html.entities.html5.items() if means == sign]
     octets = "".join(f"%(?:25){{0,4}}{octet:02x}" for octet in sign.encode())
     ways = [
-        sign if sign.isalnum() else rf"\\{{0,16}}\x{code:02x}",
+        sign if sign.isalnum() else rf"\\{{0,16}}{re.escape(sign)}",
         rf"(?i:{octets})",
         rf"(?i:\\{{1,16}}+(?:u{code:04x}|x{code:02x}))",
         rf"(?i:&(?:amp;){{0,4}}#(?:0{{0,8}}+{code}|x0{{0,8}}+{code:x});)",

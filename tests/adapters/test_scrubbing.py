@@ -155,6 +155,12 @@ def test_a_text_that_holds_no_key_passes_as_it_is() -> None:
         assert flow.read() == told.replace(key, "[key]")
 
 
+def test_a_key_with_signs_of_any_kind_comes_out() -> None:
+    key = "pass-☃-“é”-word"
+    for told in (key, urllib.parse.quote(key, safe=""), json.dumps(key)[1:-1], key.encode().hex()):
+        assert Scrubber(key).scrub(f"<{told}>") == "<[key]>"
+
+
 LENGTH = 400_000
 LONG_TEXTS = {
     "plain": "the model said so. ",
