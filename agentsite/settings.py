@@ -51,6 +51,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
+    "runs.views.formless.LeadToForm",
     "runs.views.seeing.SayWhyNot",
 ]
 ROOT_URLCONF = "agentsite.urls"

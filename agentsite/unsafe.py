@@ -40,6 +40,8 @@ def weak_key(key: str) -> str:
         return f"it has {len(key)} characters, and needs at least {SHORTEST_KEY}"
     if len(set(key)) < FEWEST_LETTERS or key.startswith("django-insecure-"):
         return "it is easy to guess"
+    if (key + key).find(key, 1) < len(key):
+        return "it is one short text repeated"
     return ""
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import html.entities
+import re
+from collections.abc import Callable, Iterator
+from math import lcm
 from typing import Any
 
 SHORTEST = 8
@@ -13,14 +16,17 @@ IN_PLACE = "[key]"
 
 
 class Scrubber:
-    """Finds one key: as it is, and encoded for URLs, JSON, HTML or, alone or in a longer text, as base64."""
+    """Finds one key: as it is, with any of its characters encoded for URLs, JSON or HTML, or whole in an encoding.
+
+    Those are hexadecimal, base32 and base64, of the key alone or within a longer text.
+    """
 
     def __init__(self, key: str) -> None:
         self._pattern: Any = None
         if len(key) >= SHORTEST:
             import regex  # the standard one finds no match that is still incomplete
 
-            self._pattern = regex.compile("|".join(map(_spelt, (key, *_in_base64(key)))))
+            self._pattern = regex.compile("|".join((_spelt(key), *_in_letters(key))))
 
     def scrub(self, text: str) -> str:
         """Return `text` without the key."""
@@ -68,31 +74,42 @@ class Flow:
 
 
 def _spelt(text: str) -> str:
+    """Return the pattern for `text` with any of its characters encoded."""
     return "".join(map(_one, text))
 
 
 def _one(sign: str) -> str:
-    """The pattern for one character; letters and digits are never encoded."""
-    if sign.isalnum():
-        return sign
+    """Return the pattern for one character: as it is, after backslashes, or by its code or name.
+
+    Repetitions have a limit: without one the search takes the square of a text's length.
+    """
     code, names = ord(sign), [name for name, means in html.entities.html5.items() if means == sign]
+    octets = "".join(f"%(?:25){{0,4}}{octet:02x}" for octet in sign.encode())
     ways = [
-        rf"\\*\x{code:02x}",
-        rf"(?i:%(?:25)*{code:02x})",
-        rf"(?i:\\+u{code:04x})",
-        rf"(?i:&(?:amp;)*#0*{code};)",
-        rf"(?i:&(?:amp;)*#x0*{code:x};)",
-        *(rf"&(?:amp;)*{name.removesuffix(';')};" for name in names),
+        sign if sign.isalnum() else rf"\\{{0,16}}{re.escape(sign)}",
+        rf"(?i:{octets})",
+        rf"(?i:\\{{1,16}}+(?:u{code:04x}|x{code:02x}))",
+        rf"(?i:&(?:amp;){{0,4}}#(?:0{{0,8}}+{code}|x0{{0,8}}+{code:x});)",
+        *(rf"&(?:amp;){{0,4}}{name.removesuffix(';')};" for name in names),
     ]
     return f"(?:{'|'.join(ways)})"
 
 
-def _in_base64(key: str) -> list[str]:
-    """The characters that stand for the key wherever it begins in what is encoded, such as after "Bearer "."""
-    found: list[str] = []
-    for before in range(3):
-        whole = base64.b64encode(b"\0" * before + key.encode()).decode().rstrip("=")
-        cut = (before + len(key)) % 3 != 0  # the last character holds bits of what follows
-        inner = whole[(0, 2, 3)[before] : -1 if cut else None]
-        found += {inner, inner.replace("+", "-").replace("/", "_")}
-    return found
+def _in_letters(key: str) -> Iterator[str]:
+    """Yield the patterns for the whole key as hexadecimal, base32 and base64."""
+    raw = key.encode()
+    for text in {raw.hex(), *_inside(base64.b32encode, 5, raw)}:
+        yield from {text.lower(), text.upper()}
+    for text in _inside(base64.b64encode, 6, raw):
+        for word in {text, text.replace("+", "-").replace("/", "_")}:
+            yield "".join(sign if sign.isalnum() else _one(sign) for sign in word)
+
+
+def _inside(encode: Callable[[bytes], bytes], bits: int, raw: bytes) -> Iterator[str]:
+    """Yield the characters that stand for `raw` alone, wherever it begins in what is encoded ("Bearer …").
+
+    A character holds so many `bits`. Those that hold bits of what stands beside the key are left out.
+    """
+    for before in range(lcm(bits, 8) // 8):
+        whole = encode(b"\0" * before + raw).decode()
+        yield whole[-(-before * 8 // bits) : (before + len(raw)) * 8 // bits]

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from runs.reading.stacks import without_marks_at_end
 from runs.reading.unseen import escaped
 
 Level = Literal["turn", "step", "all"]
@@ -55,7 +56,7 @@ def call_text(tool: str, args: Data) -> str:
 def short(text: str, most: int = LONG) -> str:
     """`text` on one line, at most `most` characters."""
     if len(text) > most * 4:
-        text = f"{text[: most * 4].rstrip()}…"  # a gap that is cut would tell a wrong count
+        text = f"{without_marks_at_end(text[: most * 4].rstrip())}…"  # what is cut would tell a wrong count
     text = " ".join(escaped(_BREAK.sub("\n", text)).split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 

@@ -1,4 +1,4 @@
-"""What hides in a call: characters that nobody sees, letters that look like others, long gaps. Found, and written out.
+"""Find what hides in a call and write it out: unseen characters, look-alike letters, long gaps, stacked marks.
 
 What a person approves must be what runs. So where a call holds such a thing, the card says so and shows the text
 once more with signs and escapes; rows of one line show those only.
@@ -16,6 +16,7 @@ import regex
 
 from runs.reading.gaps import Gap, gaps, is_odd
 from runs.reading.lookalikes import Alike, alikes
+from runs.reading.stacks import Stack, stacks
 
 SHOWN = 8
 """Characters that a warning names."""
@@ -39,9 +40,10 @@ class Hidden:
     unseen: tuple[tuple[int, str], ...] = ()
     alike: tuple[Alike, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    stacks: tuple[Stack, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.unseen or self.alike or self.gaps)
+        return bool(self.unseen or self.alike or self.gaps or self.stacks)
 
     @property
     def warning(self) -> str:
@@ -49,10 +51,12 @@ class Hidden:
         unseen = [_named(char, at) for at, char in self.unseen[:SHOWN]]
         alike = [f"{_named(char, at)} (looks like {like})" for at, char, like in self.alike[:SHOWN]]
         gaps = [f"{gap.words} at {gap.start + 1}" for gap in self.gaps[:SHOWN]]
+        stacks = [stack.words for stack in self.stacks[:SHOWN]]
         said = (
             _listed("characters that can’t be seen", unseen, len(self.unseen)),
             _listed("letters that look like others", alike, len(self.alike)),
             _listed("long gaps", gaps, len(self.gaps)),
+            _listed("marks stacked on one letter", stacks, len(self.stacks)),
         )
         return " ".join(filter(None, said))
 
@@ -61,7 +65,7 @@ class Hidden:
         """The text with escapes and signs: `report\\u202etxt.sh`, `ls ⟨␣ × 10,000⟩`."""
         signs = [(at, at + 1, _escape(char)) for at, char in self.unseen]
         signs += [(at, at + 1, _escape(char)) for at, char, _ in self.alike]
-        signs += [(gap.start, gap.end, gap.sign) for gap in self.gaps]
+        signs += [(run.start, run.end, run.sign) for run in (*self.gaps, *self.stacks)]
         parts, upto = [], 0
         for start, end, sign in sorted(signs):
             parts += [self.text[upto:start], sign]
@@ -76,7 +80,7 @@ def hidden_in(text: str) -> Hidden:
         return Hidden(text, gaps=found)
     within = {at for gap in found for at in range(gap.start, gap.end)}
     unseen = tuple(one for one in _unseen(text) if one[0] not in within)
-    return Hidden(text, unseen, tuple(alikes(text)), found)
+    return Hidden(text, unseen, tuple(alikes(text)), found, tuple(stacks(text)))
 
 
 def _unseen(text: str) -> Iterator[tuple[int, str]]:

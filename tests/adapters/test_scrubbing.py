@@ -7,6 +7,7 @@ import html
 import json
 import random
 import re
+import time
 import urllib.parse
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from runs.engine.effects import ContextOverflowed, ModelReplied
 from tests.adapters.test_openai_compatible import TEXT_REQUEST, ask, failure, settings
 from tests.adapters.test_replies_in_any_form import call, delta, events, streamed, whole
 from tests.fake_model_server import FakeModelServer, Refuses, Sends
+from tests.stack import A_BUSY_SECOND
 
 KEYS = [
     "sk-test-0123456789abcdef",
@@ -33,6 +35,11 @@ def base64_of(text: str) -> str:
 
 def urlsafe(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def each(key: str, *ways: str) -> str:
+    """Write each character of `key` in one of `ways` after the other: by its code, or as it is."""
+    return "".join(ways[at % len(ways)].format(ord(sign), sign) for at, sign in enumerate(key))
 
 
 ENCODINGS: dict[str, Callable[[str], str]] = {
@@ -59,6 +66,29 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "as base64 inside a text": lambda key: base64_of(f"the user:{key} and more"),
     "as base64 inside a text, one on": lambda key: base64_of(f"a user:{key}, and more"),
     "as base64 inside a text, two on": lambda key: base64_of(f"my user:{key}; and more"),
+    "for a URL, every character": lambda key: each(key, "%{:02X}"),
+    "for a URL, every character in small letters": lambda key: each(key, "%{:02x}"),
+    "for a URL twice, every character": lambda key: each(key, "%25{:02X}"),
+    "as JSON, every character": lambda key: each(key, "\\u{:04x}"),
+    "as JSON in JSON, every character": lambda key: each(key, "\\\\u{:04X}"),
+    "as JavaScript, every character": lambda key: each(key, "\\x{:02x}"),
+    "for a page, every character by number": lambda key: each(key, "&#{};"),
+    "for a page, every character by hexadecimal number": lambda key: each(key, "&#x{:x};"),
+    "for a page twice, every character": lambda key: each(key, "&amp;#x{:04X};"),
+    "mixed": lambda key: each(key, "{1}", "%{0:02x}", "\\u{0:04x}", "&#{0};", "&#X{0:X};", "%25{0:02X}"),
+    "as hexadecimal": lambda key: key.encode().hex(),
+    "as hexadecimal in capitals": lambda key: key.encode().hex().upper(),
+    "as hexadecimal inside a text": lambda key: f"Bearer {key} and more".encode().hex(),
+    "as base32": lambda key: base64.b32encode(key.encode()).decode(),
+    "as base32 without its end, in small letters": lambda key: (
+        base64.b32encode(key.encode()).decode().rstrip("=").lower()
+    ),
+    **{
+        f"as base32 inside a text, {before} on": lambda key, before=before: base64.b32encode(
+            f"{'x' * before}{key} and more".encode()
+        ).decode()
+        for before in range(5)
+    },
     "as base64 in a URL": lambda key: urllib.parse.quote(base64_of(key), safe=""),
 }
 
@@ -123,6 +153,41 @@ def test_a_text_that_holds_no_key_passes_as_it_is() -> None:
             told += piece
         flow.end()
         assert flow.read() == told.replace(key, "[key]")
+
+
+def test_a_key_with_signs_of_any_kind_comes_out() -> None:
+    key = "pass-☃-“é”-word"
+    for told in (key, urllib.parse.quote(key, safe=""), json.dumps(key)[1:-1], key.encode().hex()):
+        assert Scrubber(key).scrub(f"<{told}>") == "<[key]>"
+
+
+LENGTH = 400_000
+LONG_TEXTS = {
+    "plain": "the model said so. ",
+    "backslashes": "\\",
+    "percent signs": "%25",
+    "ampersands": "&amp;",
+    "zeros": "&#0000000000",
+    "beginnings": each(KEYS[0][:-1], "%{:02x}"),
+    "hexadecimal": KEYS[0][:-1].encode().hex(),
+    "beginnings, as it is": KEYS[0][:-1],
+}
+
+
+@pytest.mark.parametrize("part", LONG_TEXTS.values(), ids=LONG_TEXTS)
+@pytest.mark.parametrize("key", KEYS)
+def test_a_long_text_is_searched_in_little_time(key: str, part: str) -> None:
+    scrubber, text = Scrubber(key), part * (LENGTH // len(part)) + "."
+    began = time.process_time()
+    assert scrubber.scrub(text) == text
+    assert "".join(scrubber.split(text)) == text
+    assert time.process_time() - began < A_BUSY_SECOND
+
+
+def test_a_long_key_is_prepared_in_little_time() -> None:
+    began = time.process_time()
+    Scrubber("sk-proj-" + "aB3_" * 40)
+    assert time.process_time() - began < A_BUSY_SECOND
 
 
 @pytest.mark.parametrize("key", ["", "x", "none", "ollama", "EMPTY", "sk-1"])

@@ -8,6 +8,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from agentsite.environment import ROOT, new_secret_key, read_environment, secret_key_in
+from agentsite.unsafe import weak_key
 from tests.stack import own_environ
 
 GOOD_KEY = new_secret_key()
@@ -16,6 +17,8 @@ PUBLIC = {"ALLOWED_HOSTS": "site.example", "HTTPS": "1", "SECRET_KEY": GOOD_KEY}
 UNSAFE = {
     "a short key": ({"SECRET_KEY": "x"}, "SECRET_KEY"),
     "a key of one letter": ({"SECRET_KEY": "k" * 64}, "SECRET_KEY"),
+    "a key of one text repeated": ({"SECRET_KEY": "changeme" * 5}, "SECRET_KEY"),
+    "a key of one text twice": ({"SECRET_KEY": GOOD_KEY * 2}, "SECRET_KEY"),
     "a key that is Django's example": ({"SECRET_KEY": "django-insecure-" + GOOD_KEY}, "SECRET_KEY"),
     "a key with a line end": ({"SECRET_KEY": GOOD_KEY + "\n"}, "SECRET_KEY"),
     "debugging where others come in": (PUBLIC | {"DEBUG": "1"}, "DEBUG"),
@@ -115,7 +118,12 @@ def test_a_safe_value_is_taken(environ: dict[str, str], monkeypatch: pytest.Monk
     read_environment()
 
 
-@pytest.mark.parametrize("text", ["", "x", "k" * 64])
+def test_a_repeated_key_is_refused_by_what_it_is() -> None:
+    assert weak_key("changeme" * 5) == "it is one short text repeated"
+    assert weak_key("changeme" * 5 + "!") == ""
+
+
+@pytest.mark.parametrize("text", ["", "x", "k" * 64, "changeme" * 5])
 def test_a_weak_key_in_the_data_directory_is_refused_too(text: str, tmp_path: Path) -> None:
     secret_key_in(tmp_path / "data")
     (tmp_path / "data" / "secret_key").write_text(text)

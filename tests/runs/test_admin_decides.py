@@ -97,7 +97,8 @@ def test_looking_decides_nothing() -> None:
     client, question = signed_in(rita()), pending(asking("tool_call"))
     assert client.get(page_of(question)).status_code == 200
     decide_at = reverse("admin:runs_interrupt_decide", args=[question.pk])
-    assert client.get(decide_at, {"verdict": "approve", "sure": "yes"}).status_code == 405
+    answer = client.get(decide_at, {"verdict": "approve", "sure": "yes"})
+    assert (answer.status_code, answer["Location"]) == (302, page_of(question))
     assert not Decision.objects.exists()
 
 

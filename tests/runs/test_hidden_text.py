@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import unicodedata
 
 import pytest
 
@@ -101,6 +102,51 @@ def test_scripts_side_by_side_and_signs_pass(text: str) -> None:
     assert (escaped(text), warning(text)) == (text, "")
 
 
+# --- marks stacked on one letter -------------------------------------------------------------------------------------
+
+KALACHAKRA = "\u0f67\u0f90\u0fb5\u0fa8\u0fb3\u0fba\u0fbc\u0fbb\u0f82"
+"""A stack of Tibetan: its letters below the first one are marks to Unicode."""
+
+
+def test_marks_stacked_on_one_letter_are_a_sign_with_their_count() -> None:
+    text = "safe" + "\u0301" * 400 + " text"
+    assert warning(text) == "Holds marks stacked on one letter: 400 at 5."
+    assert escaped(text) == "safe⟨U+0301 × 400⟩ text"
+    assert holds_unseen({"a": [text]})
+
+
+def test_stacked_marks_of_several_kinds_are_counted_together() -> None:
+    assert escaped("a" + "\u0301\u0489" * 2_000 + "b") == "a⟨marks × 4,000⟩b"
+    assert (
+        warning("a" + "\u0301" * 5 + "b" + "\u20dd" * 6)
+        == "Holds marks stacked on one letter: 5 at 2, 6 at 8."
+    )
+
+
+def test_marks_with_what_is_not_seen_between_them_are_shown_apart() -> None:
+    text = "a" + "\u0301\u034f" * 100
+    assert "U+034F at 3" in warning(text)
+    assert escaped(text) == "a" + "\u0301\\u034f" * 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        unicodedata.normalize("NFD", "Tiếng Việt: Nguyễn, trường, những, ở đâu?"),
+        "ที่นี่ น้ำ กั้น ผู้ ปั๊ม เก๋ๆ",
+        "בְּרֵאשִׁ֖ית בָּרָ֣א אֱלֹהִ֑ים אֵ֥ת הַשָּׁמַ֖יִם",
+        "بِسْمِ ٱللَّهِ ٱلرَّحْمَٰنِ ٱلرَّحِيمِ مُحَمَّدٌۭ",
+        "क्षत्रिय र्त्स्न्ये हिन्दी में ज़ँ",
+        "བསྒྲུབས་ ཧཱུྃ རྒྱལ་ སྐྱེས་ " + KALACHAKRA,
+        "❤️ ☎️ 1️⃣ 👁️‍🗨️ 👩🏽‍🔬 🏳️‍🌈",
+        "x" + "\u0301" * 4,
+    ],
+    ids=["Vietnamese", "Thai", "Hebrew", "Arabic", "Devanagari", "Tibetan", "emoji", "four marks"],
+)
+def test_letters_with_the_marks_of_their_script_pass(text: str) -> None:
+    assert (escaped(text), warning(text)) == (text, "")
+
+
 # --- other blanks, and all of it together ---------------------------------------------------------------------------
 
 
@@ -130,6 +176,10 @@ def test_a_text_that_is_cut_in_a_gap_tells_no_wrong_count() -> None:
     assert short("ls" + " " * 10_000 + "rm") == "ls…"
 
 
+def test_a_text_that_is_cut_in_a_stack_tells_no_wrong_count() -> None:
+    assert short("ls" + "\u0301" * 10_000 + "rm") == "ls…"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -140,8 +190,14 @@ def test_a_text_that_is_cut_in_a_gap_tells_no_wrong_count() -> None:
         "\n " * 200_000,
         (RUSSIAN + " ") * 5_000,
         "漢字かな" * 100_000,
+        "\u0301" * 400_000,
+        "e\u0301\u0302\u0301\u0302" * 80_000,
+        "e\u0301\u0302\u0301\u0302\u0301" * 66_000,
     ],
-    ids=["plain", "one letter", "look-alikes", "blanks", "breaks", "Russian", "Japanese"],
+    ids=[
+        *("plain", "one letter", "look-alikes", "blanks", "breaks", "Russian", "Japanese"),
+        *("marks", "letters with four marks", "letters with five marks"),
+    ],
 )
 def test_a_text_of_400_000_characters_is_searched_well_within_a_second(text: str) -> None:
     warning("p\u0430y")  # the library is loaded once

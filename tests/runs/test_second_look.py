@@ -40,6 +40,7 @@ HIDDEN = {
     "another direction": ("rm \u202etxt.exe", "\\u202etxt"),
     "no width": ("rm\u200b -rf", "rm\\u200b -rf"),
     "a soft hyphen": ("rm\u00ad -rf", "rm\\u00ad -rf"),
+    "400 marks on one letter": ("ls" + "\u0301" * 400 + DEED, "ls⟨U+0301 × 400⟩;"),
     "a tag": ("ls\U000e0041", "ls\\U000e0041"),
 }
 
