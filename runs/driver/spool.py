@@ -8,6 +8,7 @@ happened. Nothing is synced: this is for a process that dies, and not for a mach
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from django.conf import settings
 from pydantic import ValidationError
 
 from runs.engine.effects import ANSWER, Answer
+
+KEPT_S = 7 * 24 * 3600.0
+"""Seconds for which an answer waits for the next worker."""
 
 
 def put(key: str, answer: Answer) -> None:
@@ -26,6 +30,14 @@ def put(key: str, answer: Answer) -> None:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(ANSWER.dump_json(answer))
         draft.replace(path)
+        _forget_old(path.parent)
+
+
+def _forget_old(folder: Path) -> None:
+    """Drop what nobody has asked for: the run was aborted or deleted before the call was concluded."""
+    for path in folder.iterdir():
+        if time.time() - path.stat().st_mtime > KEPT_S:
+            path.unlink(missing_ok=True)
 
 
 def get(key: str) -> Answer | None:

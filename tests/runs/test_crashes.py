@@ -6,6 +6,7 @@ The tool with a ledger of its own (`EffectsLedger`) stands outside the database:
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -419,7 +420,7 @@ AFTER_A_DEED = "after_effect:kill9:2"
 
 @pytest.mark.parametrize("tool", [SEND, KEYED])
 def test_an_answer_that_the_database_never_got_is_taken_from_the_disk(
-    tool: dict[str, Any], tmp_path: Path, settings: Any
+    tool: dict[str, Any], tmp_path: Path
 ) -> None:
     run = launch_and_die(
         script(think("send", to="bob"), FINAL, tools={"send": tool}), AFTER_A_DEED, tmp_path, rules=ALLOW
@@ -429,7 +430,16 @@ def test_an_answer_that_the_database_never_got_is_taken_from_the_disk(
     assert world.calls == ["decision"], "the call has ended: it is neither made again nor asked about"
     assert totals(run) == (2, 1, 200, 40, 0.002)
     assert not run.interrupts.exists()
-    assert list((Path(settings.DATA_DIR) / "answers").iterdir()) == []
+    assert not spool._path(run.exchanges.get(name="send").key).exists()
+
+
+def test_an_answer_that_nobody_asks_for_is_forgotten_after_a_week(tmp_path: Path, settings: Any) -> None:
+    settings.DATA_DIR = tmp_path
+    answer = ToolReturned(value="sent")
+    spool.put("old", answer)
+    os.utime(spool._path("old"), (0, 0))
+    spool.put("new", answer)
+    assert (spool.get("old"), spool.get("new")) == (None, answer)
 
 
 @pytest.mark.parametrize("kept", ["", "{", "[]", '{"kind": "nothing"}'])
