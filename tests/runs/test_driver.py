@@ -363,7 +363,7 @@ def test_a_fault_of_our_own_leaves_a_row_and_the_run_is_tried_again_later() -> N
     assert driver.drive(run.pk) == []
     run.refresh_from_db()
     assert (kinds(run)[-1], run.status, run.worker) == ("recovered", "queued", "")
-    assert "The worker met a fault (IntegrityError)" in run.steps.order_by("-seq")[0].facts_json
+    assert '"fault":"IntegrityError: ' in run.steps.order_by("-seq")[0].facts_json
     assert store.claim(run.pk, "alpha") is None
     assert work(run).status == "waiting"
     assert pending(run).seq == 5
