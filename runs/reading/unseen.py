@@ -65,7 +65,8 @@ class Hidden:
         """The text with escapes and signs: `report\\u202etxt.sh`, `ls ⟨␣ × 10,000⟩`."""
         signs = [(at, at + 1, _escape(char)) for at, char in self.unseen]
         signs += [(at, at + 1, _escape(char)) for at, char, _ in self.alike]
-        signs += [(run.start, run.end, run.sign) for run in (*self.gaps, *self.stacks)]
+        signs += [(gap.start, gap.end, gap.sign) for gap in self.gaps]
+        signs += [(stack.start, stack.end, stack.sign) for stack in self.stacks]
         parts, upto = [], 0
         for start, end, sign in sorted(signs):
             parts += [self.text[upto:start], sign]

@@ -37,6 +37,10 @@ def urlsafe(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
+def base32_after(before: str, key: str) -> str:
+    return base64.b32encode(f"{before}{key} and more".encode()).decode()
+
+
 def each(key: str, *ways: str) -> str:
     """Write each character of `key` in one of `ways` after the other: by its code, or as it is."""
     return "".join(ways[at % len(ways)].format(ord(sign), sign) for at, sign in enumerate(key))
@@ -83,12 +87,11 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "as base32 without its end, in small letters": lambda key: (
         base64.b32encode(key.encode()).decode().rstrip("=").lower()
     ),
-    **{
-        f"as base32 inside a text, {before} on": lambda key, before=before: base64.b32encode(
-            f"{'x' * before}{key} and more".encode()
-        ).decode()
-        for before in range(5)
-    },
+    "as base32 inside a text": lambda key: base32_after("", key),
+    "as base32 inside a text, one on": lambda key: base32_after("x", key),
+    "as base32 inside a text, two on": lambda key: base32_after("xx", key),
+    "as base32 inside a text, three on": lambda key: base32_after("xxx", key),
+    "as base32 inside a text, four on": lambda key: base32_after("xxxx", key),
     "as base64 in a URL": lambda key: urllib.parse.quote(base64_of(key), safe=""),
 }
 

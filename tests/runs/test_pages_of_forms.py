@@ -37,8 +37,8 @@ def address_of(name: str, run: int) -> str:
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.parametrize("method", ["get", "head"])
 def test_the_address_of_a_deed_leads_to_the_page_with_its_form(name: str, method: str) -> None:
-    run = run_with_letter(alice())
-    client = signed_in(run.owner)
+    owner = alice()
+    run, client = run_with_letter(owner), signed_in(owner)
     answer = getattr(client, method)(address_of(name, run.pk), {"note": "x"})
     assert (answer.status_code, answer["Location"]) == (302, reverse(DEEDS[name], args=[run.pk]))
     assert client.get(answer["Location"]).status_code == 200
@@ -86,8 +86,9 @@ def test_a_page_that_takes_no_forms_says_so_with_a_way_back() -> None:
 
 
 def test_a_program_gets_the_bare_answer() -> None:
-    run = run_with_letter(alice())
-    answer = signed_in(run.owner).get(reverse("abort", args=[run.pk]), headers={"Accept": "application/json"})
+    owner = alice()
+    run = run_with_letter(owner)
+    answer = signed_in(owner).get(reverse("abort", args=[run.pk]), headers={"Accept": "application/json"})
     assert (answer.status_code, answer["Allow"], answer.content) == (405, "POST", b"")
 
 
