@@ -41,7 +41,7 @@ HOSTILE = {
     "lone surrogates": "half \ud83d and \udc00 half",
     "NUL": "a\x00b **\x00** &#0;",
     "right-to-left overrides": "pay \u202e001\u202c to \u2066x\u2069 &#x202e;gpj.exe",
-    "5 MB in one line": "**a** " * 800_000,
+    "3 MB in one line": "**a** " * 500_000,
     "a Markdown bomb": ("> " * 400 + "[" * 3000 + "![" * 3000 + "*a **b " * 3000 + "\n") * 3,
     "a fake system message": FAKE_SYSTEM,
 }
@@ -386,7 +386,7 @@ def test_hostile_texts_do_nothing_on_page_inspector_admin_and_export(name: str, 
 
 @pytest.mark.django_db
 def test_a_reply_too_long_to_keep_ends_the_run_and_shows_harmless(ada: User) -> None:
-    run = hostile_run("", said=HOSTILE["5 MB in one line"][:1_500_000])
+    run = hostile_run("", said=HOSTILE["3 MB in one line"][:1_500_000])
     assert run.exit_reason == "model_error"
     check_harmless(run, signed_in(ada))
 
