@@ -228,13 +228,13 @@ def test_a_call_whose_worker_was_lost_counts_as_what_it_may_have_used_at_most() 
 
 
 def test_lost_calls_can_use_a_limit_up() -> None:
-    run = launch(*THINKING, FINAL, limits={"tokens": 2_500}, max_steps=30)
-    while store.lost_in_a_row(run) < 4:
+    run = launch(*THINKING, FINAL, limits={"tokens": 1_250}, max_steps=30)
+    while store.lost_in_a_row(run) < store.MOST_LOST - 1:
         lost_in_a_call(run)
         with seat(run, "next") as hold:
             store.let_go(hold.lease)
     travel(run)
-    assert run.input_tokens + run.output_tokens <= 2_500
+    assert run.input_tokens + run.output_tokens <= 1_250
     assert pending(run).kind == "limit"
 
 
