@@ -166,6 +166,8 @@ class MeddledJourney(Journey):
     def __init__(self, hold: Any, **deeds: Any) -> None:
         super().__init__(hold)
         self.deeds = deeds
+        nobody: Any = None  # a slice that only asks whether the run goes on calls nothing
+        self.world = Meddled(nobody, nobody, **deeds)
 
     def _prepare(self) -> None:
         super()._prepare()
