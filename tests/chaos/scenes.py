@@ -19,6 +19,7 @@ from tests.chaos.findings import Findings, Violation
 from tests.chaos.invariants import check, lost_before_questions
 from tests.chaos.people import start
 from tests.chaos.plants import PLANTS, Cast
+from tests.chaos.wiring import LOOK_S
 from tests.runs.running import kinds
 
 
@@ -124,12 +125,12 @@ def _count(bench: Bench, name: str, found: Findings) -> list[Run]:
 
 
 def _fence(bench: Bench, name: str, found: Findings) -> list[Run]:
-    """Two workers that know of no epoch, on runs whose every call takes longer than the lease."""
+    """Two workers that know of no epoch, on runs whose every call takes longer than until its worker counts as lost."""
     unique = next(one for one in Step._meta.constraints if one.name == "step_once")
     Step._meta.constraints = [one for one in Step._meta.constraints if one is not unique]
     with connection.schema_editor() as editor:
         editor.remove_constraint(Step, unique)
-    slow_ms = int(settings.LEASE_SECONDS * 1300)
+    slow_ms = int((settings.LEASE_SECONDS + 2 * LOOKS * LOOK_S) * 1000)
     calls = [plays.Planned("doze", "control-fence", slow_ms + n) for n in range(2)]
     runs = [start(plays.play_of("ruled", f"control-fence-{n}", calls)) for n in range(2)]
     only = tuple(run.pk for run in runs)
@@ -138,7 +139,7 @@ def _fence(bench: Bench, name: str, found: Findings) -> list[Run]:
     twice = (
         Step.objects.filter(run__in=only).values("run", "seq").annotate(times=Count("pk")).filter(times__gt=1)
     )
-    _until(bench, twice.exists, 8 * settings.LEASE_SECONDS)
+    _until(bench, twice.exists, 16 * settings.LEASE_SECONDS)
     return list(Run.objects.filter(pk__in=only))
 
 
