@@ -104,7 +104,12 @@ def test_every_command_that_declares_a_data_directory_takes_it() -> None:
 
 def test_every_command_says_whether_it_wants_a_site_to_be_there() -> None:
     ours = {name for name, app in get_commands().items() if app in {"agentsite", "runs"}}
-    assert ours - bootstrap.WANT_A_SITE - bootstrap.WANT_NONE == {"up", "local_model", "sweeper"}
+    assert ours - bootstrap.WANT_A_SITE - bootstrap.WANT_NONE == {
+        "up",
+        "local_model",
+        "sweeper",
+        "drive_alone",
+    }
     assert not bootstrap.WANT_A_SITE - ours and not bootstrap.WANT_NONE - ours - {"help"}
 
 
