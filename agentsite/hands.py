@@ -16,7 +16,7 @@ from runs.models import Run
 from runs.tasks import drive_on
 
 LATE_S = 6.0
-"""How long a run may be due before a worker looks for it: its hints were lost, or nobody took them."""
+"""Seconds that a run is due before a worker looks for it: its hints were lost, or no worker took them."""
 
 HANDS = 16
 LOOK_S = 1.0

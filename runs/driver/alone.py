@@ -9,6 +9,7 @@ import secrets
 import subprocess
 import sys
 import threading
+import time
 
 from django.conf import settings
 
@@ -44,8 +45,9 @@ def tell_to_leave(seconds: float) -> None:
     """Let the processes drain, and wait for them at most `seconds` in all."""
     for process in list(_running):
         process.terminate()
+    until = time.monotonic() + seconds
     for process in list(_running):
         try:
-            process.wait(seconds)
+            process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             return

@@ -66,19 +66,10 @@ def depth_of(value: Any) -> int:
     """Return how many lists and objects a JSON value nests, at most MAX_DEPTH + 1."""
     level = [value]
     for depth in range(MAX_DEPTH + 1):
-        level = [item for outer in level for item in _all_items(outer)]
+        level = [item for outer in level for item in _items(outer)]
         if not level:
             return depth
     return MAX_DEPTH + 1
-
-
-def _all_items(value: Any) -> Iterable[Any]:
-    match value:
-        case dict():
-            return value.values()
-        case list() | tuple():
-            return value
-    return ()
 
 
 def is_too_large(value: Any) -> bool:
@@ -88,16 +79,16 @@ def is_too_large(value: Any) -> bool:
         nodes += len(level)
         if nodes > MAX_NODES:
             return True
-        level = [item for outer in level for item in _items(outer)]
+        level = [item for outer in level for item in islice(_items(outer), MAX_NODES + 1)]
     return bool(level)
 
 
 def _items(value: Any) -> Iterable[Any]:
     match value:
         case dict():
-            return islice(value.values(), MAX_NODES + 1)
+            return value.values()
         case list() | tuple():
-            return islice(value, MAX_NODES + 1)
+            return value
     return ()
 
 

@@ -24,7 +24,7 @@ from runs.rights import OPERATOR, Person, decides, may_decide
 from runs.store.site_rules import site_rules
 
 LETS_GO_ON = (*LET_PASS, "resume")
-"""Verdicts that count only as long as whoever gave them may decide; so does a top-up that lets a held call go."""
+"""Verdicts that count only while the person who gave them may decide. `_lapsed` adds a top-up that releases a call."""
 
 
 class LookAgain(Exception):

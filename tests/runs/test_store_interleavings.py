@@ -269,7 +269,7 @@ def test_random_lives_hold_together(transactional_db: None) -> None:
     run_state_machine_as_test(
         Lives,
         settings=settings(
-            max_examples=int(os.environ.get("LIVES", "6")),  # a soak: LIVES=500
+            max_examples=int(os.environ.get("LIVES", "10")),  # a soak: LIVES=500
             stateful_step_count=20,
             deadline=None,
             phases=(Phase.explicit, Phase.reuse, Phase.generate),
@@ -279,5 +279,5 @@ def test_random_lives_hold_together(transactional_db: None) -> None:
     )
     assert driver.drive(0) == []
     lives = MET["lives"]
-    assert MET["deeds"] >= lives / 2, MET
-    assert MET["meddled"] + MET["died"], MET
+    assert MET["deeds"] >= lives, MET
+    assert MET["meddled"] + MET["died"] >= lives / 4, MET
