@@ -129,8 +129,8 @@ class Batch:
     known: Totals
     """The totals that `totals` was reckoned from; what was charged beside them meanwhile is not lost."""
     head_hash: str
-    prompt_hash: str = ""
-    rows: list[Row] = field(default_factory=list)
+    prompt_hash: str
+    rows: list[Row]
     asked: list[Asked] = field(default_factory=list)
     concluded: Asked | None = None
     """An exchange that is in the database already and gets its answer now."""

@@ -23,8 +23,8 @@ def binaries() -> Path | None:
 
 
 @contextmanager
-def cluster(bin_dir: Path) -> Iterator[str]:
-    """Start a cluster, and give the DATABASE_URL of an empty database in it."""
+def cluster(bin_dir: Path, *settings: str) -> Iterator[str]:
+    """Start a cluster with these settings, and give the DATABASE_URL of an empty database in it."""
     folder = Path(tempfile.mkdtemp(prefix="agentsite-pg-"))
     user = _user()
     as_user = ["runuser", "-u", user, "--"] if user else []
@@ -34,6 +34,8 @@ def cluster(bin_dir: Path) -> Iterator[str]:
     initdb = [str(bin_dir / "initdb"), "--pgdata", str(data), "--username", "postgres", "--auth", "trust"]
     subprocess.run([*as_user, *initdb, "--encoding", "UTF8"], check=True, capture_output=True)
     server = [str(bin_dir / "postgres"), "-D", str(data), "-k", str(folder), "-c", "listen_addresses="]
+    for setting in settings:
+        server += ["-c", setting]
     with (folder.parent / f"{folder.name}.log").open("wb") as log:
         process = subprocess.Popen([*as_user, *server], stdout=log, stderr=log)
     try:

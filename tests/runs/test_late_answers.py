@@ -129,6 +129,16 @@ def test_an_answer_that_comes_first_is_the_one_that_is_used() -> None:
     assert run.model_calls == 2
 
 
+def test_an_answer_is_used_though_a_worker_that_asked_nothing_was_lost_meanwhile() -> None:
+    run, journey = frozen_in_the_second_call()
+    assert store.claim(run.pk, "second") is not None
+    wake(journey)
+    lose_worker(run)
+    assert slice_of(run).calls == []
+    assert run.answer == "41"
+    fits(run, 0.001 + 0.005)
+
+
 def gone(_: Run) -> Any:
     """An administrator has disabled the model."""
     raise NoSuchModel("gone")

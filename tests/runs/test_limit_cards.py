@@ -189,6 +189,15 @@ def test_what_is_proposed_lets_the_next_call_through_with_its_longest_reply(name
     assert model.seen[0][2] == PRICE.reply_tokens
 
 
+def test_an_empty_list_of_amounts_is_none_though_there_is_room_by_now() -> None:
+    run = held_before_it_is_used("cost_usd", 0.006)
+    Budget.objects.filter(run=run, scope="limits", name="cost_usd").update(limit=1.0)
+    with pytest.raises(store.BadDecision, match="Say how much to add"):
+        decide(run, "top_up", args={})
+    decide(run, "top_up")
+    assert not run.interrupts.filter(status="pending").exists()
+
+
 def test_the_queue_the_commands_and_the_row_say_the_same() -> None:
     run = held_before_it_is_used("cost_usd", 0.006)
     question = pending(run)

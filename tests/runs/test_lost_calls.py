@@ -378,6 +378,17 @@ def test_an_answer_that_comes_after_the_question_is_kept_beside_the_persons_and_
     assert actions.replay(run, by=None)[1] is None
 
 
+def test_an_attempt_that_answers_after_the_new_one_was_stopped_counts_once() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    frozen = die_in(run, worker="frozen", before=kill, only="send")
+    second = die_in(run, worker="second", before=kill, only="send", far_side=NotHappened.FOR_SURE)
+    second.ledger.keep(second.ledger.asked, ToolReturned(value="sent"))
+    actions.abort(run, by=None)
+    frozen.ledger.keep(frozen.ledger.asked, Failed(blame="recoverable", message="This key is closed."))
+    run.refresh_from_db()
+    assert (run.status, run.tool_calls) == ("cancelled", 1)
+
+
 @pytest.mark.parametrize("late", ["before the new call", "after it"])
 def test_an_attempt_that_answers_though_it_was_made_anew_counts_once(late: str) -> None:
     """The worker slept before the deed; the far side closed its key, said that nothing happened, and refuses it."""

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from runs import driver, store, tasks
 from runs.driver.journey import Slice
 from runs.engine.effects import ModelReplied, Usage
-from runs.models import Run
+from runs.models import LOOKS, Run
 from runs.store import leases
 from runs.store.leases import LEASE_S
 from tests.runs.running import (
@@ -28,6 +28,7 @@ from tests.runs.running import (
     think,
     work,
 )
+from tests.stack import wait_for
 
 pytestmark = [pytest.mark.database]
 
@@ -64,6 +65,68 @@ def test_an_expired_lease_is_taken_over_with_one_recovered_row() -> None:
     assert kinds(run) == ["recovered"]
     assert store.claim(run.pk, "gamma") is None
     assert kinds(run) == ["recovered"]
+
+
+def silence(run: Run, **lease: float) -> None:
+    """The lease ends that long from now; what the looks of the sweep have counted stays."""
+    Run.objects.filter(pk=run.pk).update(lease_until=Now() + timedelta(**lease))
+
+
+def test_a_silent_worker_is_lost_after_three_looks_and_not_before() -> None:
+    run = launch(FINAL)
+    store.claim(run.pk, "alpha")
+    silence(run, seconds=-1)
+    for _ in range(LOOKS):
+        assert store.claim(run.pk, "beta") is None
+        store.look_for_lost()
+    assert store.claim(run.pk, "beta") is not None
+
+
+def test_a_worker_that_gives_a_sign_is_looked_for_anew() -> None:
+    run = launch(FINAL)
+    lease = store.claim(run.pk, "alpha")
+    assert lease is not None
+    silence(run, seconds=-1)
+    store.look_for_lost()
+    assert store.renew(lease)
+    silence(run, seconds=-1)
+    for _ in range(LOOKS - 1):
+        store.look_for_lost()
+    assert store.claim(run.pk, "beta") is None
+
+
+def test_a_lease_that_lasts_longer_than_any_is_looked_for_too() -> None:
+    """The clock was set back after the claim."""
+    run, other = launch(FINAL), launch(FINAL)
+    store.claim(run.pk, "alpha")
+    store.claim(other.pk, "alpha")
+    silence(run, hours=1)
+    silence(other, seconds=LEASE_S)
+    for _ in range(LOOKS):
+        store.look_for_lost()
+    wait_for(lambda: store.claim(run.pk, "beta"))
+    assert store.claim(other.pk, "beta") is None
+
+
+def test_one_look_can_be_for_some_runs_alone() -> None:
+    run, other = launch(FINAL), launch(FINAL)
+    for each in (run, other):
+        store.claim(each.pk, "alpha")
+        silence(each, seconds=-1)
+    for _ in range(LOOKS):
+        store.look_for_lost(Run.objects.filter(pk=run.pk))
+    assert store.claim(other.pk, "beta") is None
+    assert store.claim(run.pk, "beta") is not None
+
+
+def test_a_run_that_is_queued_for_later_than_any_is_due_at_once() -> None:
+    """The clock was set back after it was queued."""
+    soon, late = launch(FINAL), launch(FINAL)
+    Run.objects.filter(pk=soon.pk).update(due_at=Now() + timedelta(minutes=10))
+    Run.objects.filter(pk=late.pk).update(due_at=Now() + timedelta(hours=1))
+    store.look_for_lost()
+    wait_for(lambda: store.claim(late.pk, "alpha"))
+    assert store.claim(soon.pk, "alpha") is None
 
 
 def test_renewing_prolongs_the_lease_and_fails_once_it_is_lost() -> None:
