@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -153,7 +154,7 @@ def longest_gap(runs: list[int], began: float) -> float:
     rows = Step.objects.filter(run__gte=runs[0], run__lte=runs[-1])
     moments = sorted(moment.timestamp() for moment in rows.values_list("at", flat=True))
     after = [began, *(moment for moment in moments if moment > began)]
-    return max((later - before for before, later in zip(after, after[1:], strict=False)), default=0.0)
+    return max((later - before for before, later in pairwise(after)), default=0.0)
 
 
 def told(name: str, runs: list[int], began: float, visitor: Visitor, longest: float | None = None) -> float:
