@@ -13,10 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import OperationalError, connection
+from django.utils import timezone
 
-from runs import store
+from runs import live, store
 from runs.models import Run
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,10 @@ GLANCE_S = 0.5
 
 JUMP_S = 0.5
 """A clock that moved by more has jumped: leases are renewed at once."""
+
+
+TOLD_AFTER_S = 1.0
+"""Seconds after which a call that is under way is told to whoever looks at the run: most end before."""
 
 
 class Leaving(Exception):
@@ -48,6 +54,11 @@ class Hold:
     """The run is to be let go as soon as it stands between two moves."""
     given_back: bool = False
     """The seat was given back while its worker was in a call; what comes of the call is fenced."""
+    doing: dict[str, Any] | None = None
+    """The call that its worker is in."""
+    doing_since: float = 0.0
+    told: dict[str, Any] | None = None
+    """The last one that was told to whoever looks at the run."""
     _cuttable: bool = False
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -61,6 +72,18 @@ class Hold:
             self.lost = halted is None
             self.leaving = self.leaving or halted is True
         return not self.lost and not self.leaving
+
+    @contextmanager
+    def within(self, asked: store.Asked) -> Iterator[None]:
+        """The call that the worker is in as long as the `with` lasts."""
+        since = timezone.now().isoformat()
+        told = {"seq": asked.seq, "kind": asked.kind, "name": asked.name, "attempt": asked.attempt}
+        self.doing_since = time.monotonic()
+        self.doing = {**told, "since": since}
+        try:
+            yield
+        finally:
+            self.doing = None
 
     @contextmanager
     def cuttable(self) -> Iterator[None]:
@@ -155,6 +178,8 @@ class _Renewer:
             if woken or jumped or time.monotonic() - renewed >= store.RENEW_S:
                 renewed, clock, due = time.monotonic(), _ahead(), holds
             due = [hold for hold in due if not _renew(hold)]
+            for hold in holds:
+                _tell(hold)
             _look(holds)
             connection.close()
 
@@ -174,6 +199,20 @@ def _renew(hold: Hold) -> bool:
     except Exception:  # the lease outlasts three tries
         log.exception("the lease of run %s could not be renewed", hold.lease.run_id)
     return True
+
+
+def _tell(hold: Hold) -> None:
+    """Once for each call that takes long."""
+    doing = hold.doing
+    if doing is None or hold.told is doing or time.monotonic() - hold.doing_since < TOLD_AFTER_S:
+        return
+    hold.told = doing
+    try:
+        store.tell_doing(hold.lease, doing)
+    except Exception as fault:  # it is only for the eye
+        log.warning("the call of run %s that is under way can't be told: %s", hold.lease.run_id, fault)
+    else:
+        live.ring(hold.lease.run_id, 0)
 
 
 def _look(holds: list[Hold]) -> None:

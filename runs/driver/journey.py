@@ -335,8 +335,11 @@ class Journey:
 
     def _perform(self, pending: Pending) -> Answer | None:
         """Do what was asked, and give what was answered; None where nobody knows whether it happened."""
-        asked = self.ledger.asked
-        assert asked is not None
+        assert self.ledger.asked is not None
+        with self.hold.within(self.ledger.asked):
+            return self._performed(pending, self.ledger.asked)
+
+    def _performed(self, pending: Pending, asked: store.Asked) -> Answer | None:
         asked.started_at = timezone.now()
         match pending.effect:
             case ModelCall() as call:

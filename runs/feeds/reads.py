@@ -57,6 +57,8 @@ class Moment(NamedTuple):
     stopping: bool
     children: tuple[tuple[int, int, str], ...] = ()
     """Of each unfinished child of a run that waits: its number, its head and its status."""
+    doing: str = ""
+    """The call that is under way for longer than a moment."""
     halted: bool = False
     """Whether the site is, as long as the run has not ended."""
     shared: tuple[tuple[LimitName, SharedLimit], ...] = ()
@@ -100,7 +102,7 @@ def look(run_id: int, after: int | None) -> Look:
         rows = rendered(run, after)
     head = max([run.head, *(row.seq for row in rows)])
     halted = run.site_halted and not run.finished
-    moment = Moment(head, run.status, run.stopping, halted=halted)
+    moment = Moment(head, run.status, run.stopping, doing=run.doing_json, halted=halted)
     if run.status in (RunStatus.WAITING, RunStatus.PAUSED):
         moment = moment._replace(children=children_of(run), shared=shared_by(run))
     elif run.finished:
@@ -128,7 +130,17 @@ def rows_after(run_id: int, after: int) -> tuple[Row, ...]:
 def found(run_id: int) -> Any:
     """As much of the run as its rows need, and whether the site is halted; raises Gone."""
     used = ("model_calls", "tool_calls", "input_tokens", "output_tokens", "cost_usd")
-    columns = ("head", "status", "worker", "lease_until", "created_at", "root", "exit_reason", *used)
+    columns = (
+        "head",
+        "status",
+        "worker",
+        "lease_until",
+        "doing_json",
+        "created_at",
+        "root",
+        "exit_reason",
+        *used,
+    )
     known = Run.objects.annotate(site_halted=store.is_halted())
     run = known.filter(pk=run_id).only(*columns).order_by().first()
     if run is None:

@@ -144,6 +144,9 @@ class Run(models.Model):
     silent_looks = models.PositiveSmallIntegerField(default=0)
     """Looks of the sweep since the lease ran out. A clock that jumps, or a machine that wakes up, ends a lease early;
     its worker renews it before the sweep has looked often enough."""
+    doing_json = models.TextField(default="", blank=True)
+    """The call that takes its worker longer than a moment: seq, epoch, kind, name, attempt, and since when. It is under
+    way while the epoch is the run's and no row after it is written."""
     due_at = models.DateTimeField(default=timezone.now)
     hinted_at = models.DateTimeField(null=True, blank=True)
 

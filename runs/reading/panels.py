@@ -22,6 +22,7 @@ from runs.reading import words
 from runs.reading.artifacts import MOST_LISTED, files_of
 from runs.reading.cards import card_of
 from runs.reading.children import child_html, children_of
+from runs.reading.doing import doing_of
 from runs.reading.drawing import graph_svg, order_of
 from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
@@ -33,7 +34,7 @@ from runs.reading.unheard import unheard_html, unheard_of
 from runs.rights import decides
 from runs.store import halt_now
 
-PANELS = ("header", "gauges", "needs", "strip", "answer", "files", "context", "sources", "children")
+PANELS = ("header", "gauges", "needs", "doing", "strip", "answer", "files", "context", "sources", "children")
 """Those with a template of their own.
 
 Beside them there are `machine`, `child-SEQ` for each child run, and `unheard` where the run was stopped in a call.
@@ -73,6 +74,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "exit": exit_of(run),
         "gauges": [*gauges_of(run, budgets), *_context_gauge(filling)],
         "card": card,
+        "doing": doing_of(run),
         "restored": why_restored(run) if run.status == RunStatus.PAUSED else "",
         "halt": None if run.finished else halt_now(),
         "strip": strip_of(run, visits),

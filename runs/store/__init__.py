@@ -67,6 +67,7 @@ from runs.store.leases import (
     lost_in_a_row,
     postpone,
     renew,
+    tell_doing,
     want_a_hint,
 )
 from runs.store.loading import (
@@ -252,6 +253,7 @@ __all__ = [
     "stop_children",
     "summary_text",
     "take_over",
+    "tell_doing",
     "terms_of",
     "totals_at",
     "unanswered",

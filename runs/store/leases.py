@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import takewhile
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -13,7 +14,7 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Coalesce, Now
 
 from runs.engine.facts import MADE_ANEW, RECOVERED
-from runs.engine.values import clean_text
+from runs.engine.values import canonical, clean_text
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step
 from runs.store.again import again
@@ -95,6 +96,13 @@ def renew(lease: Lease) -> bool:
     held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
     with impatient():
         return bool(held.update(lease_until=Now() + timedelta(seconds=LEASE_S), silent_looks=0))
+
+
+def tell_doing(lease: Lease, told: dict[str, Any]) -> None:
+    """Note the call that the worker is in, for whoever looks at the run."""
+    held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
+    with impatient():
+        held.update(doing_json=canonical({**told, "epoch": lease.epoch}))
 
 
 def look_for_lost(runs: QuerySet[Run] | None = None) -> None:

@@ -233,7 +233,6 @@ class Page {
     const follows = this.follows();
     const piece = document.createElement("template");
     piece.innerHTML = rows.map((row) => row.html).join("\n");
-    document.querySelector("[data-when-empty]")?.remove();
     const added = [...piece.content.children];
     this.list.append(piece.content);
     for (const row of added) if (row.dataset.rewindTo !== undefined) this.dim(Number(row.dataset.rewindTo), Number(row.dataset.seq));
@@ -304,8 +303,8 @@ class Page {
   }
 
   end() {
-    const delta = document.querySelector("[data-delta]:not([hidden])");
-    return (delta ?? this.list).getBoundingClientRect().bottom;
+    const below = document.querySelector("[data-delta]:not([hidden])") ?? document.querySelector("[data-panel=doing] > *");
+    return (below ?? this.list).getBoundingClientRect().bottom;
   }
 
   // A page whose rows all fit needs no scrolling; nor is a reader at the very top of it taken away.

@@ -6,13 +6,26 @@ const EVERY_MS = 1000;
 
 function show() {
   const now = Date.now();
-  for (const time of document.querySelectorAll("time[data-ago], time[data-countdown]")) {
+  for (const time of document.querySelectorAll("time[data-ago], time[data-countdown], time[data-since]")) {
     const then = Date.parse(time.dateTime);
     if (Number.isNaN(then)) continue;
     if (time.title === "") time.title = new Date(then).toLocaleString();
-    const text = time.dataset.countdown === undefined ? ago(now - then) : `${clock(then)} (${left(then - now)})`;
+    const text = told(time.dataset, then, now);
     if (time.textContent !== text) time.textContent = text;
   }
+}
+
+function told(how, then, now) {
+  if (how.since !== undefined) return passed(now - then);
+  return how.countdown === undefined ? ago(now - then) : `${clock(then)} (${left(then - now)})`;
+}
+
+// How long something takes already, to the second.
+function passed(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
 }
 
 // The time of day; with the date where it is another day.

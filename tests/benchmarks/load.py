@@ -123,7 +123,7 @@ def launch(count: int, replies: list[Any], goal: str, **settings: Any) -> list[i
     from runs import actions
 
     script = {"replies": {"decision": replies}, "tools": {"search": SEARCH, "send": SEND}}
-    given = {
+    given: dict[str, Any] = {
         "machine": "ruled",
         "goal": goal,
         "settings": {"max_steps": len(replies) + 1, **settings},
