@@ -18,9 +18,12 @@ from runs.engine.effects import (
     ToolCall,
     Usage,
 )
+from runs.engine.facts import Notice
+from runs.engine.kernel import decide
+from runs.engine.moves import Ask
 from runs.engine.rules import is_of_site, named
 from runs.engine.settings import InterruptRule
-from runs.engine.snapshot import Snapshot, Totals
+from runs.engine.snapshot import Price, SharedLimit, Snapshot, Totals, Window
 from tests.engine.toys import TOY, ToyState
 from tests.worlds import Run, ScriptedWorld, said
 
@@ -306,6 +309,17 @@ def test_the_next_cost(do: str, cost: float, said: str) -> None:
     assert opinion(at, tool(effects="read")) == "pass"
 
 
+def test_a_rule_that_only_notes_a_cost_says_so_in_the_row() -> None:
+    at = replace(ruled_by(rule("notify", next_cost_usd=0.01)), next_cost_usd=0.02)
+    passed = gates.on_effect(at, MODEL, ())
+    assert isinstance(passed, gates.Pass)
+    assert [fact.code for fact in passed.facts if isinstance(fact, Notice)] == ["rule_notified"]
+
+
+def test_as_long_as_no_price_is_known_no_call_is_too_dear() -> None:
+    assert opinion(ruled_by(rule("ask", next_cost_usd=0.01)), MODEL) == "pass"
+
+
 def test_a_costly_call_that_was_let_go_is_made() -> None:
     world = ScriptedWorld().model_says("done").person_says("resume")
     world.next_cost_usd = 0.05
@@ -321,6 +335,27 @@ def test_a_costly_call_that_is_denied_ends_the_run() -> None:
 
 
 # --- limits -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_without_limits_of_its_own_is_held_by_those_that_it_shares() -> None:
+    shared = SharedLimit(limit=1.0, elsewhere=1.0, root=7)
+    assert opinion(replace(snapshot(), shared={"cost_usd": shared}), MODEL) == "hold"
+    assert opinion(replace(snapshot(), shared={"cost_usd": replace(shared, elsewhere=0.5)}), MODEL) == "pass"
+
+
+def test_of_a_model_whose_replies_cost_nothing_only_the_prompt_can_be_too_much() -> None:
+    price = Price(reply_tokens=500, input_usd=0.001)
+    assert gates.room_for_reply("cost_usd", 0.01, 10, price) == 500
+    assert gates.room_for_reply("cost_usd", 0.0099, 10, price) < 0
+
+
+def test_without_a_known_price_the_limits_look_at_what_is_used_alone() -> None:
+    world = ScriptedWorld().model_says("done")
+    window = Window(blocks=(), limit=10_000, compact_at=0.8, keep_recent=0.5)
+    start = world.start(TOY, limits={"cost_usd": 1.0})
+    move = decide(TOY, replace(start.snapshot, window=window), None).move
+    assert isinstance(move, Ask) and isinstance(move.effect, ModelCall)
+    assert (move.effect.input_tokens, move.effect.reply_tokens) == (0, 0)
 
 
 @pytest.mark.parametrize("effect", [MODEL, tool(effects="read"), ChildRun(name="helper", goal="g")])

@@ -71,6 +71,8 @@ def act(state: ToyState, answer: Answer | None) -> Any:
             return Go("again", (ToolReported(tool=state.word, value=value, ran=ran),))
         case ModelReplied(text=text):
             return Go("end", (Answered(text=text, source="fallback"), Exited(reason="complete")))
+        case Failed(blame="transient") if state.word != "fallback":
+            raise UnexpectedAnswer("act", answer)  # its last attempt of a tool has another blame
         case Failed(message=why, ran=ran):
             return Go("again", (ToolReported(tool=state.word, error=why, ran=ran),))
     return Go("again", (ToolReported(tool=state.word, value=answer.kind),))

@@ -594,6 +594,17 @@ def test_what_is_added_in_one_run_lets_all_go_on_that_wait_for_it(first: int) ->
     assert [driver.made_again(driver.record_of(member)).difference for member in (run, copy)] == [None, None]
 
 
+def test_the_root_takes_over_each_amount_that_is_added_elsewhere_once() -> None:
+    run, copy = held_together()
+    for times in (1, 2):
+        decide(copy, "top_up", args={"cost_usd": 0.001})
+        work(copy)
+        work(run)
+        own = run.budgets.get(scope="limits", name="cost_usd").limit
+        assert own == pytest.approx(0.002 + times * 0.001)
+        assert (pending(run).kind, pending(copy).kind) == ("limit", "limit")
+
+
 def test_what_is_added_lets_nothing_go_on_that_the_person_may_not_decide() -> None:
     """She may decide in her own fork, and sees nothing of the run that it came from."""
     run, copy = held_together()
