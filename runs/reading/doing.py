@@ -9,7 +9,7 @@ from typing import Any
 
 from runs.models import Exchange, Run, RunStatus, Step
 
-WAYS = {"model_call": "Asking the model", "compaction": "Summing up what came before", "tool_call": "Calling"}
+WAYS = {"model_call": "Waiting for the model", "compaction": "Waiting for a summary", "tool_call": "Running"}
 """How a call is told, by its kind."""
 
 

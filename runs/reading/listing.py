@@ -23,7 +23,7 @@ FIRST = 50
 STATUS_FILTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "active": ("Active", ("queued", "running", "waiting", "paused")),
     "waiting": ("Waiting", ("waiting", "paused")),
-    "succeeded": ("Succeeded", ("succeeded",)),
+    "succeeded": ("Finished", ("succeeded",)),
     "failed": ("Failed or stopped", ("failed", "stopped", "cancelled")),
 }
 

@@ -24,6 +24,7 @@ from runs.reading.cards import card_of
 from runs.reading.children import child_html, children_of
 from runs.reading.doing import doing_of
 from runs.reading.drawing import graph_svg, order_of
+from runs.reading.ending import ending_of
 from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
 from runs.reading.limits import Standing, standings, used_of
@@ -31,7 +32,7 @@ from runs.reading.machine_panels import machine_panel
 from runs.reading.restored import why_restored
 from runs.reading.statuses import exit_of, status_name, status_word
 from runs.reading.unheard import unheard_html, unheard_of
-from runs.rights import decides
+from runs.rights import decides, may_launch
 from runs.store import halt_now
 
 PANELS = ("header", "gauges", "needs", "doing", "strip", "answer", "files", "context", "sources", "children")
@@ -72,6 +73,8 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "status": status_word(run, pending is not None, decides(user)),
         "status_name": status_name(run),
         "exit": exit_of(run),
+        "ending": ending_of(run),
+        "may_launch": may_launch(user),
         "gauges": [*gauges_of(run, budgets), *_context_gauge(filling)],
         "card": card,
         "doing": doing_of(run),

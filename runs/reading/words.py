@@ -21,7 +21,7 @@ STATUS: dict[str, Word] = {
     "paused": Word("Paused", "pause", "quiet"),
     "halted": Word("Halted", "stop", "warn"),
     "stopping": Word("Stopping", "stop", "busy"),
-    "succeeded": Word("Succeeded", "check", "good"),
+    "succeeded": Word("Finished", "check", "good"),
     "stopped": Word("Stopped", "flag", "warn"),
     "failed": Word("Failed", "cross", "bad"),
     "cancelled": Word("Cancelled", "stop", "quiet"),
@@ -74,7 +74,7 @@ VERDICT_DONE: dict[str, Word] = {
 }
 
 EXIT: dict[str, str] = {
-    "complete": "complete",
+    "complete": "the agent says it is complete",
     "incomplete_contract": "it called itself complete, with slots unfilled",
     "clarify": "it needs an answer to its questions",
     "max_iterations": "all its rounds are used",
@@ -84,7 +84,7 @@ EXIT: dict[str, str] = {
     "wrapup_no_decision_rerun": "it wanted another round in the wrap-up",
     "exploit_overdraft_blocked": "its overdraft is for exploiting only",
     "protocol_violation": "it broke the protocol too often",
-    "goal_achieved": "the goal is reached",
+    "goal_achieved": "the agent says the goal is reached",
     "max_steps": "all its steps are used",
     "budget_exhausted": "all its attempts are used",
     "cost_limit": "its cost limit is reached",

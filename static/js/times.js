@@ -23,9 +23,9 @@ function told(how, then, now) {
 // How long something takes already, to the second.
 function passed(ms) {
   const s = Math.max(0, Math.round(ms / 1000));
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
-  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  const two = (number) => String(number).padStart(2, "0");
+  const hours = Math.floor(s / 3600);
+  return `${hours > 0 ? `${hours}:${two(Math.floor(s / 60) % 60)}` : Math.floor(s / 60)}:${two(s % 60)}`;
 }
 
 // The time of day; with the date where it is another day.

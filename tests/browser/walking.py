@@ -47,7 +47,7 @@ def approve(page: Page) -> None:
 
 def check_ended(site: Site, page: Page, run: str) -> dict[str, Any]:
     """The page shows the answer and every row once and in order; the log verifies. Gives the export."""
-    expect(page.locator('[data-panel="header"]')).to_contain_text("Succeeded")
+    expect(page.locator('[data-panel="header"]')).to_contain_text("Finished")
     export = site.export(run)
     wait_for(lambda: rows_of(page) == list(range(1, export["run"]["head"] + 1)))
     expect(page.locator('[data-panel="answer"]')).to_contain_text(export["run"]["answer"])

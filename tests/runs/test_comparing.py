@@ -210,7 +210,10 @@ def test_machines_that_differ_are_compared_by_totals_and_answers_only() -> None:
 def test_a_run_that_has_not_ended_is_compared_as_it_stands() -> None:
     left, right = done(*SEARCHES, FINAL), work(launch(SEARCHES[0], think("send", to="ann"), FINAL))
     assert right.status == "waiting"
-    assert f"#{left.pk} succeeded: the goal is reached; #{right.pk} waits for a person." in told(left, right)
+    assert (
+        f"#{left.pk} succeeded: the agent says the goal is reached; #{right.pk} waits for a person."
+        in told(left, right)
+    )
     page = signed_in(bob()).get(reverse("compare", args=[left.pk, right.pk])).content.decode()
     assert f"#{right.pk} has not ended: this is how it stood at row {right.head}." in page
 

@@ -68,7 +68,7 @@ def test_every_row_has_a_line_that_says_more_than_its_kind() -> None:
     assert any(line.startswith("Calls (changed by a person): send_mail(") for line in said)
     assert "Result (send_mail): sent" in said
     assert "Final answer: all is well" in said
-    assert said[-1] == "Ended (the goal is reached)"
+    assert said[-1] == "Ended (the agent says the goal is reached)"
 
 
 def test_page_and_socket_paint_the_same_rows() -> None:
@@ -288,6 +288,7 @@ def test_panels_have_the_contracts_names_and_no_clock_in_them() -> None:
         "header",
         "gauges",
         "needs",
+        "doing",
         "strip",
         "answer",
         "files",

@@ -40,7 +40,7 @@ def in_call(run: Run, name: str, **more: Any) -> Doing:
 def test_a_first_model_call_is_told_before_there_is_a_row() -> None:
     run = launch(FINAL)
     shown = in_call(run, "decision")
-    assert (shown.what, shown.name) == ("Asking the model", "decision")
+    assert (shown.what, shown.name) == ("Waiting for the model", "decision")
     assert shown.since is not None and run.started_at is not None and shown.since >= run.started_at
 
 
@@ -48,7 +48,7 @@ def test_a_first_model_call_is_told_before_there_is_a_row() -> None:
 def test_a_tools_call_is_told_whether_or_not_its_row_is_written(tool: str) -> None:
     args = {"q": "tides"} if tool == "search" else {"to": "bob"}
     shown = in_call(launch(think(tool, **args), FINAL, rules=ALLOW), tool)
-    assert (shown.what, shown.name) == ("Calling", tool)
+    assert (shown.what, shown.name) == ("Running", tool)
 
 
 def test_what_was_told_of_a_call_is_over_with_its_row() -> None:
@@ -80,7 +80,7 @@ def test_pages_that_are_open_are_painted_anew() -> None:
 
     slice_of(run, before=look_on)
     assert before != after[0]
-    assert "Asking the model" in after[1] and "data-since" in after[1]
+    assert "Waiting for the model" in after[1] and "data-since" in after[1]
 
 
 def test_a_further_attempt_says_what_the_one_before_failed_of_and_when_it_begins() -> None:
