@@ -68,12 +68,16 @@ def panels(run: Run, user: Any) -> dict[str, str]:
     filling = filling_of(run)
     unheard = unheard_of(run) if run.finished else None
     children = children_of(run)
+    ending = ending_of(run)
+    status = status_word(run, pending is not None, decides(user))
+    if ending is not None and ending.beside and status.tone == "good":
+        status = status._replace(tone="quiet")
     context = {
         "run": run,
-        "status": status_word(run, pending is not None, decides(user)),
+        "status": status,
         "status_name": status_name(run),
         "exit": exit_of(run),
-        "ending": ending_of(run),
+        "ending": ending,
         "may_launch": may_launch(user),
         "gauges": [*gauges_of(run, budgets), *_context_gauge(filling)],
         "card": card,

@@ -1,7 +1,7 @@
 // The run page beside its rows coming in: how much detail is shown, one state's rows only, older rows, the tabs of a step.
 
 import { listen as listenToSelecting } from "./inspector.js";
-import { untilLetGo } from "./press.js";
+import { untilLetGo, whenLetGo } from "./press.js";
 
 const DETAIL = "agentsite-detail";
 const list = document.querySelector("[data-rows]");
@@ -14,6 +14,7 @@ if (list !== null) {
   markAddressed();
 }
 tellHeight(document.querySelector(".top"));
+summon(document.querySelector("[data-summons]"), document.querySelector("#needs"));
 if (matchMedia("(width < 40rem)").matches) {
   for (const fold of document.querySelectorAll("#numbers, #context, #sources")) fold.removeAttribute("open");
 }
@@ -30,6 +31,18 @@ function tellHeight(head) {
     const sticks = getComputedStyle(head).position === "sticky";
     document.documentElement.style.setProperty("--top", sticks ? `${head.offsetHeight}px` : "0px");
   }).observe(head);
+}
+
+// Wherever the page stands, an open question is in view or one press away.
+function summon(link, panel) {
+  if (link === null || panel === null) return;
+  let inView = false;
+  const look = () => whenLetGo(() => (link.hidden = inView || panel.querySelector(".card--pending") === null));
+  new IntersectionObserver(([{ isIntersecting }]) => {
+    inView = isIntersecting;
+    look();
+  }).observe(panel);
+  new MutationObserver(look).observe(panel, { childList: true, subtree: true });
 }
 
 function chooseDetail() {

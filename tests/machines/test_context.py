@@ -259,7 +259,8 @@ def test_a_summariser_that_fails_changes_nothing(machine: Machine) -> None:
     assert "a summary of rows" not in "\n".join(message.text for message in run.prompt_messages())
 
 
-def test_a_summary_that_is_no_shorter_is_not_used() -> None:
+@pytest.mark.parametrize(("text", "why"), [("x" * 9_000, "no shorter"), (" \n", "It was empty.")])
+def test_a_summary_that_is_no_shorter_or_empty_is_not_used(text: str, why: str) -> None:
     machine = CATALOGUE["ruled"]
     world = Endless(machine, seed=6)
     run = drive(machine, world, 30)
@@ -271,9 +272,9 @@ def test_a_summary_that_is_no_shorter_is_not_used() -> None:
     asked = run.snapshot.pending.effect
     small = asked.model_copy(update={"tokens_before": 10})
     snapshot = replace(run.snapshot, pending=replace(run.snapshot.pending, effect=small), window=run.window())
-    move, _ = kernel.decide(machine, snapshot, Summarised(text="x" * 9_000))
+    move, _ = kernel.decide(machine, snapshot, Summarised(text=text))
     assert isinstance(move, Ask)
-    assert any("no shorter" in fact.message for fact in move.facts if isinstance(fact, Notice))
+    assert any(why in fact.message for fact in move.facts if isinstance(fact, Notice))
 
 
 def test_the_calls_go_on_as_if_nothing_had_been() -> None:
