@@ -22,6 +22,7 @@ from runs.reading.arguments import ArgumentField, fields_of
 from runs.reading.limits import (
     LimitAsked,
     Standing,
+    also_short,
     as_asked,
     limit_asked,
     plain,
@@ -63,6 +64,7 @@ class LimitLine:
     lines: tuple[Standing, ...]
     """The run's own, and the one that it shares: what is added counts for both."""
     suggested: str
+    """Also for another limit than the one that is asked about, where that would soon be reached too."""
     unit: str
 
 
@@ -294,7 +296,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         draft=asked.draft if asked else None,
         thought=thought,
         context=context,
-        limits=_limit_lines(limits, about),
+        limits=_limit_lines(limits, about, run),
         title=about.headline if about else _headline(interrupt, questions),
         questions=questions if len(questions) > 1 else (),
         why=about.why if about else _why(interrupt, questions),
@@ -360,17 +362,13 @@ def _limits_of(run: Run, interrupt: Interrupt) -> list[Standing]:
     return standings(run, Budget.objects.filter(run=run, scope="limits"))
 
 
-def _limit_lines(limits: list[Standing], about: LimitAsked | None) -> tuple[LimitLine, ...]:
-    return tuple(
-        LimitLine(
-            name=name,
-            label=words.LIMIT[name],
-            lines=tuple(line for line in limits if line.name == name),
-            suggested=plain(about.add) if about and about.standing.name == name else "",
-            unit=UNITS[name],
-        )
-        for name in dict.fromkeys(line.name for line in limits)
-    )
+def _limit_lines(limits: list[Standing], about: LimitAsked | None, run: Run) -> tuple[LimitLine, ...]:
+    found = []
+    for name in dict.fromkeys(line.name for line in limits):
+        lines = [line for line in limits if line.name == name]
+        add = about.add if about and about.standing.name == name else also_short(lines, run)
+        found.append(LimitLine(name, words.LIMIT[name], tuple(lines), plain(add) if add else "", UNITS[name]))
+    return tuple(found)
 
 
 def targets_of(run: Run, before: int | None = None) -> tuple[Target, ...]:

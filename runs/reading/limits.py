@@ -23,6 +23,9 @@ from runs.reading import words
 from runs.store import Worst, shared_limits_of
 from runs.store.appending import totals_of
 
+CALLS_AHEAD = 10
+"""Calls of the model that a raised limit is to last for, at least."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -140,7 +143,7 @@ class LimitAsked:
     standing: Standing
     wish: Wish
     add: float
-    """The least that lets the call through with its longest reply, rounded up."""
+    """What is likely to be enough, and lets the call through with its longest reply; rounded up."""
 
     @property
     def headline(self) -> str:
@@ -175,14 +178,22 @@ def limit_asked(interrupt: Interrupt, run: Run, found: Iterable[Standing], wish:
     return LimitAsked(about, wish, _to_add(about.name, lines, wish, run))
 
 
+def likely(name: str, run: Run) -> float:
+    """What the run may use of the limit from here on: as much as its calls so far, and as CALLS_AHEAD of them."""
+    used = used_of(run)[name]
+    return used / run.model_calls * max(run.model_calls, CALLS_AHEAD) if run.model_calls else 0.0
+
+
+def also_short(lines: list[Standing], run: Run) -> float:
+    """What is likely to be wanted of another limit than the one that is asked about; 0 where enough is left."""
+    name = lines[0].name
+    short = likely(name, run) - min(line.left for line in lines)
+    return rounded_up(name, short) if short > 0 else 0.0
+
+
 def _to_add(name: str, lines: list[Standing], wish: Wish, run: Run) -> float:
-    """What has to be added to every one of the lines; what the run's calls used so far where the wish is not known."""
-    want = wish.most
-    if not want:
-        used = used_of(run)[name]
-        want = (
-            used / run.model_calls if used and run.model_calls else max(line.limit for line in lines) or 1.0
-        )
+    """What has to be added to every one of the lines."""
+    want = max(wish.most, likely(name, run)) or max(line.limit for line in lines) or 1.0
     short = want - min(line.left for line in lines)
     return rounded_up(name, short if short > 0 else want)
 
