@@ -18,6 +18,7 @@ from runs.reading import second_look
 from runs.reading.again import Again, staying
 from runs.reading.arguments import ReadArguments, read_arguments
 from runs.reading.cards import Card, card_of
+from runs.reading.questions import answer_field, questions_of
 from runs.rights import Person
 
 
@@ -155,7 +156,9 @@ def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
     if verdict == "top_up":
         args = _amounts(data, errors)
     back = data if verdict == "rollback" else {}
-    message = data.get(MESSAGES.get(verdict, "note"), "").replace("\r\n", "\n").strip()
+    message = _text(data, MESSAGES.get(verdict, "note"))
+    if verdict == "respond" and interrupt.kind == "question":
+        message = _answers(interrupt, data) or message
     return Wanted(
         verdict=verdict,
         args=args,
@@ -168,6 +171,20 @@ def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
         read=read,
         allow_host="allow_host" in data and verdict in LET_PASS,
     )
+
+
+def _text(data: Mapping[str, str], field: str) -> str:
+    return data.get(field, "").replace("\r\n", "\n").strip()
+
+
+def _answers(interrupt: Interrupt, data: Mapping[str, str]) -> str:
+    """The answers to several questions, each under its question; empty where there is none."""
+    questions = questions_of([interrupt])[interrupt.pk]
+    given = [_text(data, answer_field(number)) for number in range(1, len(questions) + 1)]
+    if not any(given):
+        return ""
+    pairs = zip(questions, given, strict=True)
+    return "\n\n".join(f"{question}\n{answer or '(no answer)'}" for question, answer in pairs)
 
 
 def approved(interrupt: Interrupt, args: Any) -> tuple[str, Any]:

@@ -33,7 +33,7 @@ from runs.reading.limits import (
 from runs.reading.lines import line_of
 from runs.reading.looking import hides, is_risky, lets_act
 from runs.reading.phrases import Line, call_text
-from runs.reading.questions import asked_of, questions_of, reason_of, title_of
+from runs.reading.questions import answer_field, asked_of, questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
 from runs.reading.unheard import late_end_of, unsure_of
 from runs.rights import OPERATOR, decides
@@ -140,11 +140,18 @@ class Card:
     def kept(self) -> list[tuple[str, str]]:
         """What a person wrote for a question that is closed: name and text."""
         names = {"reason": "Reason", "answer": "Answer", "note": "Message", "to_step": "Roll back to row"}
+        names |= {name: f"Answer to “{question}”" for name, question, _ in self.answers}
         if self.typed.get("verdict") == "top_up":  # the form offers amounts to whoever answers otherwise too
             names |= {f"amount.{name}": f"Amount in {unit}" for name, unit in UNITS.items()}
         written = [(label, self.typed.get(name, "")) for name, label in names.items()]
         written += [(one.name, self.typed.get(one.field, "")) for one in self.fields if one.changed]
         return [(name, text) for name, text in written if text.strip()]
+
+    @property
+    def answers(self) -> list[tuple[str, str, str]]:
+        """Of several questions each with its field's name, and what was typed there."""
+        fields = ((answer_field(number), question) for number, question in enumerate(self.questions, 1))
+        return [(name, question, self.typed.get(name, "")) for name, question in fields]
 
     @property
     def channel(self) -> str:

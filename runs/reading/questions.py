@@ -45,6 +45,11 @@ def _asked(request: str | None) -> tuple[str, ...]:
     return tuple(json.loads(request).get("questions") or ()) if request else ()
 
 
+def answer_field(number: int) -> str:
+    """Return the name of the form's field for the answer to one of several questions; they count from 1."""
+    return f"answer.{number}"
+
+
 def titles_of(interrupts: Collection[Interrupt]) -> dict[Any, str]:
     """What each asks, all of it on one line, by its key."""
     questions = questions_of(interrupts)

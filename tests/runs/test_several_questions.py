@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any
 
@@ -18,6 +19,7 @@ from runs.reading.again import again
 from runs.reading.cards import asked_now, card_of
 from runs.reading.rows import row_views
 from tests.factories import bob, cast_member, signed_in
+from tests.page_forms import forms_of
 from tests.runs.running import decide, pending
 from tests.runs.test_machine_pages import play
 
@@ -112,3 +114,39 @@ def test_the_queue_reads_all_questions_at_once() -> None:
         return len(seen)
 
     assert queries(1) == queries(3) == 1
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_each_question_has_an_answer_of_its_own_and_the_model_reads_them_together(machine: str) -> None:
+    run, client = asking(machine, *ASKED), reviewer()
+    question = pending(run)
+    form = next(
+        form for form in forms_of(client.get(f"/interrupts/{question.pk}/").text) if "verdict" in form.names
+    )
+    typed = {"answer.1": "Red", "answer.3": "Tomorrow"}
+    answer = client.post(form.action, {**form.fields, **typed, "verdict": "respond"})
+    assert answer.status_code == 302
+    told = json.loads(run.steps.get(kind="decision").facts_json)[0]
+    assert told["message"] == "Which colour?\nRed\n\nWhich size?\n(no answer)\n\nBy when?\nTomorrow"
+
+
+def test_without_any_answer_the_card_comes_back_and_says_so() -> None:
+    run, client = asking("checklist", *ASKED), reviewer()
+    question = pending(run)
+    form = next(
+        form for form in forms_of(client.get(f"/interrupts/{question.pk}/").text) if "verdict" in form.names
+    )
+    answer = client.post(form.action, {**form.fields, "verdict": "respond"})
+    assert (answer.status_code, "Write the answer." in answer.text) == (422, True)
+
+
+def test_answers_to_a_question_that_is_closed_are_kept() -> None:
+    run, client = asking("checklist", *ASKED), reviewer()
+    question = pending(run)
+    form = next(
+        form for form in forms_of(client.get(f"/interrupts/{question.pk}/").text) if "verdict" in form.names
+    )
+    decide(run, "respond", message="All of them.")
+    answer = client.post(form.action, {**form.fields, "answer.2": "Large", "verdict": "respond"})
+    assert answer.status_code == 409
+    assert "Answer to “Which size?”" in html.unescape(answer.text) and "Large" in answer.text
