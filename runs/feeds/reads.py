@@ -56,7 +56,7 @@ class Moment(NamedTuple):
     status: str
     stopping: bool
     children: tuple[tuple[int, int, str], ...] = ()
-    """Of each unfinished child of a run that waits: its number, its head and its status."""
+    """Of each unfinished child of a run that waits, and of theirs: its number, its head and its status."""
     doing: str = ""
     """The call that is under way for longer than a moment."""
     halted: bool = False
@@ -112,9 +112,15 @@ def look(run_id: int, after: int | None) -> Look:
 
 
 def children_of(run: Run) -> tuple[tuple[int, int, str], ...]:
-    """The unfinished children of a run that waits: their lines in its rows go on while nothing else does."""
-    unfinished = Run.objects.filter(parent_id=run.pk, ended_at__isnull=True).order_by("pk")
-    return tuple(unfinished.values_list("pk", "head", "status")[:CHILDREN])
+    """The unfinished children of a run that waits, and theirs: their lines and questions stand on its page."""
+    found: list[tuple[int, int, str]] = []
+    parents = [run.pk]
+    while parents and len(found) < CHILDREN:
+        unfinished = Run.objects.filter(parent_id__in=parents, ended_at__isnull=True).order_by("pk")
+        level = list(unfinished.values_list("pk", "head", "status")[:CHILDREN])
+        found += level
+        parents = [child for child, _, status in level if status == RunStatus.WAITING]
+    return tuple(found)
 
 
 def shared_by(run: Run) -> tuple[tuple[LimitName, SharedLimit], ...]:

@@ -60,9 +60,10 @@ class Visited:
 
 def panels(run: Run, user: Any) -> dict[str, str]:
     """Every panel by its name, as `user` may see it."""
-    pending = pending_of(run)
+    pending = pending_of(run) or pending_below(run)
     budgets = list(Budget.objects.filter(run=run))
-    card = card_of(pending, user, run) if pending else None
+    asker = run if pending is None or pending.run_id == run.pk else pending.run
+    card = card_of(pending, user, asker) if pending else None
     visits = visits_of(run)
     files = files_of(run)
     filling = filling_of(run)
@@ -81,6 +82,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "may_launch": may_launch(user),
         "gauges": [*gauges_of(run, budgets), *_context_gauge(filling)],
         "card": card,
+        "asker": asker,
         "doing": doing_of(run),
         "restored": why_restored(run) if run.status == RunStatus.PAUSED else "",
         "halt": None if run.finished else halt_now(),
@@ -111,6 +113,16 @@ def pending_of(run: Run) -> Interrupt | None:
         return None
     pending = Interrupt.objects.filter(run=run, status=Interrupt.Status.PENDING)
     return pending.order_by("-seq").first()
+
+
+def pending_below(run: Run) -> Interrupt | None:
+    """The question of the child that the run waits for, or of that one's child."""
+    while run.status == RunStatus.WAITING:
+        child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
+        if child is None or (found := pending_of(child)) is not None:
+            return None if child is None else found
+        run = child
+    return None
 
 
 def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:

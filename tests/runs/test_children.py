@@ -10,9 +10,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store, tasks
+from runs.feeds.reads import look
 from runs.management.going_back import told_of_going_back
 from runs.models import Run
 from runs.reading.again import Again, again, staying
+from tests.factories import cast_member, signed_in
+from tests.page_forms import forms_of
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -466,3 +469,26 @@ def test_rules_of_the_site_hold_for_children() -> None:
     SiteRule.objects.create(rule_json=json.dumps({"when": {"tool": "search"}, "do": "deny"}))
     run = work(family(think("search", q="a"), INNER_ANSWER, rules=ALLOW))
     assert (run.status, child_of(run).tool_calls) == ("succeeded", 0)
+
+
+@pytest.mark.parametrize("deep", [1, 2])
+def test_a_childs_question_is_asked_and_decided_on_its_parents_page(deep: int) -> None:
+    letter, part = think("send", to="bob"), {"machine": "ruled"}
+    inner = [letter, INNER_ANSWER] if deep == 1 else [think("agent.inmost", goal="x"), INNER_ANSWER]
+    inmost = {"replies": {"decision": [letter, INNER_ANSWER]}}
+    played = script(CALL, FINAL, subgraphs={"inner": {"replies": {"decision": inner}}, "inmost": inmost})
+    settings = {"subgraphs": {"inmost": part}} if deep == 2 else {}
+    run = work(launch(played=played, subgraphs={"inner": {**part, "settings": settings}}))
+    asker = child_of(run) if deep == 1 else child_of(child_of(run))
+    client = signed_in(cast_member("root", is_superuser=True))
+    page = client.get(f"/runs/{run.pk}/").text
+    assert f"#{asker.pk}" in page and "Asked by the child run" in page
+    form = next(form for form in forms_of(page) if "verdict" in form.names)
+    assert str(pending(asker).pk) in form.action
+    before = look(run.pk, None).moment
+    decided = client.post(form.action, {**form.fields, "verdict": "approve", "sure": "yes"})
+    assert decided.status_code == 302
+    assert look(run.pk, None).moment != before, "pages that are open are painted anew"
+    work(asker)
+    assert "Asked by" not in client.get(f"/runs/{run.pk}/").text
+    assert Run.objects.get(pk=asker.pk).status == "succeeded"
