@@ -40,7 +40,7 @@ from runs.store.copying import (
 from runs.store.deeds import LookAgain, lapsed_at, lapsed_before, passed_before, question_at, still_holds
 from runs.store.doubts import doubted_by_restore, ended_life, holds_a_deed, lost_by_restore
 from runs.store.endings import ended, for_parent
-from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible
+from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible, NotYet
 from runs.store.going_back import rewind_batch
 from runs.store.halting import (
     AlreadyHalted,
@@ -67,6 +67,7 @@ from runs.store.leases import (
     lost_in_a_row,
     postpone,
     renew,
+    rest,
     want_a_hint,
 )
 from runs.store.loading import (
@@ -157,6 +158,7 @@ __all__ = [
     "Misfit",
     "NewRun",
     "NotPossible",
+    "NotYet",
     "Row",
     "Said",
     "SiteRules",
@@ -237,6 +239,7 @@ __all__ = [
     "reached_calls",
     "renew",
     "reserve",
+    "rest",
     "resume",
     "resume_restored",
     "rewind",

@@ -131,6 +131,12 @@ def want_a_hint(run_id: int) -> None:
     Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(hinted_at=None)
 
 
+def rest(lease: Lease, seconds: float) -> None:
+    """Give the run back for so long; whatever it waits for, nobody asks its worker to wait."""
+    mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
+    mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
+
+
 def lose(run_id: int, worker: str) -> None:
     """Take the seat from a worker whose process is known to have ended."""
     held = Run.objects.filter(pk=run_id, worker=worker, status=RunStatus.RUNNING)

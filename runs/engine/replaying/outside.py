@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import get_args
 
 from runs.engine import gates, kernel, wording
-from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall, ToolCall
+from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall, Role, ToolCall
 from runs.engine.facts import MADE_ANEW, ApprovalLapsed, DataRead, Exited, Fact, Notice, Rewound
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
 from runs.engine.settings import LIMIT_REASONS, PAID_LIMITS, InterruptRule, LimitName
-from runs.engine.snapshot import SharedLimit, Snapshot, Totals
+from runs.engine.snapshot import SharedLimit, Snapshot, Totals, Worst
 from runs.engine.values import add_cost
 
 GIVEN = ("decision", "limit", "pause", "note", "recovered")
@@ -181,6 +182,14 @@ def shared_limits(
         if own < snapshot.limits.get(name, math.inf) and _says_reached(row, name):
             return {name: SharedLimit(0.0, 0.0, 0)}
     return {}
+
+
+def next_use(row: RecordedRow) -> dict[Role, Worst]:
+    """What the next call of a script would have used, where the row says that less was left of a shared limit."""
+    told = _limit_told(row)
+    if told is None or not told.root or told.left is None:
+        return {}
+    return dict.fromkeys(get_args(Role), Worst(told.limit + 1, math.ceil(told.limit) + 1))
 
 
 def _says_reached(row: RecordedRow, name: LimitName) -> bool:

@@ -21,6 +21,7 @@ from runs.engine.replaying.outside import (
     counted,
     is_newer,
     lost_before,
+    next_use,
     price,
     shared_limits,
     stop_or_rewind,
@@ -161,6 +162,8 @@ class Replay:
         snapshot = replace(self.snapshot, totals=totals, next_cost_usd=price(row, rules))
         if any(rule.when.same_call for rule in rules):
             snapshot = replace(snapshot, calls=Counter(call for _, call in self.calls))
+        if self.record.price is None:
+            snapshot = replace(snapshot, next_use=next_use(row))
         return replace(snapshot, window=self._window(), shared=shared_limits(row, snapshot, answer))
 
     def _window(self) -> Window | None:
