@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import takewhile
+from typing import Literal
 
 from django.conf import settings
 from django.db import transaction
@@ -49,9 +50,17 @@ class Lease:
     worker: str
 
 
+class Suspect(Exception):
+    """The run has not moved since its last worker was lost: it may take down the next one, too."""
+
+    def __init__(self, run_id: int) -> None:
+        self.run_id = run_id
+        super().__init__(f"Run {run_id} is driven in a process of its own.")
+
+
 @again
-def claim(run_id: int, worker: str) -> Lease | None:
-    """Take the run, if it is due, nobody holds it, and the site is not halted.
+def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "taken") -> Lease | None:
+    """Take the run, if it is due, nobody holds it, and the site is not halted. `Suspect` where such runs are refused.
 
     A run whose machine this version has not is nobody's to take: it waits for a version that has it.
     A run whose worker was lost, or left a call, gets a `recovered` row, and one that a halt has held back a note of it.
@@ -60,10 +69,12 @@ def claim(run_id: int, worker: str) -> Lease | None:
     free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
     with transaction.atomic():
         wanting = Run.objects.filter(due, free, pk=run_id, machine__in=CATALOGUE).annotate(wanting=_WANTING)
-        found = wanting.annotate(was_halted=halted_after("wanting")).first()
+        found = wanting.annotate(was_halted=halted_after("wanting"), not_moved=_NOT_MOVED).first()
         if found is None:
             return None
         lost = found.status == RunStatus.RUNNING
+        if suspects == "refused" and (lost or found.not_moved):
+            raise Suspect(run_id)
         taken = Run.objects.filter(due, free, pk=run_id, epoch=found.epoch, status=found.status).update(
             epoch=F("epoch") + 1,
             worker=worker,
@@ -88,6 +99,9 @@ def claim(run_id: int, worker: str) -> Lease | None:
 
 _WANTING = Case(When(status=RunStatus.RUNNING, then=F("lease_until")), default=F("due_at"))
 """Since when a run that can be claimed has wanted a worker."""
+
+_NOT_MOVED = Exists(Step.objects.filter(run=OuterRef("pk"), seq=OuterRef("head"), kind=Step.Kind.RECOVERED))
+"""Whether nothing came after the row that says that a worker was lost."""
 
 
 def renew(lease: Lease) -> bool:
@@ -117,6 +131,12 @@ def let_go(lease: Lease) -> None:
         mine.update(worker="")
 
 
+def rest(lease: Lease, seconds: float) -> None:
+    """Give the run back for so long; whatever it waits for, nobody asks its worker to wait."""
+    mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
+    mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
+
+
 def hand_back(lease: Lease) -> bool:
     """Give the run back while its worker is in a call that may be repeated: what comes of the call is fenced."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
@@ -131,22 +151,10 @@ def want_a_hint(run_id: int) -> None:
     Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(hinted_at=None)
 
 
-def rest(lease: Lease, seconds: float) -> None:
-    """Give the run back for so long; whatever it waits for, nobody asks its worker to wait."""
-    mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
-    mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
-
-
 def lose(run_id: int, worker: str) -> None:
     """Take the seat from a worker whose process is known to have ended."""
     held = Run.objects.filter(pk=run_id, worker=worker, status=RunStatus.RUNNING)
     held.update(lease_until=Now() - timedelta(seconds=1), silent_looks=LOOKS)
-
-
-def is_suspect(run_id: int) -> bool:
-    """Whether the run has not moved since its last worker was lost, so that it may have been the cause."""
-    recovered = Step.objects.filter(run=run_id, seq=OuterRef("head"), kind=Step.Kind.RECOVERED)
-    return Run.objects.filter(LOST | Exists(recovered), pk=run_id).exists()
 
 
 def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
