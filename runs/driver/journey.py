@@ -114,11 +114,8 @@ class Journey:
     def travel(self, limit: Slice) -> list[int]:
         """Move after move. Which runs want a worker next."""
         try:
-            if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST:
-                if fault := store.fault_each_time(self.run):
-                    raise FaultAgain(fault)
-                if self._ask_whether_to_go_on(times):
-                    return self.ledger.woken
+            if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST and self._left_to_a_person(times):
+                return self.ledger.woken
             self._prepare()
         except UNUSABLE as fault:
             self._refuse(fault)
@@ -195,16 +192,23 @@ class Journey:
         totals = self.ledger.snapshot.totals.after(answer)
         self.ledger.write(Decision(stop, totals), None)
 
-    def _ask_whether_to_go_on(self, times: int) -> bool:
+    def _left_to_a_person(self, times: int) -> bool:
         """Open a question instead of a further try; nothing of the run's world is built, for it may be the cause.
 
-        Return False where the run goes on without it: it parks, or an answer waits for it that must not be lost.
+        Where an answer waits, a question would take its place: the run is paused. Return False where it only parks.
         """
+        faults = store.faults_in_a_row(self.run)
+        if len(faults) == store.MOST_LOST:
+            raise FaultAgain(faults[0])
         self.ledger = Ledger(self.run, self.hold.lease.epoch, store.terms_of(self.run, {}))
-        if self.ledger.parked or self.ledger.loaded.answer is not None:
+        if self.ledger.loaded.answer is not None:
+            store.pause_after_losses(self.run, times, len(faults))
+        elif self.ledger.parked:
             return False
-        snapshot = self.ledger.snapshot
-        self.ledger.write(Decision(lost_too_often(snapshot, times), snapshot.totals), None)
+        else:
+            snapshot = self.ledger.snapshot
+            question = lost_too_often(snapshot, times, len(faults))
+            self.ledger.write(Decision(question, snapshot.totals), None)
         return True
 
     def _step(self, answer: Answer | None) -> Move:

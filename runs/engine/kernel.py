@@ -480,11 +480,11 @@ def opened_anew(snapshot: Snapshot, question: HumanCall, lapsed: ApprovalLapsed)
     return Ask(question.model_copy(update={"why": why, "holds": held}), (lapsed,))
 
 
-def lost_too_often(snapshot: Snapshot, times: int) -> Ask:
-    """Ask a person whether a run goes on after `times` workers in a row were lost on it."""
+def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:
+    """Ask a person whether a run goes on after `times` workers in a row were lost on it, or met one of the `faults`."""
     pending = snapshot.pending
     if pending is not None and isinstance(pending.effect, ToolCall) and not pending.effect.repeatable:
-        return Ask(uncertain(snapshot, "worker lost").model_copy(update={"lost": times}))
+        return Ask(uncertain(snapshot, "worker lost").model_copy(update={"lost": times, "faults": faults}))
     match pending.effect if pending else None:
         case Compaction(holds=call, passed=passed):
             holds: ModelCall | ToolCall | ChildRun | None = call
@@ -492,9 +492,10 @@ def lost_too_often(snapshot: Snapshot, times: int) -> Ask:
             holds, passed = call, gates.in_force(snapshot)
         case _:
             holds, passed = None, ()
-    title = f"{times} workers in a row stopped while they drove this run. Try again?"
+    title = f"{wording.lost_in_a_row(times, faults)} Try again?"
     why = f"Each stopped before it could commit a step at {snapshot.node}. Look at the worker's log first."
-    return Ask(HumanCall(about="manual", title=title, why=why, holds=holds, passed=passed, lost=times))
+    question = HumanCall(about="manual", title=title, why=why, holds=holds, passed=passed)
+    return Ask(question.model_copy(update={"lost": times, "faults": faults}))
 
 
 def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:

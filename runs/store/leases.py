@@ -13,12 +13,13 @@ from django.db import transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Coalesce, Now
 
-from runs.engine.facts import MADE_ANEW, RECOVERED
+from runs.engine import wording
+from runs.engine.facts import MADE_ANEW, RECOVERED, Paused
 from runs.engine.values import clean_text
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step
 from runs.store.again import again
-from runs.store.appending import tell_fault, tell_lost, tell_stopped
+from runs.store.appending import append, tell_fault, tell_lost, tell_stopped
 from runs.store.halting import is_halted
 from runs.store.held_back import TOLD, halted_after, tell_of_halts
 from runs.store.patience import impatient
@@ -187,10 +188,16 @@ def lost_in_a_row(run: Run) -> int:
     return len(_losses(run))
 
 
-def fault_each_time(run: Run) -> str:
-    """Return the last fault of our own code if each of the last MOST_LOST workers met one, else an empty text."""
-    faults = [RECOVERED.validate_json(facts)[0].fault for facts in _losses(run)]
-    return faults[0] if len(faults) == MOST_LOST and all(faults) else ""
+def faults_in_a_row(run: Run) -> list[str]:
+    """Return the faults of our own code among those losses, the last one first."""
+    return [fault for facts in _losses(run) if (fault := RECOVERED.validate_json(facts)[0].fault)]
+
+
+def pause_after_losses(run: Run, times: int, faults: int) -> None:
+    """Pause the run by the worker that has it: so many were lost on it while an answer waited for it."""
+    told = f"{wording.lost_in_a_row(times, faults)} The answer that waits for it is kept."
+    cure = "Look at the worker's log, then resume the run."
+    append(run, "pause", (Paused(by="the runtime", message=f"{told} {cure}"),), status=RunStatus.PAUSED)
 
 
 def _losses(run: Run) -> list[str]:

@@ -29,10 +29,13 @@ def is_newer(fact: Fact) -> bool:
     return isinstance(fact, DataRead)
 
 
-def lost_before(row: RecordedRow) -> int:
-    """Return how many workers in a row were lost before the row's question; 0 where it asks about something else."""
+def lost_before(row: RecordedRow) -> tuple[int, int]:
+    """Return how many workers in a row were lost before the row's question, and how many of them met a fault.
+
+    0 where it asks about something else.
+    """
     asks = EFFECT.validate_python(row.effect) if row.effect else None
-    return asks.lost if isinstance(asks, HumanCall) else 0
+    return (asks.lost, asks.faults) if isinstance(asks, HumanCall) else (0, 0)
 
 
 def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:

@@ -131,8 +131,9 @@ class Replay:
         if lapsed is not None and (answer is not None or not asks_whether_it_happened(row)):
             question = self._question(lapsed.question)
             return kernel.opened_anew(snapshot, question, lapsed), snapshot.totals
-        if (times := lost_before(row)) and answer is None:
-            return kernel.lost_too_often(snapshot, times), snapshot.totals
+        times, faults = lost_before(row)
+        if times and answer is None:
+            return kernel.lost_too_often(snapshot, times, faults), snapshot.totals
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
             return unanswered(self.machine, snapshot, row, facts, self.passed), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
