@@ -181,6 +181,14 @@ class Resumed(Fact):
     by: str
 
 
+class FeedbackGiven(Fact):
+    """What a person said with a verdict, or changed, where the machine's state keeps it."""
+
+    kind: Literal["run.feedback"] = "run.feedback"
+    text: str
+    by: str
+
+
 class SiteRulesChanged(Fact):
     """From this row on the site's rules are others than they were for the run so far."""
 

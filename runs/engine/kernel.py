@@ -122,6 +122,8 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         if isinstance(settled, _Ready | _Again):
             totals = settled.totals
     beside = cost_of(answer) + read + _found_out(snapshot, answer)
+    if not isinstance(move, Rewind):  # the state of then has not heard it
+        beside += _feedback(machine, snapshot, answer)
     return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
 
 
@@ -526,6 +528,16 @@ def _found_out(snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
         return ()
     why = f"Nobody had heard how {call.tool} ended. It was asked, and says that the call happened."
     return (Notice(code=FOUND_OUT, message=why),)
+
+
+def _feedback(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
+    """What the machine's state keeps of what a person said."""
+    call = snapshot.pending.effect if snapshot.pending else None
+    return (
+        machine.feedback(call, answer)
+        if isinstance(call, HumanCall) and isinstance(answer, HumanSaid)
+        else ()
+    )
 
 
 def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) -> Snapshot:

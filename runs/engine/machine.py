@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union
 
 from pydantic import Field, TypeAdapter
 
-from runs.engine.effects import Answer
+from runs.engine.effects import Answer, HumanCall, HumanSaid
 from runs.engine.facts import (
     COMMON_FACTS,
     Answered,
@@ -199,6 +199,8 @@ class Machine:
     built_in: tuple[ToolSpec, ...] = ()
     """Tools of its own, permitted in every run. They touch nothing: such a call gives back its arguments, or, where it
     is an infra call, what it found in the run's own record."""
+    feedback: Callable[[HumanCall, HumanSaid], tuple[Fact, ...]] = lambda call, said: ()
+    """What the state keeps of a person's verdict on a question."""
     plan: Plan | None = None
     """The plan that stands before the first step; None where the machine has none by then."""
     remembers: tuple[str, str] | None = None

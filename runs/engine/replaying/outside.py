@@ -9,7 +9,16 @@ from typing import get_args
 
 from runs.engine import gates, kernel, wording
 from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall, Role, ToolCall
-from runs.engine.facts import MADE_ANEW, ApprovalLapsed, DataRead, Exited, Fact, Notice, Rewound
+from runs.engine.facts import (
+    MADE_ANEW,
+    ApprovalLapsed,
+    DataRead,
+    Exited,
+    Fact,
+    FeedbackGiven,
+    Notice,
+    Rewound,
+)
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
@@ -25,8 +34,8 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 
 
 def is_newer(fact: Fact) -> bool:
-    """Return whether records may lack the fact: earlier versions did not note what a run had read."""
-    return isinstance(fact, DataRead)
+    """Return whether records may lack the fact: earlier versions did not note what a run had read, or people said."""
+    return isinstance(fact, DataRead | FeedbackGiven)
 
 
 def lost_before(row: RecordedRow) -> tuple[int, int]:
