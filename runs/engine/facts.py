@@ -181,6 +181,13 @@ class Resumed(Fact):
     by: str
 
 
+class SummaryStands(Fact):
+    """The newest summary that stands, where the machine's state keeps it; empty where none stands any more."""
+
+    kind: Literal["run.summary"] = "run.summary"
+    text: str
+
+
 class FeedbackGiven(Fact):
     """What a person said with a verdict, or changed, where the machine's state keeps it."""
 
@@ -377,6 +384,7 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     RangeSummarised,
     SummaryEdited,
     SummaryUndone,
+    SummaryStands,
     Pinned,
     Unpinned,
     CompactionWanted,

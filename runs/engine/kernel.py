@@ -330,7 +330,7 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
             terms = snapshot.state.terms
             made = context.summarised(machine, terms, window, compaction, text.strip(), snapshot.head)
             if made.tokens_after < made.tokens_before:
-                return Compact((made,))
+                return Compact((made, *machine.summary_kept(made.text)))
             why = "It was no shorter than what it was to stand for."
         case Failed(message=why) | ContextOverflowed(message=why):
             pass

@@ -35,6 +35,7 @@ from runs.engine.facts import (
     Notice,
     Rewound,
     Spent,
+    SummaryStands,
     ToolCalled,
     ToolReported,
 )
@@ -292,6 +293,8 @@ def evolve(state: RuledState, fact: Fact) -> State:
         case DraftReturned(message=message):
             feedback = _feedback(state, message or "rejected")
             return _with(state, feedback, rejections=state.rejections + 1, draft=None)
+        case SummaryStands(text=text):
+            return _with(state, {"summary": text})
         case FeedbackGiven(text=text):
             return _with_feedback(state, text)
         case RuleBroken(rule=rule):
@@ -675,5 +678,6 @@ RULED = Machine(
     reply_schema=words.reply_schema,
     kept=kept,
     feedback=feedback,
+    keeps_summary=True,
     remembers=("validate", "pass"),
 )

@@ -18,6 +18,7 @@ from runs.engine.facts import (
     FeedbackGiven,
     Notice,
     Rewound,
+    SummaryStands,
 )
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
@@ -34,8 +35,8 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 
 
 def is_newer(fact: Fact) -> bool:
-    """Return whether records may lack the fact: earlier versions did not note what a run had read, or people said."""
-    return isinstance(fact, DataRead | FeedbackGiven)
+    """Return whether records may lack the fact: earlier versions did not note what a run had read, or states keep."""
+    return isinstance(fact, DataRead | FeedbackGiven | SummaryStands)
 
 
 def lost_before(row: RecordedRow) -> tuple[int, int]:
