@@ -156,7 +156,9 @@ def _with_site_defaults(machine: Any, given: Any) -> Any:
         return given
     usual = CATALOGUE[machine].settings.model_fields
     own = site.MACHINE_DEFAULTS.get(machine, {})
-    found = {name: value for name, value in own.items() if value != usual[name].default} | given
+    found: dict[str, Any] = {
+        name: value for name, value in own.items() if value != usual[name].default
+    } | given
     if isinstance(children := given.get("subgraphs"), dict):
         found["subgraphs"] = {name: _child_with_defaults(child) for name, child in children.items()}
     return found

@@ -860,12 +860,13 @@ def own_defaults(settings: Any) -> None:
 @pytest.mark.usefixtures("own_defaults")
 def test_a_launch_that_names_no_value_is_given_the_sites() -> None:
     played = {"replies": {"decision": [{"tool": "final_answer", "args": {"answer": "42"}}]}}
-    started = {"owner": None, "machine": "planned", "goal": "x", "script": played}
-    run = actions.start_run(settings={"plan": []}, **started)
+
+    def started(**given: Any) -> Run:
+        return actions.start_run(machine="planned", goal="x", settings=given, owner=None, script=played)
+
+    run = started(plan=[])
     assert run.settings == {"plan": [], "retry_buffer": 7}
-    assert (
-        actions.start_run(settings={"plan": [], "retry_buffer": 1}, **started).settings["retry_buffer"] == 1
-    )
+    assert started(plan=[], retry_buffer=1).settings["retry_buffer"] == 1
     assert work(run).budgets.get(name="attempts").limit == 7
 
 
