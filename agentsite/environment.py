@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from agentsite.bootstrap import SiteWanted
 from agentsite.unsafe import faults_of, weak_key
+from runs.engine.settings import MOST_ROUNDS
 
 ROOT = Path(__file__).resolve().parent.parent
 SQLITE_OPTIONS = {
@@ -57,6 +58,9 @@ class Environment(BaseSettings):
     drain: float = Field(25.0, alias="DRAIN_SECONDS", ge=0, le=3600)
     """How long a process that is told to end waits for a deed under way that must not be repeated."""
     log_level: str = Field("WARNING", alias="LOG_LEVEL")
+    retry_buffer: int = Field(2, alias="REACT_RETRY_BUFFER", ge=0, le=MOST_ROUNDS)
+    replan_failure_threshold: int = Field(2, alias="REACT_REPLAN_FAILURE_THRESHOLD", ge=1, le=MOST_ROUNDS)
+    """What `planned` goes by where a launch names no value."""
 
     @field_validator("allowed_hosts", "csrf_trusted_origins", mode="before")
     @classmethod

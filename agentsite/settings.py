@@ -142,6 +142,13 @@ DRAIN_SECONDS = ENVIRONMENT.drain
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {}
 
 LEASE_SECONDS = ENVIRONMENT.lease_seconds
+MACHINE_DEFAULTS = {
+    "planned": {
+        "retry_buffer": ENVIRONMENT.retry_buffer,
+        "replan_failure_threshold": ENVIRONMENT.replan_failure_threshold,
+    }
+}
+"""Settings of a run that are the site's where a launch names none."""
 
 CELERY_BROKER_URL = celery_broker_of(REDIS_URL)
 CELERY_RESULT_BACKEND = None

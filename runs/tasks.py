@@ -43,8 +43,7 @@ def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
     """
     here = deque([run_id])
     while here:
-        drive = driver.drive_alone if store.is_suspect(here[0]) else driver.drive
-        for wanting in drive(here.popleft()):
+        for wanting in driver.drive_among_others(here.popleft()):
             if not hint_beside(wanting) and wanting not in here:
                 here.append(wanting)
         if not may_stay():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from django.conf import settings as site
 from django.db import transaction
 from pydantic import ValidationError
 
@@ -42,6 +43,7 @@ class BadLaunch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
+    given: dict[str, Any]
     settings: Settings
     script: Script | None
     model: str
@@ -77,7 +79,7 @@ def new_run(
     return store.NewRun(
         machine=machine,
         goal=clean_text(goal.strip()),
-        settings=settings,
+        settings=checked.given,
         checked=checked.settings,
         script=checked.script.as_json() if checked.script is not None else None,
         model=checked.model,
@@ -112,6 +114,7 @@ def check_launch(
         )
     if too_large := list(_too_large(settings, "settings")):
         raise BadLaunch((*problems, *too_large))  # not read any further
+    settings = _with_site_defaults(machine, settings)
     played = _script_of(script, problems)
     # As they will be stored: what the one door changes must be right too.
     checked = _settings_of(machine, clean(settings), "settings", problems) if machine in CATALOGUE else None
@@ -127,7 +130,7 @@ def check_launch(
             _check_answers(checked, played, scripted, "settings", problems)
     if problems:
         raise BadLaunch(tuple(problems))
-    return _Checked(checked, played, model)
+    return _Checked(settings, checked, played, model)
 
 
 def _too_large(settings: Any, path: str) -> Iterator[Problem]:
@@ -145,6 +148,27 @@ def _too_large(settings: Any, path: str) -> Iterator[Problem]:
     for name, child in children.items() if isinstance(children, dict) else ():
         if isinstance(child, dict):
             yield from _too_large(child.get("settings"), f"{path}.subgraphs.{name}.settings")
+
+
+def _with_site_defaults(machine: Any, given: Any) -> Any:
+    """The settings with what this site sets where they name nothing; those of subgraphs too."""
+    if not isinstance(given, dict) or machine not in list(CATALOGUE):
+        return given
+    usual = CATALOGUE[machine].settings.model_fields
+    own = site.MACHINE_DEFAULTS.get(machine, {})
+    found: dict[str, Any] = {
+        name: value for name, value in own.items() if value != usual[name].default
+    } | given
+    if isinstance(children := given.get("subgraphs"), dict):
+        found["subgraphs"] = {name: _child_with_defaults(child) for name, child in children.items()}
+    return found
+
+
+def _child_with_defaults(child: Any) -> Any:
+    if not isinstance(child, dict):
+        return child
+    settings = _with_site_defaults(child.get("machine"), child.get("settings", {}))
+    return child | {"settings": settings} if settings else child
 
 
 def _script_of(script: dict[str, Any] | str | None, problems: list[Problem]) -> Script | None:

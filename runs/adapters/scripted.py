@@ -36,6 +36,7 @@ from runs.engine.effects import (
     Usage,
 )
 from runs.engine.ports import ModelRequest, Watch
+from runs.engine.snapshot import Worst
 from runs.engine.tools import Reads, ToolSpec
 from runs.engine.values import MAX_DEPTH, Json, Value, clean_text, depth_of
 
@@ -353,15 +354,17 @@ class ScriptedModel:
         text = clean_text(reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False))
         if not self._spoken(text, watch):
             return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
-        usage = self._usage(request)
-        charged = Usage(
-            input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
-        )
-        return ModelReplied(text=text, usage=charged, **beside)
+        return ModelReplied(text=text, usage=self._charge(request.role, request.nth), **beside)
 
-    def _usage(self, request: ModelRequest) -> ScriptUsage:
-        row = (self._script.usages or {}).get(request.role, ())
-        return row[request.nth - 1] if request.nth <= len(row) else self._script.usage
+    def _charge(self, role: Role, nth: int) -> Usage:
+        row = (self._script.usages or {}).get(role, ())
+        usage = row[nth - 1] if nth <= len(row) else self._script.usage
+        return Usage(**usage.model_dump())
+
+    def next_use(self, role: Role, nth: int) -> Worst:
+        """What call number `nth` of the role will use: a script tells beforehand."""
+        usage = self._charge(role, nth)
+        return Worst(usage.cost_usd, usage.input_tokens + usage.output_tokens)
 
     def price(self, input_tokens: int) -> float:
         """What the script charges for a call, in USD."""

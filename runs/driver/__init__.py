@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from typing import Literal
 
 from runs import live, store
 from runs.driver.alone import drive_alone
@@ -30,6 +31,7 @@ __all__ = [
     "drain",
     "drive",
     "drive_alone",
+    "drive_among_others",
     "drive_inline",
     "holds_any",
     "made_again",
@@ -49,13 +51,21 @@ LOOK_AGAIN_S = 0.1
 """Seconds until this process looks again at a run that a worker elsewhere has picked up."""
 
 
-def drive(run_id: int, worker: str = "") -> list[int]:
+def drive_among_others(run_id: int) -> list[int]:
+    """Drive the run as `drive` does; in a process of its own where its last worker was lost and it has not moved."""
+    try:
+        return drive(run_id, suspects="refused")
+    except store.Suspect:
+        return drive_alone(run_id)
+
+
+def drive(run_id: int, worker: str = "", suspects: Literal["taken", "refused"] = "taken") -> list[int]:
     """Drive the run for one slice, if it is due and no worker has it. Return the runs that want a worker next."""
     if closing():
         store.want_a_hint(run_id)
         return []
     failpoint("before_claim")
-    lease = store.claim(run_id, worker or secrets.token_hex(8))
+    lease = store.claim(run_id, worker or secrets.token_hex(8), suspects)
     if lease is None:
         return []
     failpoint("after_claim")

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from django.utils import timezone
 from pydantic import ValidationError
@@ -30,6 +31,7 @@ from runs.engine.effects import (
     Failed,
     ModelCall,
     ModelReplied,
+    Role,
     Summarised,
     ToolCall,
     ToolReturned,
@@ -58,6 +60,9 @@ log = logging.getLogger(__name__)
 
 RULES_S = 1.0
 """Seconds for which the site's rules are not read again, but for a deed."""
+
+TURN_S = 1.0
+"""Seconds until a run looks again whether it may make a call whose cost nobody knows beforehand."""
 
 DELTA_S = 0.125
 """Seconds between pieces of streamed text that viewers are sent."""
@@ -109,11 +114,8 @@ class Journey:
     def travel(self, limit: Slice) -> list[int]:
         """Move after move. Which runs want a worker next."""
         try:
-            if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST:
-                if fault := store.fault_each_time(self.run):
-                    raise FaultAgain(fault)
-                if self._ask_whether_to_go_on(times):
-                    return self.ledger.woken
+            if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST and self._left_to_a_person(times):
+                return self.ledger.woken
             self._prepare()
         except UNUSABLE as fault:
             self._refuse(fault)
@@ -190,16 +192,23 @@ class Journey:
         totals = self.ledger.snapshot.totals.after(answer)
         self.ledger.write(Decision(stop, totals), None)
 
-    def _ask_whether_to_go_on(self, times: int) -> bool:
+    def _left_to_a_person(self, times: int) -> bool:
         """Open a question instead of a further try; nothing of the run's world is built, for it may be the cause.
 
-        Return False where the run goes on without it: it parks, or an answer waits for it that must not be lost.
+        Where an answer waits, a question would take its place: the run is paused. Return False where it only parks.
         """
+        faults = store.faults_in_a_row(self.run)
+        if len(faults) == store.MOST_LOST:
+            raise FaultAgain(faults[0])
         self.ledger = Ledger(self.run, self.hold.lease.epoch, store.terms_of(self.run, {}))
-        if self.ledger.parked or self.ledger.loaded.answer is not None:
+        if self.ledger.loaded.answer is not None:
+            store.pause_after_losses(self.run, times, len(faults))
+        elif self.ledger.parked:
             return False
-        snapshot = self.ledger.snapshot
-        self.ledger.write(Decision(lost_too_often(snapshot, times), snapshot.totals), None)
+        else:
+            snapshot = self.ledger.snapshot
+            question = lost_too_often(snapshot, times, len(faults))
+            self.ledger.write(Decision(question, snapshot.totals), None)
         return True
 
     def _step(self, answer: Answer | None) -> Move:
@@ -261,7 +270,10 @@ class Journey:
         if (window := self.reader.window()) is not ledger.snapshot.window:
             ledger.snapshot = replace(ledger.snapshot, window=window)
         if self.may_share:
-            ledger.snapshot = replace(ledger.snapshot, shared=store.shared_limits(self.run))
+            shared = store.shared_limits(self.run)
+            roles = get_args(Role) if shared else ()
+            uses = {role: use for role in roles if (use := self._next_use(role))}
+            ledger.snapshot = replace(ledger.snapshot, shared=shared, next_use=uses)
         if ledger.weighs_cost:
             ledger.snapshot = replace(ledger.snapshot, next_cost_usd=self.reader.price() * room)
 
@@ -418,7 +430,7 @@ class Journey:
         ledger.last_reply = seq
         if call.cacheable and self.went_back and (known := self._remembered(asked.prompt_hash)) is not None:
             return known
-        if not self._reserved(call.input_tokens, call.reply_tokens):
+        if not self._reserved(call, call.role, asked):
             self._without_room(call)
             return None
         self._count_attempt(asked)
@@ -451,18 +463,32 @@ class Journey:
         ledger.write(Decision(move, ledger.snapshot.totals), None)
 
     def _summarise(self, compaction: Compaction, asked: store.Asked) -> Answer:
-        held = compaction.holds
-        if held.input_tokens and not self._reserved(held.input_tokens, held.reply_tokens):
+        if not self._reserved(compaction.holds, "summary", asked):
             return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
         self._count_attempt(asked)
         asked.prompt_upto = self.ledger.snapshot.head
         return self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
 
-    def _reserved(self, input_tokens: int, reply_tokens: int) -> bool:
-        """Whether what a call may use at most is set aside; so it is where no limit needs to know."""
-        worst = self.reader.worst(input_tokens, reply_tokens)
-        ledger = self.ledger
-        return worst is None or store.reserve(self.run, ledger.epoch, worst, ledger.snapshot.limits)
+    def _reserved(self, call: ModelCall, role: Role, asked: store.Asked) -> bool:
+        """Whether what is asked may use at most is set aside: `call`, or the summary that makes room for it.
+
+        So it is where no limit needs to know. Of a script only what a family shares is held to the exact amount.
+        """
+        ledger, limits = self.ledger, self.ledger.snapshot.limits
+        worst = self.reader.worst(call)
+        if call.at_limit != "pass" and (use := self._next_use(role, asked.kind, asked.nth)):
+            worst, limits = use, {}
+        try:
+            return worst is None or store.reserve(self.run, ledger.epoch, worst, limits)
+        except store.NotYet:
+            store.rest(self.hold.lease, TURN_S)
+            raise Leaving(self.run.pk) from None
+
+    def _next_use(self, role: Role, kind: str = "model_call", nth: int = 0) -> store.Worst | None:
+        """What the next call of the role will use, where others may share a limit and a script tells."""
+        if self.ports.next_use is None or self.ports.price is not None or not self.may_share:
+            return None
+        return self.ports.next_use(role, nth or self.attempts[f"{kind} {role}"] + 1)
 
     def _schema(self, call: ModelCall) -> dict[str, object] | None:
         return self.ledger.machine.reply_schema(call.reply, self.ledger.snapshot.state)

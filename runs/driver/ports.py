@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,8 +16,9 @@ from runs.adapters.prices import Tariff
 from runs.adapters.scripted import Script, ScriptedModel, stored_script
 from runs.adapters.secrets import SecretUnreadable, unseal
 from runs.adapters.toolbox import Toolbox
+from runs.engine.effects import Role
 from runs.engine.ports import ModelPort
-from runs.engine.snapshot import Price
+from runs.engine.snapshot import Price, Worst
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import KEY_VARIABLE, ModelProfile, Run
@@ -57,6 +58,8 @@ class Ports:
     price: Price | None
     """What one call may use at most; None where that is not known beforehand."""
     tools: Toolbox
+    next_use: Callable[[Role, int], Worst] | None = None
+    """What call number n of a role will use, where that is known exactly: a script's."""
 
 
 def ports_of(run: Run) -> Ports:
@@ -65,7 +68,7 @@ def ports_of(run: Run) -> Ports:
     tools = _toolbox(run, script)
     if script is not None:
         played = ScriptedModel(script, begun=bool(run.copied_upto))
-        return Ports(played, "script", False, False, None, None, tools)
+        return Ports(played, "script", False, False, None, None, tools, played.next_use)
     profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
     if profile is None:
         raise NoSuchModel(run.model)

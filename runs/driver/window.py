@@ -73,12 +73,13 @@ class Reader:
         characters = sum(len(message.text) for message in self.messages(ANY))
         return self.ports.model.price(context.tokens(characters, self.per_character))
 
-    def worst(self, input_tokens: int, reply_tokens: int) -> store.Worst | None:
-        """What a call may use at most; None where that is not known."""
+    def worst(self, call: ModelCall) -> store.Worst | None:
+        """What a call with that prompt and reply may use at most; None where no limit needs to know."""
         price = self.ports.price
-        if price is None or not input_tokens:
+        if price is None or not call.input_tokens:
             return None
-        return store.Worst(price.cost(input_tokens, reply_tokens), input_tokens + reply_tokens)
+        cost = price.cost(call.input_tokens, call.reply_tokens)
+        return store.Worst(cost or None, call.input_tokens + call.reply_tokens)
 
     # --- summaries ------------------------------------------------------------------------------------------------
 

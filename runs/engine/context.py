@@ -46,8 +46,12 @@ WORTH = 0.05
 """Share of the window that a summary has to free, unless the prompt fits then and did not before. Where what stays
 fills the window, one would be made every round for little."""
 
+WELL_BELOW = 0.9
+"""Share of what makes a compaction due at which a prompt has to be after one, or the next one is due at once."""
+
 RETRY_ROWS = 20
-"""Rows after a summariser failed before it is asked again; until then old results are left out where need be."""
+"""Rows after a summariser failed, or wrote a summary that was of little use, before it is asked again; until then old
+results are left out where need be."""
 
 RATIO_RANGE = (0.05, 2.0)
 """Tokens per character, whatever a provider says it counted."""
@@ -107,6 +111,8 @@ def fit(
     wanted = context.wanted
     full = estimate > window.compact_at * window.limit
     if context.failed and head - context.failed < RETRY_ROWS:
+        full = False
+    if not over and _was_of_little_use(window, context, head):
         full = False
     if not full and wanted is None:
         return (call.model_copy(update={"sanitize": True}) if over else call), ()
@@ -197,17 +203,34 @@ def _range(
 
 
 def _is_worth(window: Window, context: Context, found: Compaction, estimate: int) -> bool:
-    """Whether it makes the prompt fit, or frees more than a little."""
+    """Whether it makes the prompt fit, or frees more than a little and reaches well below what made it due."""
     if estimate > window.limit >= _after(window, context, found, estimate):
         return True
-    return _freed(window, context, found) / window.limit >= WORTH
+    rest = _rest(window, context, found, estimate)
+    return _freed(window, context, found) / window.limit >= WORTH and rest <= _well_below(window)
 
 
 def _after(window: Window, context: Context, found: Compaction, estimate: int) -> float:
     """What the prompt would come to, at most: the summary as long as it may be, the earlier one gone."""
+    return _rest(window, context, found, estimate) + summary_tokens(window)
+
+
+def _rest(window: Window, context: Context, found: Compaction, estimate: int) -> float:
+    """What stays of the prompt beside the summary."""
     earlier = context.summaries.get(found.updates)
     before = len(earlier.text) * window.tokens_per_character if earlier else 0.0
-    return estimate - _freed(window, context, found) - before + summary_tokens(window)
+    return estimate - _freed(window, context, found) - before
+
+
+def _well_below(window: Window) -> float:
+    return window.compact_at * window.limit * WELL_BELOW
+
+
+def _was_of_little_use(window: Window, context: Context, head: int) -> bool:
+    """Whether the newest summary was made a moment ago and left the prompt about as full as made it due."""
+    newest = max(context.standing(), key=lambda one: one.seq, default=None)
+    lately = newest is not None and head - newest.seq < RETRY_ROWS
+    return lately and newest is not None and newest.made.tokens_after > _well_below(window)
 
 
 def _freed(window: Window, context: Context, found: Compaction) -> float:

@@ -193,6 +193,8 @@ class HumanCall(Value):
     """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
     lost: int = 0
     """Workers in a row that were lost before this question; 0 where it is about something else."""
+    faults: int = 0
+    """How many of them met a fault of our own code."""
     questions: tuple[str, ...] = ()
     deadline_s: float | None = None
     on_timeout: Literal["deny", "approve", "abort"] = "deny"

@@ -181,6 +181,21 @@ class Resumed(Fact):
     by: str
 
 
+class SummaryStands(Fact):
+    """The newest summary that stands, where the machine's state keeps it; empty where none stands any more."""
+
+    kind: Literal["run.summary"] = "run.summary"
+    text: str
+
+
+class FeedbackGiven(Fact):
+    """What a person said with a verdict, or changed, where the machine's state keeps it."""
+
+    kind: Literal["run.feedback"] = "run.feedback"
+    text: str
+    by: str
+
+
 class SiteRulesChanged(Fact):
     """From this row on the site's rules are others than they were for the run so far."""
 
@@ -369,6 +384,7 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     RangeSummarised,
     SummaryEdited,
     SummaryUndone,
+    SummaryStands,
     Pinned,
     Unpinned,
     CompactionWanted,

@@ -205,8 +205,12 @@ def _reached(line: _Line, snapshot: Snapshot, effect: Effect) -> bool:
     """Whether nothing is left, or not enough for the shortest reply that is of use."""
     if line.used >= line.limit:
         return True
+    if not isinstance(effect, ModelCall):
+        return False
+    if line.root and (use := snapshot.next_use.get(effect.role)):
+        return not use.fits(line.name, line.limit - line.used)
     price = snapshot.window.price if snapshot.window else None
-    if price is None or not isinstance(effect, ModelCall) or not effect.input_tokens:
+    if price is None or not effect.input_tokens:
         return False
     return room_for_reply(line.name, line.limit - line.used, effect.input_tokens, price) < least_reply(price)
 

@@ -122,6 +122,8 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         if isinstance(settled, _Ready | _Again):
             totals = settled.totals
     beside = cost_of(answer) + read + _found_out(snapshot, answer)
+    if not isinstance(move, Rewind):  # the state of then has not heard it
+        beside += _feedback(machine, snapshot, answer)
     return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
 
 
@@ -328,7 +330,7 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
             terms = snapshot.state.terms
             made = context.summarised(machine, terms, window, compaction, text.strip(), snapshot.head)
             if made.tokens_after < made.tokens_before:
-                return Compact((made,))
+                return Compact((made, *machine.summary_kept(made.text)))
             why = "It was no shorter than what it was to stand for."
         case Failed(message=why) | ContextOverflowed(message=why):
             pass
@@ -480,11 +482,11 @@ def opened_anew(snapshot: Snapshot, question: HumanCall, lapsed: ApprovalLapsed)
     return Ask(question.model_copy(update={"why": why, "holds": held}), (lapsed,))
 
 
-def lost_too_often(snapshot: Snapshot, times: int) -> Ask:
-    """Ask a person whether a run goes on after `times` workers in a row were lost on it."""
+def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:
+    """Ask a person whether a run goes on after `times` workers in a row were lost on it, or met one of the `faults`."""
     pending = snapshot.pending
     if pending is not None and isinstance(pending.effect, ToolCall) and not pending.effect.repeatable:
-        return Ask(uncertain(snapshot, "worker lost").model_copy(update={"lost": times}))
+        return Ask(uncertain(snapshot, "worker lost").model_copy(update={"lost": times, "faults": faults}))
     match pending.effect if pending else None:
         case Compaction(holds=call, passed=passed):
             holds: ModelCall | ToolCall | ChildRun | None = call
@@ -492,9 +494,10 @@ def lost_too_often(snapshot: Snapshot, times: int) -> Ask:
             holds, passed = call, gates.in_force(snapshot)
         case _:
             holds, passed = None, ()
-    title = f"{times} workers in a row stopped while they drove this run. Try again?"
+    title = f"{wording.lost_in_a_row(times, faults)} Try again?"
     why = f"Each stopped before it could commit a step at {snapshot.node}. Look at the worker's log first."
-    return Ask(HumanCall(about="manual", title=title, why=why, holds=holds, passed=passed, lost=times))
+    question = HumanCall(about="manual", title=title, why=why, holds=holds, passed=passed)
+    return Ask(question.model_copy(update={"lost": times, "faults": faults}))
 
 
 def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
@@ -525,6 +528,16 @@ def _found_out(snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
         return ()
     why = f"Nobody had heard how {call.tool} ended. It was asked, and says that the call happened."
     return (Notice(code=FOUND_OUT, message=why),)
+
+
+def _feedback(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
+    """What the machine's state keeps of what a person said."""
+    call = snapshot.pending.effect if snapshot.pending else None
+    return (
+        machine.feedback(call, answer)
+        if isinstance(call, HumanCall) and isinstance(answer, HumanSaid)
+        else ()
+    )
 
 
 def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) -> Snapshot:

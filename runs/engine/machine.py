@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union
 
 from pydantic import Field, TypeAdapter
 
-from runs.engine.effects import Answer
+from runs.engine.effects import Answer, HumanCall, HumanSaid
 from runs.engine.facts import (
     COMMON_FACTS,
     Answered,
@@ -22,6 +22,7 @@ from runs.engine.facts import (
     Forked,
     HostAllowed,
     InterruptAsked,
+    SummaryStands,
 )
 from runs.engine.moves import Ask, Go
 from runs.engine.ports import Message
@@ -199,6 +200,10 @@ class Machine:
     built_in: tuple[ToolSpec, ...] = ()
     """Tools of its own, permitted in every run. They touch nothing: such a call gives back its arguments, or, where it
     is an infra call, what it found in the run's own record."""
+    feedback: Callable[[HumanCall, HumanSaid], tuple[Fact, ...]] = lambda call, said: ()
+    """What the state keeps of a person's verdict on a question."""
+    keeps_summary: bool = False
+    """Whether the state keeps the text of the newest summary that stands."""
     plan: Plan | None = None
     """The plan that stands before the first step; None where the machine has none by then."""
     remembers: tuple[str, str] | None = None
@@ -234,6 +239,10 @@ class Machine:
         for fact in facts:
             state = self.evolve(state, fact)
         return state
+
+    def summary_kept(self, text: str) -> tuple[Fact, ...]:
+        """The fact by which the state keeps the summary that is the newest now."""
+        return (SummaryStands(text=text),) if self.keeps_summary else ()
 
     def mermaid(self) -> str:
         """The declared graph as a Mermaid state diagram."""

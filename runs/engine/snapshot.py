@@ -12,6 +12,7 @@ from runs.engine.effects import (
     Failed,
     ModelCall,
     ModelReplied,
+    Role,
     Summarised,
     ToolReturned,
 )
@@ -131,6 +132,23 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class Worst:
+    """What one model call may use at most."""
+
+    cost_usd: float | None
+    """None where it is not known beforehand."""
+    tokens: int
+
+    def of(self, name: LimitName) -> float:
+        """The amount that counts against the limit of that name, as far as it is known."""
+        return (self.cost_usd or 0.0) if name == "cost_usd" else self.tokens
+
+    def fits(self, name: LimitName, left: float) -> bool:
+        """Whether what is left of the limit is enough; a sum of costs may have been rounded."""
+        return self.of(name) <= left + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """What the model has been shown so far, and how much it may read at once; a run without a limit has none."""
 
@@ -163,6 +181,8 @@ class Snapshot:
     """How often each call (by fingerprint) has been reached; filled where a rule looks at it."""
     window: Window | None = None
     shared: Mapping[LimitName, SharedLimit] = field(default_factory=dict)
+    next_use: Mapping[Role, Worst] = field(default_factory=dict)
+    """What the next model call of each role uses, where that is known beforehand and others share a limit: a script."""
     rules_now: tuple[NamedRule, ...] | None = None
     """The rules where the site's are others than at launch; None where they are not."""
 

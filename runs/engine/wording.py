@@ -33,6 +33,15 @@ def lapsed(verdict: str, by: str, channel: str) -> str:
     return f"{did} by {by}, who may no longer decide."
 
 
+def lost_in_a_row(times: int, faults: int) -> str:
+    """How many workers in a row left a run without a move; `faults` of them met a fault of our own code."""
+    if not faults:
+        return f"{times} workers in a row stopped while they drove this run."
+    lost = times - faults
+    stopped = f"{lost} worker{'s' if lost > 1 else ''} stopped"
+    return f"{stopped} and {faults} met a fault while they drove this run."
+
+
 class LimitTold(NamedTuple):
     """A limit as a question tells it, in the limit's own unit."""
 

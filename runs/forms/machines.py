@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from django import forms
+from django.conf import settings as site
 
 from runs.engine.values import MAX_JSON
 from runs.forms.fields import OneOfField, ReadingForm, WholeField, read_json
@@ -72,6 +73,9 @@ class MachineFields(ReadingForm):
     retry_buffer = WholeField()
     replan_failure_threshold = WholeField(1)
     max_replans = WholeField()
+
+    site_defaults = site.MACHINE_DEFAULTS
+    """What goes for a number that is left empty, by machine."""
 
     def shown_slots(self) -> list[Row]:
         """The rows of the contract to show, some of them blank."""

@@ -34,7 +34,7 @@ from runs.engine.kernel import UnexpectedAnswer, no_answer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, Plan, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Unread, read
-from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw, sentence_of
+from runs.engine.settings import MOST_ROUNDS, MOST_STEP_TEXT, Settings, plan_flaw, sentence_of
 from runs.engine.states import Checked
 from runs.engine.tools import ToolSpec, inspect_call, is_harmless
 from runs.engine.values import Value, canonical, fingerprint
@@ -78,6 +78,8 @@ class PlannedSettings(Settings):
     """The settings of a `planned` run. Without `plan` the planner is asked for one."""
 
     plan: tuple[PlanRow, ...] | None = None
+    plan_outline: str = Field(default="", max_length=MOST_STEP_TEXT)
+    """Told with the rows of `plan`; where there are none, the planner is asked to follow it."""
     planner: Literal["model"] = "model"
     follow: Literal["model", "plan"] = "model"
     retry_buffer: int = Field(default=2, ge=0, le=MOST_ROUNDS)
@@ -375,8 +377,8 @@ def plan(state: PlannedState, answer: Answer | None) -> Ask | Go:
     """Takes the form's rows, or asks the planner; a replan always asks."""
     why = state.replanning
     match answer:
-        case None if why is None and state.settings.plan is not None:
-            return Go("planned", (PlanMade(rows=state.settings.plan, by="form"),))
+        case None if why is None and (rows := state.settings.plan) is not None:
+            return Go("planned", (PlanMade(rows=rows, outline=state.settings.plan_outline, by="form"),))
         case None:
             return Ask(ModelCall(role="planner", reply="plan", tail=words.planner_tail(state)))
         case ModelReplied():

@@ -24,15 +24,18 @@ from runs.engine.effects import (
     ModelReplied,
     ToolCall,
     ToolReturned,
+    call_in,
 )
 from runs.engine.facts import (
     Answered,
     CallEdited,
     Exited,
     Fact,
+    FeedbackGiven,
     Notice,
     Rewound,
     Spent,
+    SummaryStands,
     ToolCalled,
     ToolReported,
 )
@@ -57,6 +60,9 @@ PATTERN_S = 0.5
 """Seconds that one search of a `forbid_pattern` may take."""
 
 GUESSES = ("I guess", "probably", "I'm not sure", "might be", "could be")
+
+MOST_FEEDBACK = 2_000
+"""Characters of an entry of `user_feedback`."""
 
 HISTORY = 20
 """How many entries of `tool_history` and `user_feedback` the state keeps, so that its size has a bound."""
@@ -287,6 +293,10 @@ def evolve(state: RuledState, fact: Fact) -> State:
         case DraftReturned(message=message):
             feedback = _feedback(state, message or "rejected")
             return _with(state, feedback, rejections=state.rejections + 1, draft=None)
+        case SummaryStands(text=text):
+            return _with(state, {"summary": text})
+        case FeedbackGiven(text=text):
+            return _with_feedback(state, text)
         case RuleBroken(rule=rule):
             return _with(state, {"rule": rule})
         case CallEdited(args=args):
@@ -316,6 +326,28 @@ def evolve(state: RuledState, fact: Fact) -> State:
                 rejections=kept.get("rejections", state.rejections),
             )
     return evolve_common(state, fact)
+
+
+def feedback(call: HumanCall, said: HumanSaid) -> tuple[Fact, ...]:
+    """What a person said of a question, or changed. On a draft the facts of its judgement tell it."""
+    if call.about == "human_approval":
+        return ()
+    held = call_in(call.holds)
+    changed = (
+        f"Changed {held.tool} to {canonical(said.args or {})}." if held and said.verdict == "edit" else ""
+    )
+    text = " ".join(filter(None, (changed, said.message.strip())))
+    if len(text) > MOST_FEEDBACK:
+        text = f"{text[: MOST_FEEDBACK - 1]}…"
+    return (FeedbackGiven(text=text, by=said.by),) if text else ()
+
+
+def _with_feedback(state: RuledState, text: str) -> RuledState:
+    """An entry for the step at hand; where it has one, beside that."""
+    entries, key = state.metadata.user_feedback, f"step_{state.steps + 1}"
+    if number := sum(name == key or name.startswith(f"{key}_") for name in entries):
+        key = f"{key}_{number + 1}"
+    return _with(state, {"user_feedback": dict([*entries.items(), (key, text)][-HISTORY:])})
 
 
 def _feedback(state: RuledState, text: str) -> dict[str, Any]:
@@ -633,6 +665,7 @@ RULED = Machine(
         RuleBroken,
         StepObserved,
         StepCommitted,
+        FeedbackGiven,
     ),
     open=open_state,
     evolve=evolve,
@@ -644,5 +677,7 @@ RULED = Machine(
     block=words.block,
     reply_schema=words.reply_schema,
     kept=kept,
+    feedback=feedback,
+    keeps_summary=True,
     remembers=("validate", "pass"),
 )

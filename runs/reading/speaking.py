@@ -255,6 +255,8 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "ruled.draft.passed": lambda fact: Line("Rules passed", icon="check", level="all"),
     "ruled.reply.unread": lambda fact: Line("Reply unreadable", fact["message"], icon="alert", tone="warn"),
     "ruled.step.committed": lambda fact: Line(f"Step {fact['number']} counts", icon="dot", level="all"),
+    "run.summary": lambda fact: Line("Summary kept", short(fact["text"]), icon="compact", level="all"),
+    "run.feedback": lambda fact: Line("Feedback kept", short(fact["text"]), icon="hand", level="all"),
     "ruled.step.observed": lambda fact: Line("Noted", fact["status"], level="all"),
     "react.exit": exited,
     "react.plan": _planned,

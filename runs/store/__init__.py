@@ -40,7 +40,7 @@ from runs.store.copying import (
 from runs.store.deeds import LookAgain, lapsed_at, lapsed_before, passed_before, question_at, still_holds
 from runs.store.doubts import doubted_by_restore, ended_life, holds_a_deed, lost_by_restore
 from runs.store.endings import ended, for_parent
-from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible
+from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible, NotYet
 from runs.store.going_back import rewind_batch
 from runs.store.halting import (
     AlreadyHalted,
@@ -57,16 +57,18 @@ from runs.store.leases import (
     MOST_LOST,
     RENEW_S,
     Lease,
+    Suspect,
     claim,
-    fault_each_time,
+    faults_in_a_row,
     hand_back,
-    is_suspect,
     let_go,
     look_for_lost,
     lose,
     lost_in_a_row,
+    pause_after_losses,
     postpone,
     renew,
+    rest,
     tell_doing,
     want_a_hint,
 )
@@ -158,9 +160,11 @@ __all__ = [
     "Misfit",
     "NewRun",
     "NotPossible",
+    "NotYet",
     "Row",
     "Said",
     "SiteRules",
+    "Suspect",
     "Worst",
     "abort",
     "answers_after",
@@ -189,7 +193,7 @@ __all__ = [
     "ended",
     "ended_life",
     "facts_text",
-    "fault_each_time",
+    "faults_in_a_row",
     "first_question",
     "folder_of",
     "for_parent",
@@ -206,7 +210,6 @@ __all__ = [
     "holds_a_deed",
     "impatient",
     "is_halted",
-    "is_suspect",
     "keep_answer",
     "lapsed_at",
     "lapsed_before",
@@ -228,6 +231,7 @@ __all__ = [
     "own_settings_of",
     "passed_before",
     "pause",
+    "pause_after_losses",
     "paused_by_restore",
     "pausers_before",
     "pin",
@@ -238,6 +242,7 @@ __all__ = [
     "reached_calls",
     "renew",
     "reserve",
+    "rest",
     "resume",
     "resume_restored",
     "rewind",

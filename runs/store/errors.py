@@ -47,3 +47,11 @@ class Conflict(Exception):
         self.decision = decision
         self.sentence = sentence
         super().__init__(sentence)
+
+
+class NotYet(Exception):
+    """A call waits until another one of its family has ended, whose cost is not known beforehand either."""
+
+    def __init__(self, run_id: int) -> None:
+        self.run_id = run_id
+        super().__init__(f"Run {run_id} waits for its turn.")

@@ -6,19 +6,20 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import takewhile
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Coalesce, Now
 
-from runs.engine.facts import MADE_ANEW, RECOVERED
+from runs.engine import wording
+from runs.engine.facts import MADE_ANEW, RECOVERED, Paused
 from runs.engine.values import canonical, clean_text
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step
 from runs.store.again import again
-from runs.store.appending import tell_fault, tell_lost, tell_stopped
+from runs.store.appending import append, tell_fault, tell_lost, tell_stopped
 from runs.store.halting import is_halted
 from runs.store.held_back import TOLD, halted_after, tell_of_halts
 from runs.store.patience import impatient
@@ -50,9 +51,17 @@ class Lease:
     worker: str
 
 
+class Suspect(Exception):
+    """The run has not moved since its last worker was lost: it may take down the next one, too."""
+
+    def __init__(self, run_id: int) -> None:
+        self.run_id = run_id
+        super().__init__(f"Run {run_id} is driven in a process of its own.")
+
+
 @again
-def claim(run_id: int, worker: str) -> Lease | None:
-    """Take the run, if it is due, nobody holds it, and the site is not halted.
+def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "taken") -> Lease | None:
+    """Take the run, if it is due, nobody holds it, and the site is not halted. `Suspect` where such runs are refused.
 
     A run whose machine this version has not is nobody's to take: it waits for a version that has it.
     A run whose worker was lost, or left a call, gets a `recovered` row, and one that a halt has held back a note of it.
@@ -61,10 +70,12 @@ def claim(run_id: int, worker: str) -> Lease | None:
     free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
     with transaction.atomic():
         wanting = Run.objects.filter(due, free, pk=run_id, machine__in=CATALOGUE).annotate(wanting=_WANTING)
-        found = wanting.annotate(was_halted=halted_after("wanting")).first()
+        found = wanting.annotate(was_halted=halted_after("wanting"), not_moved=_NOT_MOVED).first()
         if found is None:
             return None
         lost = found.status == RunStatus.RUNNING
+        if suspects == "refused" and (lost or found.not_moved):
+            raise Suspect(run_id)
         taken = Run.objects.filter(due, free, pk=run_id, epoch=found.epoch, status=found.status).update(
             epoch=F("epoch") + 1,
             worker=worker,
@@ -89,6 +100,9 @@ def claim(run_id: int, worker: str) -> Lease | None:
 
 _WANTING = Case(When(status=RunStatus.RUNNING, then=F("lease_until")), default=F("due_at"))
 """Since when a run that can be claimed has wanted a worker."""
+
+_NOT_MOVED = Exists(Step.objects.filter(run=OuterRef("pk"), seq=OuterRef("head"), kind=Step.Kind.RECOVERED))
+"""Whether nothing came after the row that says that a worker was lost."""
 
 
 def renew(lease: Lease) -> bool:
@@ -125,6 +139,12 @@ def let_go(lease: Lease) -> None:
         mine.update(worker="")
 
 
+def rest(lease: Lease, seconds: float) -> None:
+    """Give the run back for so long; whatever it waits for, nobody asks its worker to wait."""
+    mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
+    mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
+
+
 def hand_back(lease: Lease) -> bool:
     """Give the run back while its worker is in a call that may be repeated: what comes of the call is fenced."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
@@ -143,12 +163,6 @@ def lose(run_id: int, worker: str) -> None:
     """Take the seat from a worker whose process is known to have ended."""
     held = Run.objects.filter(pk=run_id, worker=worker, status=RunStatus.RUNNING)
     held.update(lease_until=Now() - timedelta(seconds=1), silent_looks=LOOKS)
-
-
-def is_suspect(run_id: int) -> bool:
-    """Whether the run has not moved since its last worker was lost, so that it may have been the cause."""
-    recovered = Step.objects.filter(run=run_id, seq=OuterRef("head"), kind=Step.Kind.RECOVERED)
-    return Run.objects.filter(LOST | Exists(recovered), pk=run_id).exists()
 
 
 def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
@@ -181,10 +195,16 @@ def lost_in_a_row(run: Run) -> int:
     return len(_losses(run))
 
 
-def fault_each_time(run: Run) -> str:
-    """Return the last fault of our own code if each of the last MOST_LOST workers met one, else an empty text."""
-    faults = [RECOVERED.validate_json(facts)[0].fault for facts in _losses(run)]
-    return faults[0] if len(faults) == MOST_LOST and all(faults) else ""
+def faults_in_a_row(run: Run) -> list[str]:
+    """Return the faults of our own code among those losses, the last one first."""
+    return [fault for facts in _losses(run) if (fault := RECOVERED.validate_json(facts)[0].fault)]
+
+
+def pause_after_losses(run: Run, times: int, faults: int) -> None:
+    """Pause the run by the worker that has it: so many were lost on it while an answer waited for it."""
+    told = f"{wording.lost_in_a_row(times, faults)} The answer that waits for it is kept."
+    cure = "Look at the worker's log, then resume the run."
+    append(run, "pause", (Paused(by="the runtime", message=f"{told} {cure}"),), status=RunStatus.PAUSED)
 
 
 def _losses(run: Run) -> list[str]:

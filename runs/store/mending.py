@@ -14,14 +14,14 @@ from django.utils import timezone
 
 from runs.engine.context import CHARACTERS_PER_TOKEN, SUMMARY_TOKENS, rounds_of
 from runs.engine.facts import CompactionWanted, Fact, Pinned, SummaryEdited, SummaryUndone, Unpinned
-from runs.engine.timeline import Context, Summary, folded
+from runs.engine.timeline import Context, Summary, blocks_of, folded
 from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus, Step
 from runs.store import clock
 from runs.store.again import for_people
 from runs.store.appending import append
 from runs.store.errors import NotPossible
-from runs.store.loading import compaction_wanted, context_blocks, load_blocks
+from runs.store.loading import compaction_wanted, context_blocks, load, load_blocks, terms_of
 from runs.store.people import seated
 
 MOST_A_MINUTE = 20
@@ -170,4 +170,20 @@ def _add(run: Run, fact: Fact) -> None:
             "its model anew; wait a moment, so that it can go on."
         )
     changes = {"status": RunStatus.QUEUED, "due_at": clock.now()} if run.status == RunStatus.RUNNING else {}
-    append(run, "note", (fact,), **changes)
+    kept = _summary_kept(run, fact)
+    append(run, "note", (fact, *kept), state=_state_with(run, kept) if kept else None, **changes)
+
+
+def _summary_kept(run: Run, fact: Fact) -> tuple[Fact, ...]:
+    """What the state keeps of the newest summary, where `fact` changes which that is, or what it says."""
+    if not isinstance(fact, SummaryEdited | SummaryUndone):
+        return ()
+    machine = CATALOGUE[run.machine]
+    context = folded([*context_blocks(run), *blocks_of(machine, (fact,), run.head + 1)])
+    newest = max(context.standing(), key=lambda one: one.seq, default=None)
+    return machine.summary_kept(newest.text if newest else "")
+
+
+def _state_with(run: Run, facts: tuple[Fact, ...]) -> str:
+    loaded = load(run, terms_of(run, {}))
+    return loaded.machine.fold(loaded.snapshot.state, facts).model_dump_json()

@@ -2,13 +2,13 @@
 
 A run's limits on cost and tokens hold for itself and for every run that came from it. A model call whose worst case is
 known is reserved first, under the root's row, so that calls of the same family at the same moment can't pass a limit
-together; the row that concludes the call settles it. Source: reliability.md, D15.
+together; the row that concludes the call settles it. A script's call is known exactly. Calls whose cost is not known
+are made one at a time in a family that shares a limit on cost. Source: reliability.md, D15.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.db import transaction
@@ -26,17 +26,17 @@ from django.db.models import (
     When,
 )
 from django.db.models.expressions import CombinedExpression
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Now
 
 from runs.engine.facts import LimitRaised
 from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS, LimitName
-from runs.engine.snapshot import SharedLimit
+from runs.engine.snapshot import SharedLimit, Worst
 from runs.engine.wording import limit_told
 from runs.models import Budget, Interrupt, Run, Step
 from runs.store.again import again
 from runs.store.appending import append, totals_of
 from runs.store.doubts import doubted_by_restore, holds_a_deed
-from runs.store.errors import Fenced
+from runs.store.errors import Fenced, NotYet
 from runs.store.loading import MOVES
 from runs.store.log import lock
 
@@ -45,18 +45,6 @@ SHARED = "shared"
 
 `used` is what of that the root has taken over as its own since.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Worst:
-    """What one call may use at most."""
-
-    cost_usd: float
-    tokens: int
-
-    def of(self, name: LimitName) -> float:
-        """The amount that counts against the limit of that name."""
-        return self.cost_usd if name == "cost_usd" else self.tokens
 
 
 def root_of(run: Run) -> int:
@@ -166,23 +154,40 @@ def _sum(runs: QuerySet[Run], amount: CombinedExpression | F) -> Subquery:
 
 @again
 def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float]) -> bool:
-    """Set aside what a call may use at most, where it fits the run's own limits and the shared ones; whether it did."""
+    """Set aside what a call may use at most, where it fits the run's own limits and the shared ones; whether it did.
+
+    `NotYet` where its cost is not known, and another such call of the family is under way.
+    """
     with transaction.atomic():
         lock(root_of(run))
         used = Run.objects.values_list("cost_usd", F("input_tokens") + F("output_tokens")).get(pk=run.pk)
         own = {"cost_usd": used[0], "tokens": used[1]}
         shared = shared_limits(run)
         for name in PAID_LIMITS:
-            amount = own[name] + worst.of(name)
-            if name in limits and amount > limits[name] + 1e-9:
+            if name in limits and not worst.fits(name, limits[name] - own[name]):
                 return False
-            if name in shared and amount + shared[name].elsewhere > shared[name].limit + 1e-9:
+            if name not in shared:
+                continue
+            left = shared[name].limit - shared[name].elsewhere - own[name]
+            if round(left, 10) <= 0 or not worst.fits(name, left):
                 return False
+            if name == "cost_usd" and worst.cost_usd is None and _makes_an_unpriced_call(run):
+                raise NotYet(run.pk)
         held = Run.objects.filter(pk=run.pk, epoch=epoch)
-        aside = {"reserved_usd": worst.cost_usd, "reserved_tokens": worst.tokens, "reserved_epoch": epoch}
-        if not held.update(**aside):
+        aside = {"reserved_usd": worst.of("cost_usd"), "reserved_tokens": worst.tokens}
+        if not held.update(**aside, reserved_epoch=epoch):
             raise Fenced(run.pk, epoch)
     return True
+
+
+def _makes_an_unpriced_call(run: Run) -> bool:
+    """Whether another run of the family is in a call of which only the tokens are set aside.
+
+    Only while its lease lasts: nothing waits for a call whose worker was lost, or whose run was taken from it.
+    """
+    root = root_of(run)
+    others = Run.objects.filter(Q(pk=root) | Q(root=root)).exclude(pk=run.pk)
+    return others.filter(reserved_tokens__gt=0, reserved_usd=0, lease_until__gt=Now()).exists()
 
 
 def raise_shared(run: Run, name: str, amount: float) -> float | None:

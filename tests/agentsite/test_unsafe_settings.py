@@ -63,6 +63,11 @@ UNSAFE = {
     "an unknown log level": ({"LOG_LEVEL": "LOUD"}, "LOG_LEVEL"),
     "a broker that is waited for for ever": ({"BROKER_TIMEOUT": "inf"}, "BROKER_TIMEOUT"),
     "a lease without end": ({"LEASE_SECONDS": "nan"}, "LEASE_SECONDS"),
+    "attempts below none": ({"REACT_RETRY_BUFFER": "-1"}, "REACT_RETRY_BUFFER"),
+    "a new plan after no failure": (
+        {"REACT_REPLAN_FAILURE_THRESHOLD": "0"},
+        "REACT_REPLAN_FAILURE_THRESHOLD",
+    ),
     "a switch that is neither on nor off": ({"HTTPS": "perhaps"}, "HTTPS"),
 }
 

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from runs import driver, store
 from runs.adapters import toolbox, tools
@@ -96,11 +96,11 @@ def _leaking() -> None:
     """Whoever looks for a run to drive loses a descriptor, and leaves a thread behind."""
     whole = driver.drive
 
-    def drive(run_id: int, worker: str = "") -> list[int]:
+    def drive(run_id: int, worker: str = "", suspects: Literal["taken", "refused"] = "taken") -> list[int]:
         for _ in range(20):
             os.dup(0)
             threading.Thread(target=threading.Event().wait, daemon=True).start()
-        return whole(run_id, worker)
+        return whole(run_id, worker, suspects)
 
     driver.drive = drive
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -568,6 +569,25 @@ def test_where_a_summary_would_help_little_none_is_made() -> None:
     blocks += [*rounds(1, length=20, start=50), *rounds(1, length=20, start=60)]
     call, _ = fitted(window(blocks, 300))
     assert call.sanitize
+
+
+@pytest.mark.parametrize("stays", range(2, 12))
+def test_no_prompt_is_compacted_again_and_again(stays: int) -> None:
+    """Rows that stay fill a part of the window: a summary that helps little is not tried each time."""
+    fixed = rounds(stays, 100)
+    pins = [act(1, Pinned(path=f"st:{block.seq}", by="bob")) for block in fixed]
+    blocks, limit = [*pins, *fixed], 500
+    made: list[tuple[int, int]] = []
+    for decision in range(32):
+        seq = 1_000 + 3 * decision
+        blocks += rounds(1, 20, start=seq)
+        at = window(blocks, limit, keep_recent=0.01)
+        if isinstance(found := fitted(at, seq + 1), Compaction) and found.tokens_before <= limit:
+            summary = context.summarised(TOY, TERMS, at, found, "Done: " + "x" * 300, seq + 1)
+            blocks.append(act(seq + 2, summary))
+            made.append((seq, summary.tokens_after))
+    for (earlier, after), (later, _) in pairwise(made):
+        assert later - earlier >= (3 * 2 if after <= 0.81 * limit else context.RETRY_ROWS)
 
 
 def test_what_was_taken_back_and_cant_fit_is_summarised_at_once_and_not_in_two_steps() -> None:

@@ -8,7 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from runs.engine.effects import ChildFinished, Failed, Usage
+from runs.engine.settings import MOST_STEP_TEXT
 from runs.machines.planned import PLANNED, PlannedSettings
+from runs.machines.prompts import planned as words
 from tests.worlds import Run, ScriptedWorld, said
 
 
@@ -93,6 +95,39 @@ def test_a_final_answer_is_appended_to_a_planners_rows(
     run = world.model_says({"steps": steps}, role="planner").model_says(answer()).drive(PLANNED)
     assert [row.tool for row in run.facts("react.plan")[0].rows] == tools
     assert run.state.max_steps == len(tools) + 2
+
+
+OUTLINE = "First look up the tides, then answer."
+
+
+def test_an_outline_beside_the_forms_rows_is_told_with_the_plan(world: ScriptedWorld) -> None:
+    run = world.model_says(*ROWS).drive(PLANNED, plan=ROWS, plan_outline=OUTLINE)
+    assert run.state.plan_outline == run.facts("react.plan")[0].outline == OUTLINE
+    told = words.block(run.facts("react.plan")[0])
+    assert told is not None
+    assert told.text.startswith(f"The plan: {OUTLINE}\n1. search")
+
+
+def test_an_outline_guides_the_planner_where_there_are_no_rows(world: ScriptedWorld) -> None:
+    world.model_says({"outline": "look", "steps": [SEARCH]}, role="planner")
+    run = world.model_says(*ROWS).drive(PLANNED, plan_outline=OUTLINE)
+    assert run.state.plan_outline == "look"
+    asked = words.planner_tail(run.state.model_copy(update={"replanning": None}))
+    again = words.planner_tail(run.state.model_copy(update={"replanning": "failures"}))
+    assert OUTLINE in asked and OUTLINE in again
+    assert asked.endswith(words.PLANNER)
+
+
+def test_a_weak_model_is_given_the_outline_too(world: ScriptedWorld) -> None:
+    world.model_says({"outline": "look", "steps": [SEARCH]}, role="planner")
+    state = world.model_says(*ROWS).drive(PLANNED, plan_outline=OUTLINE).state
+    guided = state.model_copy(update={"terms": state.terms.model_copy(update={"guided": True})})
+    assert words.planner_tail(guided) == f"The plan follows this outline: {OUTLINE}\n{words.GUIDED_PLANNER}"
+
+
+def test_an_outline_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ValidationError, match="at most"):
+        PlannedSettings(plan_outline="x" * (MOST_STEP_TEXT + 1))
 
 
 def test_no_final_answer_is_appended_to_the_forms_rows(world: ScriptedWorld) -> None:

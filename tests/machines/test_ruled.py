@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runs.engine.effects import ChildFinished, ContextOverflowed, Failed, ToolReturned, Usage
+from runs.engine.effects import ChildFinished, ContextOverflowed, Failed, HumanSaid, ToolReturned, Usage
 from runs.machines.ruled import RULED, RuledSettings
 from tests.worlds import Run, ScriptedWorld, call, final, said
 
@@ -415,6 +415,57 @@ def test_reject_keeps_the_count_and_tells_the_model(world: ScriptedWorld) -> Non
     assert run.state.metadata.retry_count == 5
     assert run.state.metadata.user_feedback == {"step_1": "Use the almanac."}
     assert any("Use the almanac." in block for block in prompt_of(run))
+
+
+SENT = {"thought": "I tell bob", "action": {"tool": "send", "args": {"to": "bob"}}}
+ASKS_TO_SEND = [{"when": {"tool": "send"}, "do": "ask"}]
+
+
+def sending(world: ScriptedWorld, *verdicts: Any) -> ScriptedWorld:
+    world.tool("send", "sent", params={"to": "string"}, required=("to",), effects="send")
+    return world.model_says(SENT, final()).person_says(*verdicts)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "feedback"),
+    [
+        (said("approve"), {}),
+        (said("approve", message="He waits."), {"step_1": "He waits."}),
+        (said("reject", message="Not today."), {"step_1": "Not today."}),
+        (said("respond", message="I told him."), {"step_1": "I told him."}),
+        (said("edit", args={"to": "alice"}), {"step_1": 'Changed send to {"to":"alice"}.'}),
+        (
+            said("edit", args={"to": "alice"}, message="Bob is away."),
+            {"step_1": 'Changed send to {"to":"alice"}. Bob is away.'},
+        ),
+        (said("abort", message="Enough."), {"step_1": "Enough."}),
+    ],
+)
+def test_feedback_holds_what_people_said_and_changed(
+    world: ScriptedWorld, verdict: HumanSaid, feedback: dict[str, str]
+) -> None:
+    run = sending(world, verdict).drive(RULED, rules=ASKS_TO_SEND)
+    assert run.state.metadata.user_feedback == feedback
+
+
+def test_feedback_holds_the_message_of_a_resume(world: ScriptedWorld) -> None:
+    world.model_says(LOOK, call("search", q="moon"), final())
+    world.person_says(said("resume", message="Go on."), said("resume"))
+    run = world.drive(RULED, interrupt_every=1)
+    assert run.state.metadata.user_feedback == {"step_2": "Go on."}
+
+
+def test_two_messages_in_one_step_are_both_kept(world: ScriptedWorld) -> None:
+    world.model_says(LOOK)
+    sending(world, said("resume", message="Go on."), said("approve", message="He waits."))
+    run = world.drive(RULED, rules=ASKS_TO_SEND, interrupt_every=1)
+    assert run.state.metadata.user_feedback == {"step_2": "Go on.", "step_2_2": "He waits."}
+
+
+def test_a_long_message_is_shortened_in_the_feedback(world: ScriptedWorld) -> None:
+    run = sending(world, said("respond", message="x" * 60_000)).drive(RULED, rules=ASKS_TO_SEND)
+    (kept,) = run.state.metadata.user_feedback.values()
+    assert len(kept) == 2_000
 
 
 def test_rejects_are_bounded(world: ScriptedWorld) -> None:

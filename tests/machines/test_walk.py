@@ -78,7 +78,9 @@ def answers_to(world: SmallWorld, snapshot: Snapshot) -> Iterator[Answer | None]
         case ToolCall() | ChildRun():
             yield from world.results
         case HumanCall() as held:
-            yield from (said(verdict) for verdict in world.verdicts if verdict in held.verdicts)
+            yield from (
+                said(verdict, message="As I said.") for verdict in world.verdicts if verdict in held.verdicts
+            )
 
 
 def _replied(reply: Any, usage: Usage) -> Answer:

@@ -849,3 +849,32 @@ def test_site_rules_come_before_the_runs_own() -> None:
 def test_nobody_who_is_not_signed_in_sees_a_run() -> None:
     launch(FINAL)
     assert not Run.objects.for_user(AnonymousUser()).exists()
+
+
+@pytest.fixture
+def own_defaults(settings: Any) -> None:
+    """A site that has values of its own for `planned`; one of them is the usual one."""
+    settings.MACHINE_DEFAULTS = {"planned": {"retry_buffer": 7, "replan_failure_threshold": 2}}
+
+
+@pytest.mark.usefixtures("own_defaults")
+def test_a_launch_that_names_no_value_is_given_the_sites() -> None:
+    played = {"replies": {"decision": [{"tool": "final_answer", "args": {"answer": "42"}}]}}
+
+    def started(**given: Any) -> Run:
+        return actions.start_run(machine="planned", goal="x", settings=given, owner=None, script=played)
+
+    run = started(plan=[])
+    assert run.settings == {"plan": [], "retry_buffer": 7}
+    assert started(plan=[], retry_buffer=1).settings["retry_buffer"] == 1
+    assert work(run).budgets.get(name="attempts").limit == 7
+
+
+@pytest.mark.usefixtures("own_defaults")
+def test_a_subgraph_is_given_the_sites_values_too() -> None:
+    child = {"machine": "planned"}
+    run = launch(FINAL, subgraphs={"planner": child, "other": {"machine": "ruled", "settings": {}}})
+    assert run.settings["subgraphs"] == {
+        "planner": child | {"settings": {"retry_buffer": 7}},
+        "other": {"machine": "ruled", "settings": {}},
+    }

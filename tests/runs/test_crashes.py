@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from runs import store
+from runs import actions, store
 from runs.driver import spool
 from runs.driver.journey import Slice
 from runs.engine.effects import ToolReturned
@@ -307,12 +307,60 @@ def test_three_faults_of_our_own_code_end_the_run_with_the_fault_in_its_last_ste
     assert "ValueError: no such thing" in run.steps.get(kind="stop").facts_json
 
 
-def test_an_answer_that_waits_for_a_worker_is_heard_however_many_were_lost() -> None:
+def test_an_answer_that_waits_for_a_worker_is_kept_while_a_person_looks_why_they_are_lost() -> None:
+    """A further question would take its place: the run is paused, and hears it once it is resumed."""
     run = launch(think("send", to="bob"), FINAL)
     work(run)
     decide(run, "approve")
     lose_workers(run, store.MOST_LOST)
+    work(run)
+    assert (run.status, run.worker, run.tool_calls) == ("paused", "", 0)
+    told = json.loads(run.steps.get(kind="pause").facts_json)[0]
+    assert told["by"] == "the runtime"
+    assert told["message"] == (
+        "3 workers in a row stopped while they drove this run. The answer that waits for it is kept. "
+        "Look at the worker's log, then resume the run."
+    )
+    lose_worker(run)
+    assert store.claim(run.pk, "another") is None, "no further worker is lost on it"
+    actions.resume(run, by=None)
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+    assert actions.replay(run, by=None)[1] is None
+
+
+def test_the_answer_of_a_call_is_kept_so_too() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    late = die_in(run, after=kill, only="send")
+    late.ledger.keep(late.ledger.asked, ToolReturned(value="sent 1"))
+    lose_workers(run, store.MOST_LOST - 1)
+    assert work(run).status == "paused"
+    actions.resume(run, by=None)
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+    assert run.exchanges.filter(name="send").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("faults", "title"),
+    [
+        (1, "2 workers stopped and 1 met a fault while they drove this run. Try again?"),
+        (2, "1 worker stopped and 2 met a fault while they drove this run. Try again?"),
+    ],
+)
+def test_the_question_after_lost_workers_says_which_met_a_fault(faults: int, title: str) -> None:
+    run = launch(FINAL)
+    for _ in range(faults):
+        make_due(run.pk)
+        lease = store.claim(run.pk, "alpha")
+        assert lease is not None
+        store.postpone(lease, 30, ValueError("no such thing"))
+        store.let_go(lease)
+    make_due(run.pk)
+    lose_workers(run, store.MOST_LOST - faults)
+    work(run)
+    assert pending(run).title == title
+    decide(run, "resume")
+    assert work(run).status == "succeeded"
+    assert actions.replay(run, by=None)[1] is None
 
 
 def test_a_fault_beside_lost_workers_ends_no_run() -> None:

@@ -12,6 +12,7 @@ from runs import actions, driver, reading, store
 from runs.engine.timeline import STUB
 from runs.models import Exchange, Run, Step
 from runs.reading.compactions import CompactionView, compaction_view, compactions, in_state
+from runs.reading.exporting import export
 from runs.signals import on_after_compaction
 from tests.factories import signed_in
 from tests.runs.running import (
@@ -128,6 +129,29 @@ def test_a_correction_is_in_the_next_prompt_and_every_version_is_kept() -> None:
     assert any("bob" in line and "A digit." in line for line in said(run)), (
         "the timeline says who changed what"
     )
+
+
+def kept_summary(run: Run) -> str:
+    """The newest active summary, as the state of a `ruled` run keeps it."""
+    return str(export(Run.objects.get(pk=run.pk))["steps"][-1]["state"]["metadata"]["summary"])
+
+
+def test_the_state_keeps_the_newest_summary_that_stands() -> None:
+    """A correction, a later compaction, and what is taken back change it; a replay comes to the same."""
+    run = compacted_run()
+    first = newest(run)
+    assert kept_summary(run) == WRONG
+    actions.edit_summary(run, seq=first.seq, version=1, text=RIGHT, by=bob(), reason="as the invoice says")
+    assert kept_summary(run) == RIGHT
+    decide(run, "approve")
+    read_on(run)
+    second = newest(run)
+    assert (kept_summary(run), second.carries_on) == ("Done: the second.", first.seq)
+    actions.undo_summary(run, seq=second.seq, by=None, reason="it says too little")
+    assert kept_summary(run) == RIGHT
+    actions.undo_summary(run, seq=first.seq, by=None, reason="this one, too")
+    assert kept_summary(run) == ""
+    assert actions.replay(run, by=None)[1] is None
 
 
 def test_a_correction_is_what_a_later_summary_carries_on() -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store
 from runs.driver.holds import Hold, held
-from runs.driver.journey import WHOLE, Journey, Slice
+from runs.driver.journey import TURN_S, WHOLE, Journey, Slice
 from runs.driver.ports import NoSuchModel
 from runs.engine.effects import ModelReplied, ToolReturned, Usage
 from runs.engine.snapshot import Price
@@ -41,6 +44,7 @@ from tests.runs.running import (
     work,
 )
 from tests.runs.test_late_answers import at_call
+from tests.stack import LONGEST_S
 
 pytestmark = [pytest.mark.database]
 
@@ -548,16 +552,14 @@ def test_what_was_added_in_a_child_is_not_asked_for_again_in_its_parent() -> Non
     """The parent's own limit is the one that both share: it has what was added, once the child has ended."""
     run = with_a_busy_child(child={}, limits={"cost_usd": 0.0035})
     helper = Run.objects.get(parent=run)
-    decide(helper, "top_up", args={"cost_usd": 0.005})
+    decide(helper, "top_up", args={"cost_usd": 0.0055})
     work(helper)
     run.refresh_from_db()
     assert run.status == "succeeded"
     assert run.cost_usd == pytest.approx(0.001 * 9)
     told = json.loads(run.steps.get(kind="limit").facts_json)[0]
-    assert (told["added"], told["limit"], told["by"]) == (0.005, 0.0085, f"an answer in run {helper.pk}")
-    assert store.shared_limits(helper)["cost_usd"].limit == pytest.approx(0.0085), (
-        "what was added counts once"
-    )
+    assert (told["added"], told["limit"], told["by"]) == (0.0055, 0.009, f"an answer in run {helper.pk}")
+    assert store.shared_limits(helper)["cost_usd"].limit == pytest.approx(0.009), "what was added counts once"
     assert actions.replay(run, by=None)[1] is None
 
 
@@ -770,6 +772,135 @@ def test_without_the_lock_of_the_family_they_would(monkeypatch: pytest.MonkeyPat
     worst = store.Worst(cost_usd=0.3, tokens=100)
     got = [store.reserve(member, Run.objects.get(pk=member.pk).epoch, worst, {}) for member in members]
     assert sum(got) == 4, "1.2 of 1.0"
+
+
+class Meeting:
+    """Holds the first call of several slices until each slice is in its call or over: all are under way at once."""
+
+    def __init__(self, slices: int) -> None:
+        self.slices = slices
+        self.changed = threading.Condition()
+
+    def one_is_there(self) -> None:
+        with self.changed:
+            self.slices -= 1
+            self.changed.notify_all()
+
+    def in_a_call(self) -> None:
+        self.one_is_there()
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.slices <= 0, timeout=LONGEST_S)
+
+
+def drive_together(members: list[Run]) -> None:
+    """One slice of each at the same moment, all their first calls under way at once."""
+    meeting = Meeting(len(members))
+
+    def one(number: int) -> None:
+        try:
+            slice_of(
+                members[number], WHOLE, worker=f"worker {number}", before=meeting.in_a_call, only="decision"
+            )
+        finally:
+            meeting.one_is_there()
+
+    in_threads(len(members), one)
+
+
+def spent(members: list[Run]) -> float:
+    """What they have paid, each copied call once."""
+    runs = Run.objects.filter(pk__in=[member.pk for member in members])
+    return round(sum(run.cost_usd - run.copied_usd for run in runs), 10)
+
+
+@pytest.mark.parametrize(("limit", "calls"), [(0.0105, 7), (0.005, 5), (0.0035, 3)])
+def test_scripts_of_one_family_at_the_same_moment_pass_no_limit(limit: float, calls: int) -> None:
+    run = work(launch(THINKING[0], think("send", to="bob"), *THINKING, FINAL, limits={"cost_usd": limit}))
+    members = [fork(run) for _ in range(5)]
+    drive_together(members)
+    assert spent([run, *members]) <= limit
+    for member in members:
+        assert pending(work(member)).kind in ("limit", "tool_call")
+        assert driver.made_again(driver.record_of(member)).difference is None
+    assert spent([run, *members]) == pytest.approx(0.001 * calls)
+
+
+UNPRICED = replace(PRICE, input_usd=0.0, output_usd=0.0)
+
+
+class UnpricedJourney(MeddledJourney):
+    """A slice whose model has a price list without prices: its server tells the cost afterwards."""
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.ports.price = UNPRICED
+        self.ports.context_tokens = self.reader.limit = PricedJourney.limit_tokens
+
+
+def family_of_unpriced(limit: float) -> list[Run]:
+    """Six runs that share a limit and have used 0.002 of it, the first one waiting for a person."""
+    run = waiting_run(limit)
+    return [run, *(fork(run) for _ in range(5))]
+
+
+def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, *members = family_of_unpriced(0.0025)
+    under_way: list[int] = []
+    most: list[int] = []
+    meeting = Meeting(len(members))
+
+    def called() -> None:
+        under_way.append(1)
+        meeting.in_a_call()
+        most.append(len(under_way))
+
+    def one(number: int) -> None:
+        with seat(members[number], f"worker {number}") as hold:
+            try:
+                UnpricedJourney(hold, before=called, only="decision").travel(WHOLE)
+            finally:
+                store.let_go(hold.lease)
+                meeting.one_is_there()
+
+    in_threads(len(members), one)
+    assert most == [1]
+    assert spent([run, *members]) == pytest.approx(0.003), "one call passed it, as it may"
+    resting = Run.objects.filter(pk__in=[member.pk for member in members], status="queued")
+    assert resting.count() == 4
+    assert set(resting.values_list("worker", flat=True)) == {""}
+    for member in resting:
+        with seat(member) as hold:
+            UnpricedJourney(hold).travel(WHOLE)
+        assert pending(member).kind == "limit"
+    assert spent([run, *members]) == pytest.approx(0.003)
+
+
+@pytest.mark.parametrize("how", ["lost", "paused", "left"])
+def test_no_run_waits_for_a_call_that_is_lost(how: str) -> None:
+    _, one, other = family_of_unpriced(1.0)[:3]
+    unknown = store.Worst(None, 500)
+    with seat(one, "first") as first, seat(other, "second") as second:
+        assert store.reserve(one, first.lease.epoch, unknown, {})
+        with pytest.raises(store.NotYet):
+            store.reserve(other, second.lease.epoch, unknown, {})
+        match how:
+            case "paused":
+                actions.pause(one, by=None)
+            case "left":
+                store.hand_back(first.lease)
+        Run.objects.filter(pk=one.pk).update(lease_until=Now() - timedelta(seconds=1))
+        assert store.reserve(other, second.lease.epoch, unknown, {})
+
+
+def test_a_run_that_rests_is_taken_again_a_moment_later() -> None:
+    _, one, other = family_of_unpriced(1.0)[:3]
+    with seat(one, "first") as first, seat(other, "second") as second:
+        assert store.reserve(one, first.lease.epoch, store.Worst(None, 500), {})
+        wanting = UnpricedJourney(second).travel(WHOLE)
+        store.let_go(second.lease)
+    other.refresh_from_db()
+    assert (other.status, other.worker, wanting) == ("queued", "", [other.pk])
+    assert 0 < (other.due_at - store.now()).total_seconds() <= TURN_S
 
 
 def test_somebody_else_has_the_seat() -> None:

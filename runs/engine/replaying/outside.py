@@ -5,15 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import get_args
 
 from runs.engine import gates, kernel, wording
-from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall, ToolCall
-from runs.engine.facts import MADE_ANEW, ApprovalLapsed, DataRead, Exited, Fact, Notice, Rewound
+from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall, Role, ToolCall
+from runs.engine.facts import (
+    MADE_ANEW,
+    ApprovalLapsed,
+    DataRead,
+    Exited,
+    Fact,
+    FeedbackGiven,
+    Notice,
+    Rewound,
+    SummaryStands,
+)
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
 from runs.engine.settings import LIMIT_REASONS, PAID_LIMITS, InterruptRule, LimitName
-from runs.engine.snapshot import SharedLimit, Snapshot, Totals
+from runs.engine.snapshot import SharedLimit, Snapshot, Totals, Worst
 from runs.engine.values import add_cost
 
 GIVEN = ("decision", "limit", "pause", "note", "recovered")
@@ -24,14 +35,17 @@ FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
 
 
 def is_newer(fact: Fact) -> bool:
-    """Return whether records may lack the fact: earlier versions did not note what a run had read."""
-    return isinstance(fact, DataRead)
+    """Return whether records may lack the fact: earlier versions did not note what a run had read, or states keep."""
+    return isinstance(fact, DataRead | FeedbackGiven | SummaryStands)
 
 
-def lost_before(row: RecordedRow) -> int:
-    """Return how many workers in a row were lost before the row's question; 0 where it asks about something else."""
+def lost_before(row: RecordedRow) -> tuple[int, int]:
+    """Return how many workers in a row were lost before the row's question, and how many of them met a fault.
+
+    0 where it asks about something else.
+    """
     asks = EFFECT.validate_python(row.effect) if row.effect else None
-    return asks.lost if isinstance(asks, HumanCall) else 0
+    return (asks.lost, asks.faults) if isinstance(asks, HumanCall) else (0, 0)
 
 
 def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
@@ -181,6 +195,14 @@ def shared_limits(
         if own < snapshot.limits.get(name, math.inf) and _says_reached(row, name):
             return {name: SharedLimit(0.0, 0.0, 0)}
     return {}
+
+
+def next_use(row: RecordedRow) -> dict[Role, Worst]:
+    """What the next call of a script would have used, where the row says that less was left of a shared limit."""
+    told = _limit_told(row)
+    if told is None or not told.root or told.left is None:
+        return {}
+    return dict.fromkeys(get_args(Role), Worst(told.limit + 1, math.ceil(told.limit) + 1))
 
 
 def _says_reached(row: RecordedRow, name: LimitName) -> bool:

@@ -21,6 +21,7 @@ from runs.engine.replaying.outside import (
     counted,
     is_newer,
     lost_before,
+    next_use,
     price,
     shared_limits,
     stop_or_rewind,
@@ -130,8 +131,9 @@ class Replay:
         if lapsed is not None and (answer is not None or not asks_whether_it_happened(row)):
             question = self._question(lapsed.question)
             return kernel.opened_anew(snapshot, question, lapsed), snapshot.totals
-        if (times := lost_before(row)) and answer is None:
-            return kernel.lost_too_often(snapshot, times), snapshot.totals
+        times, faults = lost_before(row)
+        if times and answer is None:
+            return kernel.lost_too_often(snapshot, times, faults), snapshot.totals
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
             return unanswered(self.machine, snapshot, row, facts, self.passed), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
@@ -161,6 +163,8 @@ class Replay:
         snapshot = replace(self.snapshot, totals=totals, next_cost_usd=price(row, rules))
         if any(rule.when.same_call for rule in rules):
             snapshot = replace(snapshot, calls=Counter(call for _, call in self.calls))
+        if self.record.price is None:
+            snapshot = replace(snapshot, next_use=next_use(row))
         return replace(snapshot, window=self._window(), shared=shared_limits(row, snapshot, answer))
 
     def _window(self) -> Window | None:

@@ -20,7 +20,7 @@ from runs.machines.prompts.common import LED, NUMBER, SHORT, WORKED, object_sche
 if TYPE_CHECKING:
     from runs.machines.planned import PlannedState
 
-VERSION = 1
+VERSION = 2
 
 SYSTEM = """You reach a goal by following a plan, one tool call at a time; each result is shown to you.
 Every reply is one JSON object and nothing else. A call of a tool is
@@ -97,11 +97,13 @@ def _worked(goal: str, calls: list[tuple[str, dict[str, Any], str]]) -> list[Mes
 
 def planner_tail(state: PlannedState) -> str:
     """What the planner is asked; for a new plan also why."""
+    given = state.settings.plan_outline
+    outline = f"The plan follows this outline: {given}\n" if given else ""
     if state.terms.guided:
-        return GUIDED_PLANNER
+        return f"{outline}{GUIDED_PLANNER}"
     if state.replanning is None:
-        return PLANNER
-    return f"{REPLAN[state.replanning]}\nWhat was done stays done.\n{PLANNER}"
+        return f"{outline}{PLANNER}"
+    return f"{REPLAN[state.replanning]}\nWhat was done stays done.\n{outline}{PLANNER}"
 
 
 def select_tail(state: PlannedState) -> str:
@@ -150,7 +152,8 @@ def _plan_text(fact: Any) -> str:
         f"{number}. {row.tool} {canonical(row.args)}" + (f": {row.thought}" if row.thought else "")
         for number, row in enumerate(fact.rows, 1)
     ]
-    return "\n".join(("The plan:", *(steps or ["(no steps)"])))
+    head = f"The plan: {fact.outline}" if fact.outline else "The plan:"
+    return "\n".join((head, *(steps or ["(no steps)"])))
 
 
 def _result_text(fact: Any) -> str:
