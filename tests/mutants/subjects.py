@@ -34,11 +34,13 @@ SUBJECTS = {
             "tests/runs/test_halting.py",
             "tests/runs/test_hints.py",
             "tests/runs/test_mending.py",
+            "tests/runs/test_missing_machines.py",
             "tests/runs/test_pages_launch.py",
             "tests/runs/test_prepared_answers.py",
             "tests/runs/test_replays.py",
             "tests/runs/test_restored.py",
             "tests/runs/test_shared_limits.py",
+            "tests/runs/test_store.py",
         ),
     ),
     "gates": Subject(

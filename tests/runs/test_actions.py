@@ -737,6 +737,13 @@ def test_answers_for_a_real_model_need_the_right_to_decide(settings: dict[str, A
 # --- launching ----------------------------------------------------------------------------------------------------
 
 
+def test_a_child_without_a_model_of_its_own_takes_that_of_its_parent() -> None:
+    model()
+    settings = {"model": "real", "subgraphs": {"inner": {"machine": "ruled", "settings": {}}}}
+    run = actions.start_run(machine="ruled", goal="x", settings=settings, owner=None)
+    assert run.model == "real"
+
+
 @pytest.mark.parametrize(
     ("settings", "path"),
     [

@@ -622,6 +622,16 @@ def test_the_launch_s_answer_to_the_question_that_is_answered_otherwise_is_for_n
     assert (forked.status, pending(forked).args) == ("waiting", {"to": "bob"})
 
 
+def test_answers_that_the_fork_itself_gives_are_all_there_after_its_first_decision() -> None:
+    to_bob, to_eve = think("send", to="bob"), think("send", to="eve")
+    run = work(launch(to_bob, to_eve, FINAL, answers=[{"verdict": "approve"}] * 2))
+    mine = {"answers": [{"verdict": "approve", "message": "mine"}]}
+    forked = work(fork(run, 0, decision={"verdict": "reject", "message": "no"}, settings=mine))
+    given = Decision.objects.filter(interrupt__run=forked).order_by("interrupt__seq")
+    assert [(one.verdict, one.message) for one in given] == [("reject", "no"), ("approve", "mine")]
+    assert forked.settings["answers"] == mine["answers"]
+
+
 def test_the_answers_after_the_question_that_is_answered_otherwise_are_kept() -> None:
     run = work(launch(think("send", to="bob"), think("send", to="eve"), FINAL))
     for _ in range(2):
