@@ -11,6 +11,7 @@ from runs.machines import CATALOGUE
 from runs.models import FINISHED, Budget, Interrupt, Run
 from runs.reading import words
 from runs.reading.cards import pending_for
+from runs.reading.families import Family, families_of
 from runs.reading.panels import progress_line, status_name, status_word
 from runs.reading.statuses import exit_of
 from runs.rights import decides
@@ -56,6 +57,8 @@ class RunView:
     needs_me: bool
     node: str
     exit: str
+    family: Family | None
+    """Its children; where the list is narrowed each run stands by itself."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +93,17 @@ def run_page(user: Any, filters: Filters) -> RunPage:
     found = found.annotate(needs_me=Exists(mine), asks=Exists(_pending()), site_halted=is_halted())
     waiting = list(found.filter(needs_me=True)[:FIRST]) if filters.before is None else []
     rest = found.exclude(pk__in=[run.pk for run in waiting])
+    if not filters.narrow:
+        rest = rest.filter(parent__isnull=True)  # a child stands below its parent
     if filters.before is not None:
         rest = rest.filter(pk__lt=filters.before, needs_me=False)
     page = list(rest[: PAGE + 1])
     runs = page[:PAGE]
     progress = _progress_of([*waiting, *runs])
+    families = {} if filters.narrow else families_of(runs)
     return RunPage(
         waiting=tuple(_view(run, progress, user) for run in waiting),
-        runs=tuple(_view(run, progress, user) for run in runs),
+        runs=tuple(_view(run, progress, user, families.get(run.pk)) for run in runs),
         next_before=runs[-1].pk if len(page) > PAGE else None,
     )
 
@@ -137,7 +143,7 @@ def _progress_of(runs: list[Run]) -> dict[int, tuple[str, str]]:
     return found
 
 
-def _view(run: Any, progress: dict[int, tuple[str, str]], user: Any) -> RunView:
+def _view(run: Any, progress: dict[int, tuple[str, str]], user: Any, family: Family | None = None) -> RunView:
     return RunView(
         run=run,
         status=status_word(run, run.asks, decides(user)),
@@ -147,4 +153,5 @@ def _view(run: Any, progress: dict[int, tuple[str, str]], user: Any) -> RunView:
         needs_me=run.needs_me,
         node="" if run.status in FINISHED else words.spoken(run.node),
         exit=exit_of(run),
+        family=family,
     )

@@ -114,6 +114,7 @@ from runs.store.people import (
     unfit_answer,
 )
 from runs.store.purse import (
+    TOLD,
     Worst,
     held_with_room,
     may_share,
@@ -145,6 +146,7 @@ __all__ = [
     "RENEW_S",
     "SETTINGS",
     "TAKE_ARGS",
+    "TOLD",
     "AlreadyHalted",
     "Asked",
     "BadDecision",

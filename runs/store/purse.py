@@ -103,7 +103,7 @@ def _root(root: str, run: str) -> Coalesce:
     return Coalesce(root, run, output_field=BigIntegerField())
 
 
-_TOLD = Q(ended_at__isnull=False) & Exists(
+TOLD = Q(ended_at__isnull=False) & Exists(
     Step.objects.filter(run=OuterRef("parent"), seq__gt=OuterRef("parent_seq"), kind__in=MOVES)
 )
 """A child whose parent has moved since the ask for it: with that move it took the child's cost. What people or the
@@ -129,12 +129,12 @@ def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, _E
     found = Run.objects.filter(pk__in=runs).annotate(of=_root("root_id", "pk"))
     found = found.filter(Q(root__isnull=False) | Exists(others))
     found = found.annotate(
-        usd=_sum(others.exclude(_TOLD), usd),
+        usd=_sum(others.exclude(TOLD), usd),
         tokens=_sum(others, tokens),
-        aside_usd=_sum(others.exclude(_TOLD), F("reserved_usd")),
+        aside_usd=_sum(others.exclude(TOLD), F("reserved_usd")),
         aside_tokens=_sum(others, F("reserved_tokens")),
     )
-    known = Case(When(_TOLD, then=F("cost_usd")), default=F("copied_usd"))
+    known = Case(When(TOLD, then=F("cost_usd")), default=F("copied_usd"))
     columns = ("pk", "of", "usd", "aside_usd", known, "tokens", "aside_tokens", "copied_tokens")
     return {
         run: (

@@ -1,0 +1,67 @@
+"""The children of the runs in a list, and theirs: a line each, and what all of them cost, nothing counted twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Case, Exists, OuterRef, Value, When
+from django.utils.safestring import SafeString
+
+from runs.models import Interrupt, Run
+from runs.reading.children import child_html
+from runs.reading.words import money
+from runs.store import TOLD, is_halted
+
+MOST = 20
+"""Lines below one run; its page has the rest."""
+
+DEEPEST = 5
+"""Levels below a run that are shown."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """What stands below a run: each line with how deep it is, how many are left out, and the cost of all."""
+
+    lines: tuple[tuple[int, SafeString], ...]
+    more: int
+    cost: str
+
+
+def families_of(runs: Collection[Run]) -> dict[int, Family]:
+    """The families of these, by their keys; one query for each level, however many runs there are."""
+    below = _below([run.pk for run in runs])
+    found = {}
+    for run in runs:
+        all_of_them = list(_walk(below, run.pk, 1))
+        if all_of_them:
+            untold = sum(child.cost_usd for _, child in all_of_them if not child.told)
+            lines = tuple((depth, child_html(child)) for depth, child in all_of_them[:MOST])
+            found[run.pk] = Family(lines, len(all_of_them) - len(lines), money(run.cost_usd + untold))
+    return found
+
+
+def _below(parents: list[int]) -> dict[int, list[Any]]:
+    """Each run's children in the order in which they were started."""
+    asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
+    told = Case(When(TOLD, then=Value(True)), default=Value(False))
+    children = Run.objects.annotate(asks=Exists(asks), site_halted=is_halted(), told=told)
+    below: dict[int, list[Any]] = defaultdict(list)
+    for _ in range(DEEPEST):
+        if not parents:
+            break
+        level = children.filter(parent__in=parents).defer("settings_json", "site_rules_json", "answer")
+        parents = []
+        for child in level.order_by("pk"):
+            below[child.parent_id].append(child)
+            parents.append(child.pk)
+    return below
+
+
+def _walk(below: dict[int, list[Any]], parent: int, depth: int) -> Iterator[tuple[int, Any]]:
+    for child in below.get(parent, ()):
+        yield depth, child
+        yield from _walk(below, child.pk, depth + 1)
