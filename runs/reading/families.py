@@ -56,6 +56,7 @@ def _below(parents: list[int]) -> dict[int, list[Any]]:
         level = children.filter(parent__in=parents).defer("settings_json", "site_rules_json", "answer")
         parents = []
         for child in level.order_by("pk"):
+            assert child.parent_id is not None
             below[child.parent_id].append(child)
             parents.append(child.pk)
     return below

@@ -18,7 +18,7 @@ from runs.engine.machine import State
 from runs.machines import CATALOGUE
 from runs.models import Budget, Run, Step
 from runs.reading.exporting import opening_state, state_of
-from runs.reading.machine_panels import checklist, contract, planned
+from runs.reading.machine_panels import checklist, contract, planned, ruled
 from runs.reading.machine_panels.story import MOST_ROWS, Told
 from runs.reading.unheard import Unheard
 
@@ -35,6 +35,7 @@ PARTS: dict[str, Part] = {
     "contract": Part(contract.FACTS, contract.context),
     "checklist": Part(checklist.FACTS, checklist.context),
     "planned": Part(planned.FACTS, planned.context),
+    "ruled": Part(ruled.FACTS, ruled.context),
 }
 """By the machine's name; a machine without one has nothing of its own to show."""
 
