@@ -1,6 +1,6 @@
 """Tools that kill their worker, and slow ones that change something: `AGENTSITE_TOOLS=tests.agentsite.pills:TOOLS`.
 
-Each call notes in a file beside the run's folders that it ended: `happened` of the tools that can be asked reads it.
+Each call notes in a file of the data directory that it ended: `happened` of the tools that can be asked reads it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool
@@ -35,14 +36,17 @@ def _exit(arguments: For, place: Place) -> Result:
 
 def _work(arguments: For, place: Place) -> Result:
     time.sleep(arguments.ms / 1000)
-    (place.folder.parent / f"{place.key}.done").touch()
+    _note_of(place).touch()
     return Result("done")
 
 
 def _has_happened(arguments: For, place: Place) -> Result | NotHappened | None:
     """What was cut off can't happen any more: the deed is this process's own."""
-    done = (place.folder.parent / f"{place.key}.done").exists()
-    return Result("done") if done else NotHappened.FOR_SURE
+    return Result("done") if _note_of(place).exists() else NotHappened.FOR_SURE
+
+
+def _note_of(place: Place) -> Path:
+    return Path(os.environ["AGENTSITE_DATA_DIR"]) / f"{place.key}.done"
 
 
 def _unknown(arguments: For, place: Place) -> None:
