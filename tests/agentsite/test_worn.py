@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from runs.store import MOST_LOST
 from tests.agentsite.pills import TOOLS
 from tests.stack import Site, running_site, wait_for
 
