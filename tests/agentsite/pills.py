@@ -78,6 +78,7 @@ PILLS = [
 WORK = [
     _tool("work_key", "write", _work, idempotent=True),
     _tool("work_asked", "write", _work, happened=_has_happened),
+    _tool("work_read", "read", _work),
     _tool("work", "write", _work),
 ]
 TOOLS = [*PILLS, *WORK]

@@ -11,7 +11,7 @@ import sqlite3
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def rows(site: Site, query: str) -> list[Any]:
     """Return all rows of a query on the site's own database."""
     if url := site.environ.get("DATABASE_URL"):
         with psycopg.connect(url) as server:
-            return server.execute(query).fetchall()  # type: ignore[call-overload, no-any-return]
+            return server.execute(query).fetchall()
     with contextlib.closing(sqlite3.connect(site.data_dir / "agentsite.sqlite3", timeout=20)) as database:
         return database.execute(query).fetchall()
 
@@ -155,14 +155,13 @@ def longest_gap(site: Site, until: Callable[[], bool], seconds: float) -> float:
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def suspended(site: Site) -> Iterator[None]:
-    """Stop each process of the site, the supervisor first, and let all go on together."""
+def suspend(site: Site, seconds: float) -> None:
+    """Stop each process of the site, the supervisor first, for so long, and let all go on together."""
     pids = _family(site)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
-        yield
+        time.sleep(seconds)
     finally:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

@@ -83,7 +83,7 @@ def _no_started_row() -> None:
 def _no_looks() -> None:
     """A run is taken from its worker as soon as the lease has run out."""
     leases.LOST = Q(status=RunStatus.RUNNING, lease_until__lt=Now())
-    RunQuerySet.due = lambda runs: runs.filter(leases.LOST)  # type: ignore[method-assign]
+    RunQuerySet.due = lambda runs: runs.filter(leases.LOST)  # type: ignore[assignment, method-assign]
 
 
 def _uncounted() -> None:
