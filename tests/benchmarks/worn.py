@@ -112,7 +112,7 @@ def clock(sites: Sites) -> None:
         wall = Clock(Path(name))
         with _environment(wall.environ), sites(wall.environ) as site:
             for ahead in (-3600, -4200, 0, 3600):
-                calls = [("work", 3000), *[("work_key", 20)] * 20]
+                calls = [("work", 3000), *[("work_key", 20)] * 8]
                 runs = launch(site, *((f"{ahead} {n}", calls) for n in range(10)))
                 wait_for(lambda: begun(site) > 0)
                 wall.set(ahead)
