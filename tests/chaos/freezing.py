@@ -108,7 +108,7 @@ class Freezer:
         everybody = [*(actor.pid for actor in actors), *filter(None, [weighed])]
         pids = [pid for pid in everybody if not _is_stopped(pid)]
         sound = set(pids) - {actor.pid for actor in actors if actor.wiring.file_bytes}
-        until = time.monotonic() + settings.LEASE_SECONDS / 2
+        until = time.monotonic() + settings.LEASE_SECONDS
         while not _calls_of(sound) and time.monotonic() < until:
             time.sleep(0.005)
         for pid in pids:

@@ -20,7 +20,7 @@ RULES = [
 USAGE = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.001}
 MACHINES = ("ruled", "contract", "checklist", "planned", "family")
 
-LIMITED, LONG, KEYED, SLOW = 0.35, 0.15, 0.04, 0.1
+LIMITED, LONG, KEYED, SLOW = 0.35, 0.15, 0.04, 0.2
 """Shares of the plays that have limits, a small window, a real model, a slow call that must not be made twice."""
 
 CALL_S = 0.03
