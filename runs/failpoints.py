@@ -1,7 +1,8 @@
 """Places where a test may make the process fail: they do nothing unless the environment names them.
 
 `FAILPOINTS="after_effect:kill9"` kills the process at that place, `after_effect:raise` raises there; a third part
-says at which time it is reached (`after_effect:kill9:3`). Several are parted by commas.
+says at which time it is reached (`after_effect:kill9:3`). `inside_commit:freeze` stops the process there, as SIGSTOP
+does. Several are parted by commas.
 """
 
 from __future__ import annotations
@@ -38,5 +39,7 @@ def failpoint(name: str) -> None:
             return
         case ["kill9", *_]:
             os.kill(os.getpid(), signal.SIGKILL)
+        case ["freeze", *_]:
+            os.kill(os.getpid(), signal.SIGSTOP)
         case _:
             raise FailpointReached(name)

@@ -72,6 +72,8 @@ def hint_beside(run_id: int) -> bool:
 
 
 _messenger = Messenger(hint)
+_clocks = store.Clocks()
+"""As the last sweep of this process saw them."""
 
 
 def hint_all(run_ids: Iterable[int]) -> int:
@@ -84,6 +86,7 @@ def sweep() -> int:
 
     While the site is halted nobody is hinted at: no run could be claimed.
     """
+    _clocks.follow()
     store.look_for_lost()
     _apply_deadlines()
     if store.halt_now() is not None:
@@ -92,6 +95,7 @@ def sweep() -> int:
         Q(hinted_at__isnull=True)
         | Q(hinted_at__lt=Now() - timedelta(seconds=HINT_AGAIN_S))
         | Q(hinted_at__lt=F("due_at"))
+        | Q(hinted_at__gt=Now())
     )
     due = list(
         Run.objects.due().filter(quiet).order_by("due_at").values_list("pk", flat=True)[:SWEEP_AT_MOST]

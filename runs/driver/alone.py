@@ -1,53 +1,87 @@
 """Drives a run in a process of its own after its worker was lost, so that it can take no other run down again.
 
-The process ends once the run has moved, and the run goes on among the others.
+The process ends after a slice, and the run goes on among the others. Such processes are forked from one that has
+loaded the project: a lost worker may leave dozens of runs, and each would need a second of a core to load it.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
-import subprocess
-import sys
 import threading
 import time
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 
-from django.conf import settings
+from django.core.management import call_command
 
 from runs import store
 from runs.driver.holds import closing
 
-AT_ONCE = 2
-"""Such processes that one worker starts at the same time: each loads the project."""
+AT_ONCE = 8
+"""Such processes that one worker has at the same time."""
 
-_room = threading.BoundedSemaphore(AT_ONCE)
-_running: set[subprocess.Popen[bytes]] = set()
+LOOK_S = 1.0
+"""Seconds between two looks whether a process was stopped (SIGSTOP): it may hold a lock that all others wait for."""
+
+log = logging.getLogger(__name__)
+
+_context = get_context("forkserver")
+_context.set_forkserver_preload(["agentsite.preloaded"])
+_guard = threading.Lock()
+_running: dict[int, BaseProcess] = {}
+"""By the run that each drives."""
 
 
 def drive_alone(run_id: int) -> list[int]:
-    """Start a process for the run and wait until it ends. Return the runs that want a worker next."""
-    with _room:
-        if closing():
+    """Have the run driven in a process of its own, and wait until it ends. Return the runs that want a worker next.
+
+    Where the run has one already, or no place is free, nobody waits here: the run is hinted at again.
+    """
+    token = f"alone-{secrets.token_hex(8)}"
+    process = _context.Process(target=call_command, args=("drive_alone", str(run_id), token))
+    with _guard:
+        if closing() or run_id in _running or len(_running) >= AT_ONCE:
             return []
-        token = f"alone-{secrets.token_hex(8)}"
-        command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "drive_alone", str(run_id), token]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        _running.add(process)
-        try:
-            code = process.wait()
-        finally:
-            _running.discard(process)
-    if code:
+        _running[run_id] = process
+    log.info("run %s gets a process of its own", run_id)
+    try:
+        process.start()
+        if closing():
+            process.terminate()
+        _wait_for(process)
+    finally:
+        del _running[run_id]
+    if process.exitcode:
         store.lose(run_id, token)
     return [run_id]
 
 
+def _wait_for(process: BaseProcess) -> None:
+    """Wait until the process ends; kill one that stays stopped."""
+    looks = 0
+    while process.exitcode is None:
+        process.join(LOOK_S)
+        looks = looks + 1 if _is_stopped(process) else 0
+        if looks > 2:
+            log.warning("The process of a run was stopped (SIGSTOP) and is killed.")
+            process.kill()
+
+
+def _is_stopped(process: BaseProcess) -> bool:
+    """Return whether the process was stopped by a signal, where /proc tells (Linux)."""
+    with suppress(OSError):
+        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
+
+
 def tell_to_leave(seconds: float) -> None:
     """Let the processes drain, and wait for them at most `seconds` in all."""
-    for process in list(_running):
-        process.terminate()
-    until = time.monotonic() + seconds
-    for process in list(_running):
-        try:
-            process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return
+    for process in list(_running.values()):
+        if process.pid is not None:
+            process.terminate()
+    until, pause = time.monotonic() + seconds, threading.Event()
+    while _running and time.monotonic() < until:
+        pause.wait(0.05)

@@ -52,6 +52,7 @@ from runs.store.halting import (
     unfinished_ids,
     unhalt_site,
 )
+from runs.store.jumps import Clocks
 from runs.store.late import OF_A_MODEL, keep_answer
 from runs.store.leases import (
     MOST_LOST,
@@ -153,6 +154,7 @@ __all__ = [
     "Batch",
     "Busy",
     "Change",
+    "Clocks",
     "Conflict",
     "Fenced",
     "Halted",

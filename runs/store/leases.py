@@ -16,6 +16,7 @@ from django.db.models.functions import Coalesce, Now
 from runs.engine import wording
 from runs.engine.facts import MADE_ANEW, RECOVERED, Paused
 from runs.engine.values import canonical, clean_text
+from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step
 from runs.store.again import again
@@ -86,6 +87,7 @@ def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "tak
         )
         if not taken:
             return None
+        failpoint("inside_claim")
         cut_off = found.reserved_usd or found.reserved_tokens
         if lost or cut_off or found.was_halted:
             run = Run.objects.get(pk=run_id)  # a worker that was taken for lost may have written until now

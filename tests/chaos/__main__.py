@@ -38,7 +38,9 @@ def arguments() -> argparse.Namespace:
         "--most-lost", type=int, default=3, help="workers lost on a run until a person is asked"
     )
     parser.add_argument("--pause", type=float, default=0.05, help="seconds between two faults, as a mean")
-    parser.add_argument("--without", nargs="*", choices=("poison", "controls", "broker"), default=[])
+    parser.add_argument(
+        "--without", nargs="*", choices=("poison", "asleep", "controls", "broker"), default=[]
+    )
     return parser.parse_args()
 
 
@@ -169,6 +171,9 @@ def inside(options: argparse.Namespace, seed: int) -> int:
         if "poison" not in options.without:
             with bench.playing("poison"):
                 scenes.poison(bench)
+        if "asleep" not in options.without:
+            with bench.playing("asleep"):
+                scenes.asleep(bench)
         with bench.playing("check"):
             bench.judge()
         if "controls" not in options.without:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -12,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,16 @@ from django.db.models import Max
 
 from runs import actions, store
 from runs.models import Run, RunStatus, Step
-from tests.chaos import canaries, leftovers, pages, plays, purses, saved
+from tests.chaos import canaries, freezing, leftovers, pages, plays, purses, saved
 from tests.chaos.findings import Violation
+from tests.chaos.freezing import Freezer
 from tests.chaos.invariants import check, flipped_byte_is_found
 from tests.chaos.people import start
 from tests.chaos.plants import Cast
 from tests.chaos.processes import live
 from tests.chaos.report import Report
 from tests.chaos.weak_broker import WeakBroker
-from tests.chaos.wiring import LOOK_S, Wiring
+from tests.chaos.wiring import LOOK_S, Actor, Wiring
 
 PLACES = (
     ("before_claim", 3),
@@ -78,27 +79,17 @@ LONGEST_WAIT_S = 0.4
 LEAST_TO_WEIGH = 40
 """Kills that a part has at least where a worker is weighed in it."""
 
+FAULTS_A_SUSPEND = 36
+"""Faults between two suspends of all processes together."""
+
+WORKERS_A_FREEZE = 12
+"""Workers that are started between two that freeze inside a write."""
+
 FAULTS_A_LOOK = 4
 """Faults between two looks at the purses."""
 
 YOUNG_S = 0.15
 """Seconds that a process gets before it is killed at random: it should be in the middle of something."""
-
-
-@dataclass
-class Actor:
-    """A process of the bench."""
-
-    kind: str
-    process: BaseProcess
-    wiring: Wiring
-    born: float
-
-    @property
-    def pid(self) -> int:
-        """Its number."""
-        assert self.process.pid is not None
-        return self.process.pid
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,7 @@ class Bench:
         self.context.set_forkserver_preload(["tests.chaos.processes"])
         self.actors: list[Actor] = []
         self.deaths: list[Death] = []
-        self.frozen: list[tuple[float, Actor]] = []
+        self.freezer = Freezer(self.report, self.dice)
         self.hints = False
         self.part = ""
         self.began = time.monotonic()
@@ -133,6 +124,7 @@ class Bench:
         self.wanted_row = 0
         self.broker = WeakBroker(self.dice)
         self.batches = 0
+        self.writers = itertools.count()
         self.open_pages = pages.OpenPages()
         self.canaries = canaries.Canaries.fresh()
         self.cast: Cast | None = None
@@ -178,7 +170,7 @@ class Bench:
                 os.kill(actor.pid, signal.SIGCONT)
             actor.process.join()
             self.actors.remove(actor)
-        self.frozen = [(until, actor) for until, actor in self.frozen if actor in self.actors]
+        self.freezer.forget_all_but(self.actors)
 
     # the play
 
@@ -194,11 +186,14 @@ class Bench:
             self.bury_the_dead()
             self._see_take_overs()
             cast()
-            self._wake()
+            self.freezer.wake(self.actors, self.kill)
             self._let_them_move()
-            self._disturb()
-            self.broker.mend()
             faults += 1
+            if faults % FAULTS_A_SUSPEND == FAULTS_A_SUSPEND // 3:
+                self.report.findings.take("D4", self.freezer.suspend(self.actors, self.weighed))
+            else:
+                self._disturb()
+            self.broker.mend()
             self._look_on(faults)
             time.sleep(self.dice.uniform(0.2, 1.8) * pause_s)
 
@@ -238,22 +233,16 @@ class Bench:
             self.report.take_over_s.setdefault(death.part, []).append(time.monotonic() - death.at)
         self.deaths = [death for death in self.deaths if death not in moved]
 
-    def _wake(self) -> None:
-        for until, actor in [one for one in self.frozen if one[0] < time.monotonic()]:
-            self.frozen.remove((until, actor))
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(actor.pid, signal.SIGCONT)
-
     def _disturb(self) -> None:
         """One fault, by chance."""
         now = time.monotonic()
-        asleep = {actor.pid for _, actor in self.frozen}
+        asleep = self.freezer.pids
         grown = [one for one in self.actors if now - one.born > YOUNG_S and one.pid not in asleep]
         workers = [one for one in grown if one.kind in ("worker", "crowd", "sweeper", "celery")]
         others = [one for one in grown if one not in workers]
         lot = self.dice.random()
         if lot < 0.1 and workers:
-            self._freeze(self._victim(workers))
+            self.freezer.freeze(self._victim(workers))
         elif lot < 0.15 and others:
             self.kill(self.dice.choice(others))
         elif lot < 0.21 and self.hints:
@@ -283,15 +272,6 @@ class Bench:
     def _is_planned(self, actor: Actor) -> bool:
         """Whether it waits for its death at a failpoint, and has not waited for long."""
         return bool(actor.wiring.failpoint) and time.monotonic() - actor.born < PLANNED_S
-
-    def _freeze(self, actor: Actor) -> None:
-        """As a sleeping machine: longer than the lease, then it goes on as if nothing had been."""
-        try:
-            os.kill(actor.pid, signal.SIGSTOP)
-        except ProcessLookupError:  # it has just died at its failpoint
-            return
-        self.report.faults["frozen beyond the lease, then woken"] += 1
-        self.frozen.append((time.monotonic() + 1.3 * settings.LEASE_SECONDS, actor))
 
     def oddity(self) -> dict[str, Any]:
         """How the next worker differs: most wait for their death at a failpoint, some have a wrong clock."""
@@ -325,6 +305,8 @@ class Bench:
             if kind in PLACES_OF and self.dice.random() < 0.5:
                 place, most = self.dice.choice(PLACES_OF[kind])
                 odd = {"failpoint": f"{place}:kill9:{self.dice.randint(1, most)}"}
+            if kind in freezing.WRITERS and next(self.writers) % WORKERS_A_FREEZE == 1:
+                odd = freezing.inside_a_write(kind, self.dice)
             self.spawn(kind, **(odd | wiring))
 
     def without_hints(self) -> None:
@@ -466,6 +448,10 @@ class Bench:
             f"{purses.lost_calls():,.0f} tokens of lost calls"
         )
         seen["copies"] = ", ".join(f"{count} {origin}" for origin, count in sorted(made.items())) or "none"
+        seen["suspends"] = (
+            f"{self.freezer.suspends} of all processes, with {self.freezer.under_way} calls under way that must not"
+            " be made twice"
+        )
         seen["compactions"] = str(Step.objects.filter(kind=Step.Kind.COMPACTION).count())
         folder = Path(settings.DATA_DIR) / "runs"
         known = set(runs.values_list("pk", flat=True))

@@ -11,12 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from django.db.models import Q
+from django.db.models.functions import Now
+
 from runs import driver, store
 from runs.adapters import toolbox, tools
 from runs.driver import holds
 from runs.engine import gates
 from runs.engine.effects import ToolCall
 from runs.failpoints import failpoint
+from runs.models import RunStatus
+from runs.models.run import RunQuerySet
 from runs.store import leases, log
 from tests.chaos import far_side
 from tests.chaos.far_side import EFFECTS, Call, Place, Result
@@ -75,6 +80,12 @@ def _no_started_row() -> None:
     ToolCall.repeatable = property(lambda self: True)  # type: ignore[assignment, method-assign]
 
 
+def _no_looks() -> None:
+    """A run is taken from its worker as soon as the lease has run out."""
+    leases.LOST = Q(status=RunStatus.RUNNING, lease_until__lt=Now())
+    RunQuerySet.due = lambda runs: runs.filter(leases.LOST)  # type: ignore[assignment, method-assign]
+
+
 def _uncounted() -> None:
     """Who takes a run over does not say that a worker was lost."""
     leases.tell_lost = lambda *_: None
@@ -109,6 +120,7 @@ CONTROLS: dict[str, Control] = {
     "key": Control("I4", "the tool ignores the key", _ignored_key),
     "remember": Control("I4", "the tool remembers the key first and acts then", _remember_then_act),
     "started": Control("I4", "no row says that a deed was started", _no_started_row),
+    "looks": Control("D4", "a run is lost as soon as its lease has run out", _no_looks),
     "count": Control("D4b", "lost workers are not counted", _uncounted),
     "purse": Control("I6", "no limit is looked at", _no_purse),
     "shared": Control("I6", "a fork knows nothing of its root's limit", _no_family),

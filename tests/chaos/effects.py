@@ -12,6 +12,8 @@ from tests.chaos.far_side import ABOVE, EFFECTS
 from tests.chaos.findings import Violation
 from tests.chaos.plays import DEEDS
 
+CHANGING = (*DEEDS, "toil")
+
 Deed = tuple[str, int]
 """A call: its label and its number."""
 
@@ -42,7 +44,7 @@ def deeds(run: Run, effects: Happened) -> tuple[list[Violation], list[Violation]
     """I4: what happened twice, and what the log says has happened and has not."""
     twice, missing = [], []
     refused = _refused(run)
-    for exchange in run.exchanges.filter(kind="tool_call", name__in=DEEDS):
+    for exchange in run.exchanges.filter(kind="tool_call", name__in=CHANGING):
         times = effects.by_key[exchange.key]
         answer = json.loads(exchange.answer_json) if exchange.answer_json else None
         if times > 1:
@@ -63,7 +65,7 @@ def deeds(run: Run, effects: Happened) -> tuple[list[Violation], list[Violation]
 
 def _wanted(run: Run) -> set[Deed]:
     """The calls that the run made or was to make."""
-    asked = run.exchanges.filter(kind="tool_call", name__in=DEEDS).values_list("request_json", flat=True)
+    asked = run.exchanges.filter(kind="tool_call", name__in=CHANGING).values_list("request_json", flat=True)
     return {(args["label"], args["n"]) for args in (json.loads(text)["args"] for text in asked)}
 
 

@@ -1,8 +1,8 @@
 """The far side of the tools: a ledger of effects outside the product's database, and the tools that write into it.
 
 Four kinds: `look` only reads; `pay` honours its key (key and effect become visible in one atomic act); `post` can be
-asked whether it happened, and then takes no call under that key any more; `shout` can neither. Beside them `jot` writes
-a file of the run.
+asked whether it happened, and then takes no call under that key any more; `shout` can neither, and so can `toil`, which
+takes as long as a lease. Beside them `jot` writes a file of the run.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ CREATE INDEX IF NOT EXISTS by_key ON effect (key);
 CREATE TABLE IF NOT EXISTS closed (key TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS remembered (key TEXT PRIMARY KEY);
 """
+
+SILENT = ("shout", "toil")
+"""Tools whose calls must not be made twice, and that can't be asked whether one happened."""
 
 ABOVE = 100
 """Calls with a number above this one are held back for a person."""
@@ -171,9 +174,22 @@ def _posted(call: Call, place: Place) -> Result | NotHappened:
 
 def _shout(call: Call, place: Place) -> Result:
     result = slowly(call, lambda: EFFECTS.happen("shout", place.key, call))
-    if call.n % 7 == 0:
+    if is_unsure(call.n):
         raise TimeoutError("no answer came")
     return result
+
+
+def is_unsure(n: int) -> bool:
+    """Return whether no answer comes to a call of that number."""
+    return n % 7 == 0
+
+
+def _toil(call: Call, place: Place) -> Result:
+    half_s = float(os.environ.get("LEASE_SECONDS", "1")) / 2
+    time.sleep(half_s)
+    EFFECTS.happen("toil", place.key, call)
+    time.sleep(half_s)
+    return Result({"done": call.n})
 
 
 def _doze(call: Call, place: Place) -> Result:
@@ -201,6 +217,7 @@ TOOLS = [
     _tool("pay", "write", _pay),
     _tool("post", "send", _post, _posted),
     _tool("shout", "send", _shout),
+    _tool("toil", "send", _toil),
     _tool("doze", "read", _doze),
     _tool("poison", "read", _poison),
 ]

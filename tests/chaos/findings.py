@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-NAMES = (*(f"I{number}" for number in range(1, 14)), "D4b", "K12")
-"""I1 to I13 of reliability.md; beside them rule D4b and the kill point whose outcome is files."""
+NAMES = (*(f"I{number}" for number in range(1, 14)), "D4", "D4b", "K12")
+"""I1 to I13 of reliability.md; beside them rules D4 and D4b, and the kill point whose outcome is files."""
 
 
 @dataclass(frozen=True)

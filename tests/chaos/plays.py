@@ -12,7 +12,7 @@ from typing import Any
 from tests.chaos import canaries
 from tests.chaos.far_side import ABOVE
 
-TOOLS = ["look", "jot", "pay", "post", "shout", "doze", "poison"]
+TOOLS = ["look", "jot", "pay", "post", "shout", "toil", "doze", "poison"]
 DEEDS = ("pay", "post", "shout")
 RULES = [
     {"when": {"tool": tool, "args": {"n": {"gt": ABOVE}}}, "do": "ask"} for tool in ("pay", "post", "shout")
@@ -20,8 +20,8 @@ RULES = [
 USAGE = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.001}
 MACHINES = ("ruled", "contract", "checklist", "planned", "family")
 
-LIMITED, LONG, KEYED = 0.35, 0.15, 0.04
-"""Shares of the plays that have limits, a small window, a real model."""
+LIMITED, LONG, KEYED, SLOW = 0.35, 0.15, 0.04, 0.2
+"""Shares of the plays that have limits, a small window, a real model, a slow call that must not be made twice."""
 
 CALL_S = 0.03
 """Seconds of a model call of a limited play: kills fall into it, and what is set aside for it is to be seen."""
@@ -64,6 +64,8 @@ def calls_of(label: str, dice: random.Random, most: int) -> list[Planned]:
         tool = dice.choice(("look", "jot", *DEEDS, *DEEDS))
         held = tool in DEEDS and dice.random() < 0.25
         calls.append(Planned(tool, label, n + (ABOVE + 1 if held else 1)))
+    if dice.random() < SLOW:
+        calls[0] = Planned("toil", label, 1)
     return calls
 
 

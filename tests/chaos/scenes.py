@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,8 +13,8 @@ from django.db import connection
 from django.db.models import Count
 
 from runs import actions, driver
-from runs.models import LOOKS, Interrupt, Run, RunStatus, Step
-from tests.chaos import leftovers, plays
+from runs.models import LOOKS, Exchange, Interrupt, Run, RunStatus, Step
+from tests.chaos import freezing, leftovers, plays
 from tests.chaos.bench import Bench
 from tests.chaos.controls import CONTROLS
 from tests.chaos.findings import Findings, Violation
@@ -70,6 +72,39 @@ def _wrongly_asked(bench: Bench, run: Run, slow: list[int]) -> Iterator[Violatio
         )
     for pk in Interrupt.objects.filter(run__in=slow).values_list("run", flat=True):
         yield Violation("D4b", pk, "a poisoned neighbour had it ask a person")
+
+
+def asleep(bench: Bench) -> None:
+    """A machine that sleeps for longer than the lease: calls that end normally are saved, and no person is asked."""
+    bench.report.findings.take("D4", _asked_about(_sleep(bench, "")))
+
+
+def _sleep(bench: Bench, name: str) -> list[Run]:
+    """Have a worker sleep while it is in calls that must not be made twice; one with nothing to do wakes first."""
+    labels = [f"asleep-{name}-{n}" for n in range(3)]
+    runs = [start(plays.play_of("ruled", label, [plays.Planned("toil", label, 1)])) for label in labels]
+    only = tuple(run.pk for run in runs)
+    busy = bench.spawn("worker", only=only, threads=len(runs))
+    begun = Exchange.objects.filter(run__in=only, name="toil", status=Exchange.Status.STARTED)
+    _until(bench, lambda: begun.count() == len(runs), 10 * settings.LEASE_SECONDS)
+    os.kill(busy.pid, signal.SIGSTOP)
+    time.sleep(freezing.BEYOND * settings.LEASE_SECONDS)
+    idle = bench.spawn("worker", only=only, without=name)
+    over = time.monotonic() + settings.LEASE_SECONDS / 2
+    while idle.process.is_alive() and time.monotonic() < over:
+        time.sleep(0.02)
+    os.kill(busy.pid, signal.SIGCONT)
+    moving = Run.objects.filter(pk__in=only, ended_at__isnull=True).exclude(status=RunStatus.WAITING)
+    _until(bench, lambda: not moving.exists(), 10 * settings.LEASE_SECONDS)
+    bench.stop_all("worker")
+    return list(Run.objects.filter(pk__in=only))
+
+
+def _asked_about(runs: list[Run]) -> Iterator[Violation]:
+    for pk in Interrupt.objects.filter(run__in=runs, kind="may_have_happened").values_list("run", flat=True):
+        yield Violation(
+            "D4", pk, "its worker slept through a call, and a person is asked whether it happened"
+        )
 
 
 def control(bench: Bench, name: str) -> str:
@@ -180,7 +215,16 @@ def _driven(bench: Bench, name: str, run: Run) -> Run:
     return run
 
 
+def _looks(bench: Bench, name: str, found: Findings) -> list[Run]:
+    runs = _sleep(bench, name)
+    found.take("D4", _asked_about(runs))
+    for waiting in Run.objects.filter(pk__in=[run.pk for run in runs], ended_at__isnull=True):
+        actions.abort(waiting, by=None)
+    return runs
+
+
 _SCENES = {
+    "looks": _looks,
     "key": _key,
     "remember": _remember,
     "started": _started,

@@ -43,11 +43,23 @@ def test_nothing_is_lost_and_nothing_happens_twice_whoever_is_killed(tmp_path: P
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert done.stdout.rstrip().endswith("GREEN")
+    assert "  frozen inside a write, then " in done.stdout
+    assert "  all frozen together, then woken" in done.stdout
 
 
 def test_the_bench_sees_each_protection_that_is_off(tmp_path: Path) -> None:
     done = chaos(
-        tmp_path, "--kills", "0", "--seed", str(SEED), "--most-lost", "4", "--without", "poison", "broker"
+        tmp_path,
+        "--kills",
+        "0",
+        "--seed",
+        str(SEED),
+        "--most-lost",
+        "4",
+        "--without",
+        "poison",
+        "asleep",
+        "broker",
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert done.stdout.count("red, as it must be") == len(CONTROLS) + len(PLANTS)

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 
 from django.db import DatabaseError, connections
 
@@ -49,6 +50,22 @@ class Wiring:
     """A launcher: so many runs are kept unfinished."""
     threads: int = THREADS
     most_lost: int = store.MOST_LOST
+
+
+@dataclass
+class Actor:
+    """A process of the bench."""
+
+    kind: str
+    process: BaseProcess
+    wiring: Wiring
+    born: float
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        assert self.process.pid is not None
+        return self.process.pid
 
 
 Life = Callable[[Wiring, random.Random], None]

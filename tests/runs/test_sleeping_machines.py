@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from runs import store, tasks
 from runs.driver import holds
 from runs.models import LOOKS, Run
+from runs.store import leases
 from tests.runs.running import FINAL, _every_run_verifies, launch, work
 
 pytestmark = [pytest.mark.database]
@@ -89,6 +90,60 @@ def test_a_queued_run_does_not_wait_for_an_hour_because_the_clock_was_set_back()
     Run.objects.filter(pk=run.pk).update(due_at=Now() + timedelta(hours=1))
     tasks.sweep()
     assert work(run).status == "succeeded"
+
+
+def jumped(seconds: float) -> store.Clocks:
+    """The clocks as a sweep saw them before the database's jumped by so much."""
+    clocks = store.Clocks()
+    clocks.follow()
+    assert clocks.ahead is not None
+    clocks.ahead -= seconds
+    return clocks
+
+
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0])
+def test_no_run_is_taken_from_a_worker_when_the_databases_clock_jumps(seconds: float) -> None:
+    """Its own has not: it renews when it would anyway, later than the sweep takes to look a few times."""
+    run, lease = held_run()
+    sleep(run, for_=timedelta(seconds=seconds))
+    clocks = jumped(seconds)
+    for _ in range(LOOKS):
+        clocks.follow()
+        store.look_for_lost()
+    assert store.claim(run.pk, "beta") is None
+    assert Run.objects.filter(
+        pk=run.pk, lease_until__lt=Now() + timedelta(seconds=leases.LEASE_S + 1)
+    ).exists()
+    store.let_go(lease)
+    work(run)
+
+
+def test_a_queued_run_does_not_wait_longer_because_the_clock_was_set_back_by_minutes() -> None:
+    run = launch(FINAL)
+    Run.objects.filter(pk=run.pk).update(
+        due_at=Now() + timedelta(minutes=10), hinted_at=Now() + timedelta(minutes=10)
+    )
+    jumped(-600.0).follow()
+    assert Run.objects.due().filter(pk=run.pk).exists()
+    assert work(run).status == "succeeded"
+
+
+def test_a_run_that_waits_for_its_next_attempt_waits_on_where_no_clock_jumps() -> None:
+    run = launch(FINAL)
+    Run.objects.filter(pk=run.pk).update(due_at=Now() + timedelta(minutes=10))
+    for seconds in (0.0, 3600.0):
+        jumped(seconds).follow()
+    assert not Run.objects.due().filter(pk=run.pk).exists()
+    Run.objects.filter(pk=run.pk).update(due_at=Now())
+    work(run)
+
+
+def test_a_run_that_was_hinted_at_before_the_clock_was_set_back_is_hinted_at_again() -> None:
+    run = launch(FINAL)
+    Run.objects.filter(pk=run.pk).update(hinted_at=Now() + timedelta(hours=1))
+    tasks.sweep()
+    assert Run.objects.filter(pk=run.pk, hinted_at__lte=Now()).exists()
+    work(run)
 
 
 def test_a_worker_renews_at_once_when_its_clock_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
