@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from datetime import timedelta
-from itertools import takewhile
 
 from celery import shared_task
 from django.conf import settings
@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 HINT_AGAIN_S = 5.0
 """Seconds after which a run that is due and was not picked up is hinted at again."""
+
+FLUSH_AT_EXIT_S = 1.0
+"""Seconds that a process waits at its end for the broker to take its hints."""
 
 SWEEP_AT_MOST = 200
 """Runs hinted at in one sweep."""
@@ -51,14 +54,33 @@ def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
             return
 
 
-def hint(run_id: int) -> bool:
-    """Say that a run wants a worker. Best effort: the sweep finds what a lost message leaves behind.
-
-    False where the broker did not take it.
-    """
+def hint(run_id: int) -> None:
+    """Say that a run wants a worker, without waiting for the broker. The sweep finds what a lost message leaves."""
     failpoint("before_hint")
-    if not settings.HINTS:
-        return True
+    if settings.HINTS:
+        _messenger.post(run_id)
+
+
+def hint_beside(run_id: int) -> bool:
+    """Say the same for a worker, which drives the run on itself where the broker does not take the hint at once."""
+    failpoint("before_hint")
+    return not settings.HINTS or _messenger.taken(run_id)
+
+
+def hint_all(run_ids: Collection[int]) -> int:
+    """Say it of each run. Return how many they are."""
+    for run_id in run_ids:
+        hint(run_id)
+    return len(run_ids)
+
+
+def flush(seconds: float = FLUSH_AT_EXIT_S) -> bool:
+    """Wait until each hint is sent or lost. Return whether that was so in time."""
+    return _messenger.flush(seconds)
+
+
+def _send(run_id: int) -> bool:
+    """Send a hint. Return whether the broker took it."""
     try:
         drive_run.apply_async((run_id,), retry=False)
     except Exception as fault:
@@ -67,17 +89,8 @@ def hint(run_id: int) -> bool:
     return True
 
 
-def hint_beside(run_id: int) -> bool:
-    """The same from a thread beside, for whoever can't wait: False where the broker did not take it at once."""
-    return not settings.HINTS or _messenger.taken(run_id)
-
-
-_messenger = Messenger(hint)
-
-
-def hint_all(run_ids: Iterable[int]) -> int:
-    """How many hints were sent. A silent broker holds up each one for a while: none is sent after the first lost."""
-    return sum(1 for _ in takewhile(hint, run_ids))
+_messenger = Messenger(_send)
+atexit.register(flush)
 
 
 def sweep() -> int:

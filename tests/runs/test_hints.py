@@ -122,6 +122,7 @@ def told(monkeypatch: pytest.MonkeyPatch, settings: Any) -> tuple[list[int], lis
     hints: list[int] = []
     rings: list[int] = []
     monkeypatch.setattr(tasks.drive_run, "apply_async", lambda args, retry: hints.append(args[0]))
+    monkeypatch.setattr(tasks._messenger, "post", tasks._send)  # in the deed's own thread
     monkeypatch.setattr(live, "ring", lambda run_id, seq: rings.append(run_id))
     return hints, rings
 

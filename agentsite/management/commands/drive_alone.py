@@ -25,4 +25,4 @@ class Command(BaseCommand):
         signal.signal(signal.SIGTERM, lambda *_: leave_in_a_thread())
         for wanting in driver.drive(run, worker):
             if wanting != run:  # whoever started this process goes on with that one
-                tasks.hint_beside(wanting)
+                tasks.hint(wanting)
