@@ -25,6 +25,10 @@ def leave() -> None:
         return
     threading.Event().wait(LAST_WORDS_S)
     live.flush()
+    driver.cut_off(_end)
+
+
+def _end() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)

@@ -12,7 +12,7 @@ import time
 
 from runs import live, store
 from runs.driver.alone import drive_alone
-from runs.driver.draining import drain
+from runs.driver.draining import cut_off, drain, what_is_cut
 from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
 from runs.driver.ports import tool_specs, why_not
@@ -27,6 +27,7 @@ __all__ = [
     "NoMachine",
     "Slice",
     "closing",
+    "cut_off",
     "drain",
     "drive",
     "drive_alone",
@@ -37,6 +38,7 @@ __all__ = [
     "reopen",
     "replay_run",
     "tool_specs",
+    "what_is_cut",
     "why_not",
 ]
 

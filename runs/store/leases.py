@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import takewhile
@@ -124,6 +126,15 @@ def hand_back(lease: Lease) -> bool:
         status=RunStatus.QUEUED, due_at=Now(), worker="", epoch=F("epoch") + 1
     )
     return bool(back)
+
+
+@contextmanager
+def kept_still(run_ids: Iterable[int]) -> Iterator[None]:
+    """Let no other connection write these runs. `OperationalError` where one keeps a row for longer than a moment."""
+    with impatient():
+        kept = Run.objects.select_for_update(no_key=True).filter(pk__in=list(run_ids))
+        list(kept.order_by("pk").values_list("pk"))
+        yield
 
 
 def want_a_hint(run_id: int) -> None:
