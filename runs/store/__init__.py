@@ -52,6 +52,7 @@ from runs.store.halting import (
     unfinished_ids,
     unhalt_site,
 )
+from runs.store.health import fault_of_site, is_away, wait_until_back
 from runs.store.late import OF_A_MODEL, keep_answer
 from runs.store.leases import (
     MOST_LOST,
@@ -190,6 +191,7 @@ __all__ = [
     "ended_life",
     "facts_text",
     "fault_each_time",
+    "fault_of_site",
     "first_question",
     "folder_of",
     "for_parent",
@@ -205,6 +207,7 @@ __all__ = [
     "held_with_room",
     "holds_a_deed",
     "impatient",
+    "is_away",
     "is_halted",
     "is_suspect",
     "keep_answer",
@@ -266,6 +269,7 @@ __all__ = [
     "unsaved",
     "urgent_first",
     "verify",
+    "wait_until_back",
     "want_a_hint",
     "want_compaction",
     "was_changed",
