@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from functools import partial
 
 from celery import shared_task
 from django.conf import settings
@@ -46,8 +47,10 @@ def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
     """
     here = deque([run_id])
     while here:
-        drive = driver.drive_alone if store.is_suspect(here[0]) else driver.drive
-        for wanting in drive(here.popleft()):
+        wanted = here.popleft()
+        suspect = driver.once_there(partial(store.is_suspect, wanted))
+        drive = driver.drive_alone if suspect else driver.drive
+        for wanting in drive(wanted):
             if not hint_beside(wanting) and wanting not in here:
                 here.append(wanting)
         if not may_stay():
@@ -127,10 +130,14 @@ def _apply_deadlines() -> None:
                 store.decide(interrupt.pk, store.unanswered(interrupt))
         except (store.Conflict, store.NotPossible):
             continue
-        except OperationalError as fault:  # as a rule its run's row is locked
-            log.warning("question %s of run %s is not decided yet: %s", interrupt.pk, interrupt.run_id, fault)
-            continue
-        except Exception:
+        except Exception as fault:
+            if store.is_away(fault):
+                raise
+            if isinstance(fault, OperationalError):  # as a rule its run's row is locked
+                log.warning(
+                    "question %s of run %s is not decided yet: %s", interrupt.pk, interrupt.run_id, fault
+                )
+                continue
             log.exception("question %s of run %s can't be decided", interrupt.pk, interrupt.run_id)
             continue
         live.ring(interrupt.run_id, 0)

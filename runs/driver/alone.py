@@ -14,6 +14,7 @@ import time
 from django.conf import settings
 
 from runs import store
+from runs.driver.away import once_there
 from runs.driver.holds import closing
 
 AT_ONCE = 2
@@ -37,7 +38,7 @@ def drive_alone(run_id: int) -> list[int]:
         finally:
             _running.discard(process)
     if code:
-        store.lose(run_id, token)
+        once_there(lambda: store.lose(run_id, token))
     return [run_id]
 
 

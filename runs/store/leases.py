@@ -119,6 +119,14 @@ def let_go(lease: Lease) -> None:
         mine.update(worker="")
 
 
+def give_back(run_id: int, worker: str) -> None:
+    """Give the run back, to go on at once, where this worker has it: it may not have heard that it has."""
+    mine = Run.objects.filter(pk=run_id, worker=worker)
+    with transaction.atomic():
+        mine.filter(status=RunStatus.RUNNING).update(status=RunStatus.QUEUED, due_at=Now())
+        mine.update(worker="")
+
+
 def hand_back(lease: Lease) -> bool:
     """Give the run back while its worker is in a call that may be repeated: what comes of the call is fenced."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
