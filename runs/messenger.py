@@ -29,12 +29,13 @@ class Messenger:
         """Whether the broker has said nothing to a message for longer than a worker waits."""
         return time.monotonic() - self._sending_since > self._patience_s
 
-    def post(self, message: int) -> Future[bool]:
-        """Have the message sent, and don't wait. Return where it will be told whether the broker took it."""
-        told: Future[bool] = Future()
+    def post(self, *messages: int) -> list[Future[bool]]:
+        """Have messages sent, and don't wait. Return where it will be told of each whether the broker took it."""
+        told: list[Future[bool]] = [Future() for _ in messages]
         with self._changed:
-            self._unsent += 1
-            self._messages.put((message, told))
+            self._unsent += len(messages)
+            for one in zip(messages, told, strict=True):
+                self._messages.put(one)
             self._start()
         return told
 
@@ -42,7 +43,7 @@ class Messenger:
         """Return whether the broker took it at once. Where it did not, it may still take it later."""
         if self.silent:
             return False
-        told = self.post(message)
+        (told,) = self.post(message)
         try:
             return told.result(self._patience_s)
         except TimeoutError:
