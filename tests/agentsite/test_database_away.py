@@ -113,6 +113,15 @@ def log_of(site: Site) -> str:
 # --- in one process -----------------------------------------------------------------------------------------------
 
 
+def end_my_connection() -> None:
+    """The server ends the session of this thread, which learns of it when it asks something."""
+    other = connection.copy()
+    other.inc_thread_sharing()
+    with closing(other), other.cursor() as cursor, connection.cursor() as mine:
+        mine.execute("SELECT pg_backend_pid()")
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", mine.fetchone())
+
+
 class Cutting:
     """Slices of `drive` in whose calls of a tool something happens, once."""
 
@@ -133,21 +142,27 @@ def test_a_run_whose_connection_the_server_has_ended_goes_on_at_once(monkeypatch
     if connection.vendor != "postgresql":
         pytest.skip("only a server ends connections")
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
-
-    def cut() -> None:
-        other = connection.copy()
-        other.inc_thread_sharing()
-        with closing(other), other.cursor() as cursor, connection.cursor() as mine:
-            mine.execute("SELECT pg_backend_pid()")
-            cursor.execute("SELECT pg_terminate_backend(%s, 5000)", mine.fetchone())
-
-    cutting = Cutting(monkeypatch, cut, "send")
+    cutting = Cutting(monkeypatch, end_my_connection, "send")
     assert driver.drive(run.pk) == [run.pk]
     run.refresh_from_db()
     assert (run.status, run.worker) == ("queued", "")
     assert work(run).status == "succeeded"
     assert len(cutting.called) == 1, "its answer was kept"
     assert not run.steps.filter(kind="recovered").exists()
+
+
+@pytest.mark.database
+@pytest.mark.django_db(transaction=True)
+def test_a_reply_that_comes_over_a_lost_connection_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits of the run are read before anything is written."""
+    if connection.vendor != "postgresql":
+        pytest.skip("only a server ends connections")
+    run = launch(FINAL, limits={"cost_usd": 1.0})
+    cutting = Cutting(monkeypatch, end_my_connection, "decision")
+    assert driver.drive(run.pk) == [run.pk]
+    assert work(run).status == "succeeded"
+    assert len(cutting.called) == 2
+    assert (run.model_calls, run.cost_usd) == (2, 0.002)
 
 
 @pytest.mark.database
