@@ -28,6 +28,9 @@ SQLITE_OPTIONS = {
     ),
 }
 POSTGRES_LIMITS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=5s -c statement_timeout=30s"
+RECONNECT_S = 0.5
+"""Seconds between two tries of the pool to connect to a server that is away."""
+
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 bytes on Linux, 103 on macOS
 
@@ -150,7 +153,11 @@ def postgres_database(url: str, pool: int) -> dict[str, Any]:
     host = query.pop("host", None) or unquote(parts.hostname or "")
     options: dict[str, Any] = {**query, "options": POSTGRES_LIMITS}
     if pool:
+        from psycopg_pool import ConnectionPool
+
         options["pool"] = {"min_size": 1, "max_size": pool, "timeout": 10}
+        # Its own pauses grow to minutes while the server is away
+        options["pool"] |= {"reconnect_timeout": RECONNECT_S, "reconnect_failed": ConnectionPool.check}
     try:
         port = str(parts.port or query.pop("port", ""))
     except ValueError:

@@ -67,8 +67,11 @@ def _look_again_and_again() -> None:
     while not driver.closing():
         try:
             hands.take(late_runs())
-        except Exception:
-            log.exception("runs that are due can't be looked for; the next look tries again")
+        except Exception as fault:
+            if store.is_away(fault):
+                store.wait_until_back(driver.closing)
+            else:
+                log.exception("runs that are due can't be looked for; the next look tries again")
         finally:
             connections.close_all()
         pause.wait(LOOK_S)

@@ -20,11 +20,15 @@ def leave() -> None:
     Where a call still waits for an answer that nobody wants, the process ends there and then.
     What such a call asks for is asked again by whoever takes the run; a deed that took too long is a person's to judge.
     """
-    driver.drain(0.0 if driver.closing() else settings.DRAIN_SECONDS, tasks.hint_beside)
+    driver.drain(0.0 if driver.closing() else settings.DRAIN_SECONDS, tasks.hint)
     if not driver.holds_any():
         return
     threading.Event().wait(LAST_WORDS_S)
     live.flush()
+    driver.cut_off(_end)
+
+
+def _end() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)

@@ -187,6 +187,14 @@ LOGGING = {
         "django.server": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
         # What is refused has its one line from agentsite.refusals
         "django.security": {"level": "CRITICAL"},
-        "django.request": {"level": "ERROR"},
+        "django.request": {"level": "ERROR", "filters": ["no_503"]},
+        # It warns at each try while the server is away, which runs.store.health tells now and then
+        "psycopg.pool": {"level": "ERROR"},
+    },
+    "filters": {
+        "no_503": {  # what is unhealthy has its one line from runs.store.health
+            "()": "django.utils.log.CallbackFilter",
+            "callback": lambda record: getattr(record, "status_code", 0) != 503,
+        }
     },
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import takewhile
 
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 HINT_AGAIN_S = 5.0
 """Seconds after which a run that is due and was not picked up is hinted at again."""
+
+FLUSH_AT_EXIT_S = 1.0
+"""Seconds that a process waits at its end for the broker to take its hints."""
 
 SWEEP_AT_MOST = 200
 """Runs hinted at in one sweep."""
@@ -50,14 +54,26 @@ def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
             return
 
 
-def hint(run_id: int) -> bool:
-    """Say that a run wants a worker. Best effort: the sweep finds what a lost message leaves behind.
-
-    False where the broker did not take it.
-    """
+def hint(*run_ids: int) -> None:
+    """Say that these runs want a worker, without waiting for the broker. The sweep finds what a lost message leaves."""
     failpoint("before_hint")
-    if not settings.HINTS:
-        return True
+    if settings.HINTS:
+        _messenger.post(*run_ids)
+
+
+def hint_beside(run_id: int) -> bool:
+    """Say the same for a worker, which drives the run on itself where the broker does not take the hint at once."""
+    failpoint("before_hint")
+    return not settings.HINTS or _messenger.taken(run_id)
+
+
+def flush(seconds: float = FLUSH_AT_EXIT_S) -> bool:
+    """Wait until each hint is sent or lost. Return whether that was so in time."""
+    return _messenger.flush(seconds)
+
+
+def _send(run_id: int) -> bool:
+    """Send a hint. Return whether the broker took it."""
     try:
         drive_run.apply_async((run_id,), retry=False)
     except Exception as fault:
@@ -66,19 +82,10 @@ def hint(run_id: int) -> bool:
     return True
 
 
-def hint_beside(run_id: int) -> bool:
-    """The same from a thread beside, for whoever can't wait: False where the broker did not take it at once."""
-    return not settings.HINTS or _messenger.taken(run_id)
-
-
-_messenger = Messenger(hint)
+_messenger = Messenger(_send)
 _clocks = store.Clocks()
 """As the last sweep of this process saw them."""
-
-
-def hint_all(run_ids: Iterable[int]) -> int:
-    """How many hints were sent. A silent broker holds up each one for a while: none is sent after the first lost."""
-    return sum(1 for _ in takewhile(hint, run_ids))
+atexit.register(flush)
 
 
 def sweep() -> int:
@@ -102,7 +109,8 @@ def sweep() -> int:
     )
     if due:
         Run.objects.filter(pk__in=due).update(hinted_at=Now())
-    return hint_all(due)  # where the broker is silent, the workers' own hands are quicker
+    # A silent broker holds up each hint for a while: none is sent after the first lost. The workers' hands are quicker.
+    return sum(1 for _ in (takewhile(_send, due) if settings.HINTS else due))
 
 
 def _apply_deadlines() -> None:
@@ -117,10 +125,14 @@ def _apply_deadlines() -> None:
                 store.decide(interrupt.pk, store.unanswered(interrupt))
         except (store.Conflict, store.NotPossible):
             continue
-        except OperationalError as fault:  # as a rule its run's row is locked
-            log.warning("question %s of run %s is not decided yet: %s", interrupt.pk, interrupt.run_id, fault)
-            continue
-        except Exception:
+        except Exception as fault:
+            if store.is_away(fault):
+                raise
+            if isinstance(fault, OperationalError):  # as a rule its run's row is locked
+                log.warning(
+                    "question %s of run %s is not decided yet: %s", interrupt.pk, interrupt.run_id, fault
+                )
+                continue
             log.exception("question %s of run %s can't be decided", interrupt.pk, interrupt.run_id)
             continue
         live.ring(interrupt.run_id, 0)

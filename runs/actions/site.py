@@ -51,7 +51,7 @@ def unhalt_site(*, by: Person) -> int:
         log.warning("no longer halted, by %s", name_of(by))
     wanting = store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING)
     tell_all([*wanting, *store.unfinished_ids(RunStatus.WAITING, RunStatus.PAUSED)])
-    transaction.on_commit(lambda: tasks.hint_all(wanting))
+    transaction.on_commit(lambda: tasks.hint(*wanting))
     return len(wanting)
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+from django.db import DatabaseError
 
 from runs import live, store
 from runs.driver.alone import drive_alone
-from runs.driver.draining import drain
+from runs.driver.away import once_there
+from runs.driver.draining import cut_off, drain, what_is_cut
 from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
 from runs.driver.ports import tool_specs, why_not
@@ -28,6 +32,7 @@ __all__ = [
     "NoMachine",
     "Slice",
     "closing",
+    "cut_off",
     "drain",
     "drive",
     "drive_alone",
@@ -35,12 +40,16 @@ __all__ = [
     "drive_inline",
     "holds_any",
     "made_again",
+    "once_there",
     "record_of",
     "reopen",
     "replay_run",
     "tool_specs",
+    "what_is_cut",
     "why_not",
 ]
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +74,23 @@ def drive(run_id: int, worker: str = "", suspects: Literal["taken", "refused"] =
         store.want_a_hint(run_id)
         return []
     failpoint("before_claim")
-    lease = store.claim(run_id, worker or secrets.token_hex(8), suspects)
+    token = worker or secrets.token_hex(8)
+    return _unless_away(run_id, token, lambda: _drive(run_id, token, suspects), [run_id])
+
+
+def _unless_away(run_id: int, token: str, drive_slice: Callable[[], T], otherwise: T) -> T:
+    """Drive a slice. Where the database was away, give the run back once it is there again, to go on at once."""
+    try:
+        return drive_slice()
+    except DatabaseError as fault:
+        if not store.is_away(fault):
+            raise
+        once_there(lambda: store.give_back(run_id, token))
+        return otherwise
+
+
+def _drive(run_id: int, token: str, suspects: Literal["taken", "refused"]) -> list[int]:
+    lease = store.claim(run_id, token, suspects)
     if lease is None:
         return []
     failpoint("after_claim")
@@ -78,6 +103,8 @@ def drive(run_id: int, worker: str = "", suspects: Literal["taken", "refused"] =
             log.warning("run %s: %s It waits for a person.", run_id, fault.sentence)
             return []
         except Exception as fault:
+            if store.is_away(fault):
+                raise
             log.exception("run %s met a fault; it is tried again in %g s", run_id, POSTPONED_S)
             store.postpone(lease, POSTPONED_S, fault)
             return []
@@ -119,7 +146,12 @@ def _child_moved(run: Run) -> bool:
 
 def _drive_strictly(run_id: int) -> bool:
     """One slice, where nobody else has the run; a bad answer among the settings is the caller's to report."""
-    lease = store.claim(run_id, f"inline-{secrets.token_hex(8)}")
+    token = f"inline-{secrets.token_hex(8)}"
+    return _unless_away(run_id, token, lambda: _driven_strictly(run_id, token), otherwise=True)
+
+
+def _driven_strictly(run_id: int, token: str) -> bool:
+    lease = store.claim(run_id, token)
     if lease is None:
         return False
     failpoint("after_claim")

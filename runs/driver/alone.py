@@ -18,6 +18,7 @@ from pathlib import Path
 from django.core.management import call_command
 
 from runs import store
+from runs.driver.away import once_there
 from runs.driver.holds import closing
 
 AT_ONCE = 8
@@ -55,7 +56,7 @@ def drive_alone(run_id: int) -> list[int]:
     finally:
         del _running[run_id]
     if process.exitcode:
-        store.lose(run_id, token)
+        once_there(lambda: store.lose(run_id, token))
     return [run_id]
 
 

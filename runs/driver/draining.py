@@ -9,14 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from runs.driver import alone, holds
+from django.db import DatabaseError
+
+from runs import store
+from runs.driver import alone, holds, spool
 from runs.models import Exchange
+
+UNNAMED = "The calls under way can't be named."
 
 log = logging.getLogger(__name__)
 
 
 def drain(seconds: float, hand_on: Callable[[int], object]) -> bool:
-    """Let everything go, and wait at most `seconds` for the deeds under way; whether that was long enough.
+    """Let everything go, and wait at most `seconds` for the deeds under way. Return whether that was long enough.
 
     `hand_on` is told of each run whose worker is still in a call that was cut: another may take it at once.
     """
@@ -25,11 +30,33 @@ def drain(seconds: float, hand_on: Callable[[int], object]) -> bool:
     alone.tell_to_leave(seconds)
     if seconds and (calls := _calls_of(holds.not_left())):
         log.warning("Waiting up to %g s for %s: %s.", seconds, _counted(calls), "; ".join(calls))
-    in_time = holds.wait_until_left(seconds)
-    if not in_time and (calls := _calls_of(holds.not_left())):
-        they = "it" if len(calls) == 1 else "they"
-        log.warning("Cut off in the middle: %s. Nobody has heard how %s ended.", "; ".join(calls), they)
-    return in_time
+    return holds.wait_until_left(seconds)
+
+
+def cut_off(end: Callable[[], object]) -> None:
+    """Name the calls that have no answer and end with this process; then `end` it.
+
+    In between no answer can be committed: the database keeps these runs for this thread.
+    """
+    run_ids = holds.not_left()
+    try:
+        with store.kept_still(run_ids):
+            if calls := _calls_of(run_ids):
+                they = "it" if len(calls) == 1 else "they"
+                log.warning(
+                    "Cut off in the middle: %s. Nobody has heard how %s ended.", "; ".join(calls), they
+                )
+            end()
+    except DatabaseError:
+        log.exception(UNNAMED)
+        end()
+
+
+def what_is_cut(run_ids: Iterable[int]) -> str:
+    """Return which calls of these runs have no answer, in a sentence; empty where there is none."""
+    calls = _calls_of(run_ids)
+    they = "it" if len(calls) == 1 else "they"
+    return f"Cut off in the middle: {'; '.join(calls)}. Nobody has heard how {they} ended." if calls else ""
 
 
 def _counted(calls: list[str]) -> str:
@@ -37,11 +64,11 @@ def _counted(calls: list[str]) -> str:
 
 
 def _calls_of(run_ids: Iterable[int]) -> list[str]:
-    """The calls that these runs are in, in words; none where the database can't tell, and the drain goes on."""
+    """Return the calls that these runs are in and that have no answer; none where the database can't tell."""
     try:
         last = [Exchange.objects.filter(run=run_id).order_by("seq").last() for run_id in sorted(run_ids)]
     except Exception:
-        log.exception("The calls under way can't be named.")
+        log.exception(UNNAMED)
         return []
     begun = [one for one in last if one and one.kind == "tool_call" and one.status == Exchange.Status.STARTED]
-    return [f"run {one.run_id}, {one.name}" for one in begun]
+    return [f"run {one.run_id}, {one.name}" for one in begun if spool.get(one.key) is None]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import OperationalError, connection
+from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
 from runs import live, store
@@ -68,7 +68,13 @@ class Hold:
         if not self.lost and not self.leaving and now - self.looked_at > GLANCE_S:
             self.looked_at = now
             mine = Run.objects.filter(pk=self.lease.run_id, epoch=self.lease.epoch)
-            halted = mine.values_list(store.is_halted(), flat=True).first()
+            try:
+                halted = mine.values_list(store.is_halted(), flat=True).first()
+            except DatabaseError as fault:
+                if not store.is_away(fault):
+                    raise
+                connection.close_if_unusable_or_obsolete()
+                return True  # the call under way is not lost for that
             self.lost = halted is None
             self.leaving = self.leaving or halted is True
         return not self.lost and not self.leaving
@@ -177,10 +183,13 @@ class _Renewer:
             jumped = abs(_ahead() - clock) > JUMP_S  # the machine slept, or its clock was set
             if woken or jumped or time.monotonic() - renewed >= store.RENEW_S:
                 renewed, clock, due = time.monotonic(), _ahead(), holds
-            due = [hold for hold in due if not _renew(hold)]
-            for hold in holds:
-                _tell(hold)
-            _look(holds)
+            try:
+                due = [hold for hold in due if not _renew(hold)]
+                for hold in holds:
+                    _tell(hold)
+                _look(holds)
+            except DatabaseError:  # it is away: all are renewed as soon as it is back
+                due = holds if store.wait_until_back(closing) else due
             connection.close()
 
 
@@ -193,10 +202,13 @@ def _renew(hold: Hold) -> bool:
     """Whether that is settled for now: a lease whose row is locked is not lost, and is tried again at once."""
     try:
         hold.lost = hold.lost or hold.given_back or not store.renew(hold.lease)
-    except OperationalError as fault:  # the database may also be away for a moment
-        log.warning("the lease of run %s is not renewed yet: %s", hold.lease.run_id, fault)
-        return False
-    except Exception:  # the lease outlasts three tries
+    except Exception as fault:
+        if store.is_away(fault):
+            raise
+        if isinstance(fault, OperationalError):
+            log.warning("the lease of run %s is not renewed yet: %s", hold.lease.run_id, fault)
+            return False
+        # the lease outlasts three tries
         log.exception("the lease of run %s could not be renewed", hold.lease.run_id)
     return True
 
@@ -220,7 +232,9 @@ def _look(holds: list[Hold]) -> None:
     try:
         if store.halt_now() is None:
             return
-    except Exception:
+    except Exception as fault:
+        if store.is_away(fault):
+            raise
         log.exception("the kill switch can't be read; claims and intents read it themselves")
         return
     for hold in holds:

@@ -219,8 +219,8 @@ class Journey:
         if answer is None:
             self._follow_rules()
         cut = isinstance(answer, ModelReplied) and answer.ended == "length"
-        self._look(MORE_ROOM if cut else 1)
         try:
+            self._look(MORE_ROOM if cut else 1)
             decision = decided(ledger, answer)
             ledger.write(decision, answer, self.remembers)
         except BaseException:

@@ -12,12 +12,13 @@ import logging
 import time
 from dataclasses import replace
 from datetime import UTC, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from django.db import OperationalError, connection
 
 from runs import live, store
+from runs.driver.away import once_there
 from runs.driver.ports import script_of
 from runs.engine.effects import (
     ANSWER,
@@ -159,12 +160,13 @@ class Ledger:
         if asked.answer is None:
             asked.answered(answer)
         seconds = round(self.snapshot.totals.active_seconds - self.counted_s, 6)
+        asked_of = self.run.pk, self.epoch, asked
         for _ in range(TIMES_KEPT):
             try:
-                store.keep_answer(self.run.pk, self.epoch, asked, seconds, written=self.held_back is None)
+                once_there(partial(store.keep_answer, *asked_of, seconds, written=self.held_back is None))
                 return
-            except OperationalError:  # the row was locked for too long, or the connection is gone
-                log.warning("run %s: a paid answer could not be kept yet", self.run.pk, exc_info=True)
+            except OperationalError as fault:  # the row was locked for too long
+                log.warning("run %s: a paid answer could not be kept yet: %s", self.run.pk, fault)
                 connection.close_if_unusable_or_obsolete()
 
     def write(

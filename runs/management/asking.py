@@ -19,6 +19,8 @@ from runs.reading.visible import visible
 
 BAD_INPUT = 2
 NOT_AT_ITS_END = 6
+INTERRUPTED = 130
+"""What a shell gives for a command that Ctrl-C has ended."""
 STOPPED = 74
 """Something outside stopped the command, as `agentsite.stopped` has it."""
 _ENDS = {"succeeded": 0, "stopped": 3, "failed": 4, "cancelled": 5}
@@ -47,6 +49,13 @@ def stopped(halted: store.Halted, what: str) -> CommandError:
     return CommandError(f"{what} {visible(str(halted))} Let them: manage.py unhalt", returncode=STOPPED)
 
 
+def interrupted(run: Run) -> CommandError:
+    """Return the error that ends a command after Ctrl-C, with the calls of the run that were cut off."""
+    going = [run.pk, *run.children.filter(ended_at__isnull=True).values_list("pk", flat=True)]
+    said = f"Interrupted. Run {run.pk} stays {run.status}. {driver.what_is_cut(going)}"
+    return CommandError(said.strip(), returncode=INTERRUPTED)
+
+
 def driven_inline(run: Run) -> tuple[Run, CommandError | None]:
     """The run as it stands once this process can bring it no further; and the error that keeps it there, if any.
 
@@ -54,6 +63,9 @@ def driven_inline(run: Run) -> tuple[Run, CommandError | None]:
     """
     try:
         run = driver.drive_inline(run.pk)
+    except KeyboardInterrupt:
+        run = Run.objects.get(pk=run.pk)
+        return run, interrupted(run)
     except store.Halted as halted:
         run = Run.objects.get(pk=run.pk)
         return run, stopped(halted, f"Run {run.pk} stays {run.status}.")

@@ -52,6 +52,7 @@ from runs.store.halting import (
     unfinished_ids,
     unhalt_site,
 )
+from runs.store.health import fault_of_site, is_away, wait_until_back
 from runs.store.jumps import Clocks
 from runs.store.late import OF_A_MODEL, keep_answer
 from runs.store.leases import (
@@ -61,7 +62,9 @@ from runs.store.leases import (
     Suspect,
     claim,
     faults_in_a_row,
+    give_back,
     hand_back,
+    kept_still,
     let_go,
     look_for_lost,
     lose,
@@ -197,12 +200,14 @@ __all__ = [
     "ended",
     "ended_life",
     "facts_text",
+    "fault_of_site",
     "faults_in_a_row",
     "first_question",
     "folder_of",
     "for_parent",
     "for_people",
     "fork_run",
+    "give_back",
     "given_answer",
     "given_answers",
     "gone_over",
@@ -213,8 +218,10 @@ __all__ = [
     "held_with_room",
     "holds_a_deed",
     "impatient",
+    "is_away",
     "is_halted",
     "keep_answer",
+    "kept_still",
     "lapsed_at",
     "lapsed_before",
     "let_go",
@@ -275,6 +282,7 @@ __all__ = [
     "unsaved",
     "urgent_first",
     "verify",
+    "wait_until_back",
     "want_a_hint",
     "want_compaction",
     "was_changed",

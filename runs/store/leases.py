@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import takewhile
@@ -147,6 +149,14 @@ def rest(lease: Lease, seconds: float) -> None:
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 
 
+def give_back(run_id: int, worker: str) -> None:
+    """Give the run back, to go on at once, where this worker has it: it may not have heard that it has."""
+    mine = Run.objects.filter(pk=run_id, worker=worker)
+    with transaction.atomic():
+        mine.filter(status=RunStatus.RUNNING).update(status=RunStatus.QUEUED, due_at=Now())
+        mine.update(worker="")
+
+
 def hand_back(lease: Lease) -> bool:
     """Give the run back while its worker is in a call that may be repeated: what comes of the call is fenced."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
@@ -154,6 +164,15 @@ def hand_back(lease: Lease) -> bool:
         status=RunStatus.QUEUED, due_at=Now(), worker="", epoch=F("epoch") + 1
     )
     return bool(back)
+
+
+@contextmanager
+def kept_still(run_ids: Iterable[int]) -> Iterator[None]:
+    """Let no other connection write these runs. `OperationalError` where one keeps a row for longer than a moment."""
+    with impatient():
+        kept = Run.objects.select_for_update(no_key=True).filter(pk__in=list(run_ids))
+        list(kept.order_by("pk").values_list("pk"))
+        yield
 
 
 def want_a_hint(run_id: int) -> None:

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import LoginView
-from django.db import connection
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -17,6 +16,8 @@ from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
+
+from runs import store
 
 
 @method_decorator(never_cache, name="dispatch")
@@ -69,7 +70,6 @@ def signed_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Whether this process answers and has its database."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
-    return HttpResponse("ok\n", content_type="text/plain")
+    """Say whether the site can work: 503 with what is wrong where its disk or database can't be written."""
+    fault = store.fault_of_site()
+    return HttpResponse(f"{fault or 'ok'}\n", content_type="text/plain", status=503 if fault else 200)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -193,6 +194,22 @@ def test_a_second_interrupt_does_not_wait_and_names_the_calls_that_it_cut_off(tm
         told = f"Cut off in the middle: {calls}. Nobody has heard how they ended."
         assert site.output.endswith(f"\n{told}\nStopped.")
         assert told in (site.data_dir / "logs" / "worker.log").read_text()
+
+
+def test_of_what_is_said_to_be_cut_off_no_answer_is_kept(tmp_path: Path) -> None:
+    """The gate opens as soon as the line is there, while the worker still lives."""
+    with gated(tmp_path) as site:
+        runs = launch(site, None, played(DEED, FINAL), played(DEED, FINAL))
+        wait_for(lambda: all(deed(site, run) == "started" for run in runs), PATIENCE_S)
+        assert site.process is not None
+        site.process.send_signal(signal.SIGINT)
+        wait_for(lambda: "Waiting up to" in site.output)
+        site.process.send_signal(signal.SIGINT)
+        wait_for(lambda: "Cut off in the middle" in site.output)
+        open_gate(tmp_path)
+        assert site.stop() == 0
+        told = re.findall(r"run (\d+), gate", site.output.rpartition("Cut off in the middle")[2])
+        assert [int(run) for run in told] == [run for run in runs if deed(site, run) == "started"]
 
 
 def test_a_deploy_hands_every_run_to_the_other_worker_at_once(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_the_policy_names_the_host_that_was_asked(rf: RequestFactory) -> None:
         assert part in policy.split("; ")
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("address", "status"),
     [

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,33 +22,64 @@ def binaries() -> Path | None:
     return Path(named).resolve().parent if named else None
 
 
+class Cluster:
+    """A server with an empty database, which can be stopped and started again."""
+
+    def __init__(self, bin_dir: Path, settings: Sequence[str] = ()) -> None:
+        self.bin_dir, self.settings = bin_dir, settings
+        self.folder = Path(tempfile.mkdtemp(prefix="agentsite-pg-"))
+        self.url = f"postgresql://postgres@/bench?host={self.folder}"
+        self.process: subprocess.Popen[bytes] | None = None
+        user = _user()
+        self.as_user = ["runuser", "-u", user, "--"] if user else []
+        if user:
+            shutil.chown(self.folder, user)
+        words = ["--pgdata", str(self.folder / "data"), "--username", "postgres", "--auth", "trust"]
+        self._run("initdb", *words, "--encoding", "UTF8", check=True)
+
+    def start(self) -> None:
+        """Start (again), and wait until it answers."""
+        data = str(self.folder / "data")
+        server = [str(self.bin_dir / "postgres"), "-D", data, "-k", str(self.folder)]
+        for setting in ("listen_addresses=", *self.settings):
+            server += ["-c", setting]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen([*self.as_user, *server], stdout=log, stderr=log)
+        _wait_for(self.bin_dir, self.folder, self.as_user)
+
+    def stop(self, mode: str = "immediate") -> None:
+        """End every session, and take no new one."""
+        self._run("pg_ctl", "stop", "--pgdata", str(self.folder / "data"), "--mode", mode)
+        if self.process is not None:
+            self.process.wait()
+
+    def create_database(self) -> None:
+        """Make the database of the URL."""
+        self._run("createdb", "--host", str(self.folder), "--username", "postgres", "bench", check=True)
+
+    def _run(self, program: str, *words: str, check: bool = False) -> None:
+        command = [*self.as_user, str(self.bin_dir / program), *words]
+        subprocess.run(command, check=check, capture_output=True)
+
+
+@contextmanager
+def own_cluster(bin_dir: Path, *settings: str) -> Iterator[Cluster]:
+    """A cluster with these settings that runs for the length of a `with`."""
+    own = Cluster(bin_dir, settings)
+    try:
+        own.start()
+        own.create_database()
+        yield own
+    finally:
+        own.stop()
+        shutil.rmtree(own.folder, ignore_errors=True)
+
+
 @contextmanager
 def cluster(bin_dir: Path, *settings: str) -> Iterator[str]:
     """Start a cluster with these settings, and give the DATABASE_URL of an empty database in it."""
-    folder = Path(tempfile.mkdtemp(prefix="agentsite-pg-"))
-    user = _user()
-    as_user = ["runuser", "-u", user, "--"] if user else []
-    if user:
-        shutil.chown(folder, user)
-    data = folder / "data"
-    initdb = [str(bin_dir / "initdb"), "--pgdata", str(data), "--username", "postgres", "--auth", "trust"]
-    subprocess.run([*as_user, *initdb, "--encoding", "UTF8"], check=True, capture_output=True)
-    server = [str(bin_dir / "postgres"), "-D", str(data), "-k", str(folder), "-c", "listen_addresses="]
-    for setting in settings:
-        server += ["-c", setting]
-    with (folder.parent / f"{folder.name}.log").open("wb") as log:
-        process = subprocess.Popen([*as_user, *server], stdout=log, stderr=log)
-    try:
-        _wait_for(bin_dir, folder, as_user)
-        created = [str(bin_dir / "createdb"), "--host", str(folder), "--username", "postgres", "bench"]
-        subprocess.run([*as_user, *created], check=True)
-        yield f"postgresql://postgres@/bench?host={folder}"
-    finally:
-        stop = [str(bin_dir / "pg_ctl"), "stop", "--pgdata", str(data), "--mode", "immediate"]
-        subprocess.run([*as_user, *stop], check=False, capture_output=True)
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-        Path(log.name).unlink(missing_ok=True)
+    with own_cluster(bin_dir, *settings) as own:
+        yield own.url
 
 
 def _user() -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from runs import driver, store, tasks
+from runs.driver import spool
+from runs.engine.effects import ToolReturned
 from runs.models import Run
 from tests.runs.running import (
     ALLOW,
@@ -23,7 +25,7 @@ from tests.runs.running import (
     think,
     work,
 )
-from tests.stack import wait_for
+from tests.stack import LONGEST_S, wait_for
 
 pytestmark = [pytest.mark.database]
 
@@ -47,7 +49,9 @@ def drain_now() -> None:
 
 
 def drain_impatiently() -> None:
+    """As a process that ends in the middle of what it has not let go; this one goes on."""
     drained(seconds=0.01)
+    driver.cut_off(lambda: None)
 
 
 def slice_while(deed: Callable[[], None], run: Run, only: str) -> Meddled | BaseException:
@@ -164,6 +168,49 @@ def test_a_drain_that_waits_for_no_call_says_nothing(caplog: pytest.LogCaptureFi
     assert said_of(caplog) == []
 
 
+def test_a_call_whose_answer_waits_on_this_disk_is_not_said_to_be_cut_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The next worker on this machine uses it."""
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+
+    def answered() -> None:
+        drained(seconds=0.01)
+        spool.put(run.exchanges.get(name="send").key, ToolReturned(value="sent"))
+        driver.cut_off(lambda: None)
+
+    slice_while(answered, run, "send")
+    assert said_of(caplog) == [f"Waiting up to 0.01 s for 1 call: run {run.pk}, send."]
+
+
+def test_between_the_last_words_and_the_end_no_answer_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    deed, ended = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def end() -> None:
+        deed.set()  # the answer is there, and can't be written
+        seen.append(run.exchanges.get(name="send").status)
+        assert not ended.wait(0.3)
+        seen.append(run.exchanges.get(name="send").status)
+
+    def both(number: int) -> None:
+        if number:
+            began.wait(LONGEST_S)
+            drained(seconds=0.01)
+            driver.cut_off(end)
+            return
+        slice_of(run, before=lambda: (began.set(), deed.wait(LONGEST_S)), only="send")  # type: ignore[func-returns-value]
+        ended.set()
+
+    began = threading.Event()
+    in_threads(2, both)
+    assert seen == ["started", "started"]
+    assert said_of(caplog)[1:] == [
+        f"Cut off in the middle: run {run.pk}, send. Nobody has heard how it ended."
+    ]
+
+
 def test_a_drain_that_can_not_read_what_is_called_goes_on(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +220,7 @@ def test_a_drain_that_can_not_read_what_is_called_goes_on(
         with monkeypatch.context() as patched:
             patched.setattr("runs.driver.draining.Exchange.objects", None)
             lost.append(drained(seconds=0.01))
+            driver.cut_off(lambda: None)
 
     slice_while(drained_blindly, run, "send")
     assert lost == [False]

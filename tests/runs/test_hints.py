@@ -122,6 +122,9 @@ def told(monkeypatch: pytest.MonkeyPatch, settings: Any) -> tuple[list[int], lis
     hints: list[int] = []
     rings: list[int] = []
     monkeypatch.setattr(tasks.drive_run, "apply_async", lambda args, retry: hints.append(args[0]))
+    monkeypatch.setattr(
+        tasks._messenger, "post", lambda *run_ids: [*map(tasks._send, run_ids)]
+    )  # without a thread
     monkeypatch.setattr(live, "ring", lambda run_id, seq: rings.append(run_id))
     return hints, rings
 

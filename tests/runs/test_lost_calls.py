@@ -35,6 +35,7 @@ from tests.runs.running import (
     transitions,
     work,
 )
+from tests.stack import LONGEST_S
 
 pytestmark = [pytest.mark.database]
 
@@ -359,6 +360,7 @@ def test_a_silent_broker_holds_up_whoever_hints_once_and_not_for_every_run(
     else:
         actions.halt_site(by=None, reason="")
         assert actions.unhalt_site(by=None) == 3
+        assert tasks.flush(LONGEST_S)
     assert len(asked) == 1 and asked[0] in {run.pk for run in runs}
 
 

@@ -178,6 +178,7 @@ def test_only_who_is_signed_in_is_known_to_be() -> None:
     assert Client().get(reverse("signed-in")).status_code == 302
 
 
+@pytest.mark.django_db(transaction=True)
 def test_health_needs_no_signing_in() -> None:
     assert Client().get("/healthz").content == b"ok\n"
 

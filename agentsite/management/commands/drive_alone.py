@@ -22,7 +22,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, run: int, worker: str, **options: Any) -> None:
         """Drive the run; hint at the runs that it wakes."""
-        signal.signal(signal.SIGTERM, lambda *_: leave_in_a_thread())
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all that the terminal has started
+            signal.signal(number, lambda *_: leave_in_a_thread())
         for wanting in driver.drive(run, worker):
             if wanting != run:  # whoever started this process goes on with that one
-                tasks.hint_beside(wanting)
+                tasks.hint(wanting)

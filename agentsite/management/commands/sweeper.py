@@ -10,6 +10,7 @@ from django.db import connections
 
 from agentsite import presence
 from agentsite.restoring import renew_old_id
+from runs import store
 from runs.tasks import sweep
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,10 @@ class Command(BaseCommand):
             try:
                 sweep()
                 renew_old_id()
-            except Exception:
+            except Exception as fault:
+                if store.is_away(fault):
+                    store.wait_until_back(stopping.is_set)
+                    continue
                 log.exception("the sweep failed; the next one tries again")
             finally:
                 connections.close_all()

@@ -19,6 +19,7 @@ from runs.management.asking import (
     exit_code,
     halt_notice,
     how_to_answer,
+    interrupted,
     json_of,
     stopped,
     unasked_model,
@@ -176,7 +177,10 @@ class Command(BaseCommand):
                 script=item.get("script"),
                 driven_by="the caller",
             )
-            return export(driver.drive_inline(run.pk))
+            try:
+                return export(driver.drive_inline(run.pk))
+            except KeyboardInterrupt:
+                raise interrupted(Run.objects.get(pk=run.pk)) from None
         except actions.BadLaunch as fault:
             return {"error": str(fault)}
         except driver.BadAnswer as fault:
