@@ -17,6 +17,7 @@ from django.db import DatabaseError
 from runs import live, store
 from runs.driver.alone import drive_alone
 from runs.driver.away import once_there
+from runs.driver.desk import DESK
 from runs.driver.draining import cut_off, drain, what_is_cut
 from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
@@ -73,9 +74,13 @@ def drive(run_id: int, worker: str = "", suspects: Literal["taken", "refused"] =
     if closing():
         store.want_a_hint(run_id)
         return []
-    failpoint("before_claim")
     token = worker or secrets.token_hex(8)
-    return _unless_away(run_id, token, lambda: _drive(run_id, token, suspects), [run_id])
+    with DESK.seat(unwanted=closing) as seated:
+        if not seated:
+            store.want_a_hint(run_id)
+            return []
+        failpoint("before_claim")
+        return _unless_away(run_id, token, lambda: _drive(run_id, token, suspects), [run_id])
 
 
 def _unless_away(run_id: int, token: str, drive_slice: Callable[[], T], otherwise: T) -> T:
@@ -94,7 +99,7 @@ def _drive(run_id: int, token: str, suspects: Literal["taken", "refused"]) -> li
     if lease is None:
         return []
     failpoint("after_claim")
-    with held(lease) as hold:
+    with held(lease, DESK) as hold:
         try:
             return Journey(hold).travel(Slice())
         except store.Fenced:

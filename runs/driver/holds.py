@@ -19,6 +19,7 @@ from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
 from runs import live, store
+from runs.driver.desk import Desk
 from runs.models import Run
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ class Hold:
     lease: store.Lease
     lost: bool = False
     looked_at: float = 0.0
+    desk: Desk | None = None
+    """Where its thread has a seat; None where it works alone in its process."""
     leaving: bool = False
     """The run is to be let go as soon as it stands between two moves."""
     given_back: bool = False
@@ -90,6 +93,15 @@ class Hold:
             yield
         finally:
             self.doing = None
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Give the thread's seat to another one while it waits for a call."""
+        if self.desk is None:
+            yield
+        else:
+            with self.desk.left():
+                yield
 
     @contextmanager
     def cuttable(self) -> Iterator[None]:
@@ -253,9 +265,9 @@ _renewer = _Renewer()
 
 
 @contextmanager
-def held(lease: store.Lease) -> Iterator[Hold]:
-    """The hold on a run that was claimed, for the length of a `with`."""
-    hold = Hold(lease, looked_at=time.monotonic())
+def held(lease: store.Lease, desk: Desk | None = None) -> Iterator[Hold]:
+    """The hold on a run that was claimed, for the length of a `with`; by a thread with a seat at `desk`."""
+    hold = Hold(lease, looked_at=time.monotonic(), desk=desk)
     _renewer.add(hold)
     try:
         yield hold

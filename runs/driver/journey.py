@@ -332,7 +332,8 @@ class Journey:
         ledger = self.ledger
         pending, asked = ledger.snapshot.pending, ledger.asked
         assert pending is not None and asked is not None
-        said = self.ports.tools.happened(call, asked.key)
+        with self.hold.outside():
+            said = self.ports.tools.happened(call, asked.key)
         if said is None:
             known: list[Known] = [cause]
             if self.ports.tools.can_ask(call):
@@ -398,7 +399,8 @@ class Journey:
     def _call_tool(self, call: ToolCall, asked: store.Asked) -> Answer | None:
         self._count_attempt(asked)
         try:
-            answer = self.ports.tools.call(call, asked.nth, asked.key)
+            with self.hold.outside():
+                answer = self.ports.tools.call(call, asked.nth, asked.key)
         except MayHaveHappened as fault:
             log.warning("run %s: %s", self.run.pk, fault)
         else:
@@ -446,7 +448,8 @@ class Journey:
             reply_tokens=call.reply_tokens,
             room=call.room,
         )
-        answer = self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
+        with self.hold.outside():
+            answer = self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
         if isinstance(answer, ModelReplied):
             self.reader.counted(answer.usage.input_tokens, asked.prompt_chars)
         return answer
@@ -467,7 +470,8 @@ class Journey:
             return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
         self._count_attempt(asked)
         asked.prompt_upto = self.ledger.snapshot.head
-        return self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
+        with self.hold.outside():
+            return self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
 
     def _reserved(self, call: ModelCall, role: Role, asked: store.Asked) -> bool:
         """Whether what is asked may use at most is set aside: `call`, or the summary that makes room for it.

@@ -28,14 +28,14 @@ from tests.runs.running import (
     work,
 )
 from tests.runs.test_health import lookers, stuck
-from tests.stack import Site, running_site, wait_for
+from tests.stack import A_BUSY_SECOND, Site, running_site, wait_for
 
 __all__ = ["_every_run_verifies"]
 
 AWAY_S = 12.0
 """Longer than a thread waits for a connection of the pool."""
 
-BACK_WITHIN_S = 2.0
+BACK_WITHIN_S = 2 * A_BUSY_SECOND
 CALLS = 18
 
 
