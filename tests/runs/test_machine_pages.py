@@ -17,6 +17,7 @@ from runs.forms.machines import PARTS, PLAN_ROW, SLOT
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading.inspector import _fact_template
+from runs.reading.machine_panels import panel as panel_module
 from runs.reading.speaking import SPEAKING
 from tests.factories import alice, bob, cast_member, signed_in
 from tests.runs.running import ALLOW, SEARCH, SEND, USAGE, decide, make_due, pending, work
@@ -678,7 +679,8 @@ def test_what_a_model_writes_is_text_on_the_page() -> None:
     assert "<img" not in panel_html(run)
 
 
-def test_a_machine_without_a_part_has_none() -> None:
+def test_a_machine_without_a_part_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(panel_module.PARTS, "ruled")
     run = actions.start_run(
         machine="ruled", goal="g", settings={"rules": ALLOW}, owner=None, script={"replies": {}, "tools": {}}
     )
