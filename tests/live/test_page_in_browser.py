@@ -351,6 +351,7 @@ def press_a_row(page: "Page") -> str:
 
 def test_the_word_of_new_rows_takes_no_room(site: Site, admin_page: "Page") -> None:
     """Where it went as the end came into view, the page grew shorter, and all rows moved under the pointer."""
+    admin_page.set_viewport_size({"width": 1280, "height": 1000})  # the rows begin within it
     waiting(site, admin_page)
     heights = admin_page.evaluate(
         """() => [true, false].map(hidden => {
