@@ -29,8 +29,8 @@ from runs.reading.rows import CONCLUDING
 Data = dict[str, Any]
 
 LIKE_A_CALL = ("tool_call", "child_run")
-UNSAID = {"run.spent", "run.asked"}
-"""Facts that are no difference by themselves: what a step cost is told beside it."""
+UNSAID = {"run.spent", "run.asked", "run.feedback", "run.summary"}
+"""Facts that are no difference by themselves: what a step cost is told beside it, and other facts say the rest."""
 BY_CHANCE = {
     "react.decision": ("cached",),
     "ruled.step.committed": ("number",),

@@ -207,6 +207,7 @@ def test_of_what_is_said_to_be_cut_off_no_answer_is_kept(tmp_path: Path) -> None
         site.process.send_signal(signal.SIGINT)
         wait_for(lambda: "Cut off in the middle" in site.output)
         open_gate(tmp_path)
+        wait_for(site.process_ended)  # a third Ctrl-C would meet it at its very end
         assert site.stop() == 0
         told = re.findall(r"run (\d+), gate", site.output.rpartition("Cut off in the middle")[2])
         assert [int(run) for run in told] == [run for run in runs if deed(site, run) == "started"]

@@ -74,7 +74,7 @@ def test_runs_that_kill_their_workers_take_down_one_and_no_neighbour_is_asked_ab
 
 def test_a_site_that_slept_asks_nobody_about_calls_that_ended(worn: Site) -> None:
     ids = launch(worn, *((f"run {n}", [("work", 2000)] * 2) for n in range(10)))
-    wait_for(lambda: begun(worn) == len(ids))
+    wait_for(lambda: begun(worn) > 2)
     suspend(worn, 2 * LEASE_S)
     wait_for(lambda: still(worn))
     assert succeeded(worn, ids) == len(ids) and not questions(worn, ids)

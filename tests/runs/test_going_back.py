@@ -37,7 +37,8 @@ def told_since(run: Run, at: int) -> set[str]:
     """What is told of the same, by the facts of the rows that are named."""
     told = set()
     for change in again(run, at).lost:
-        (fact,) = json.loads(run.steps.get(seq=change.seq).facts_json)
+        facts = json.loads(run.steps.get(seq=change.seq).facts_json)
+        (fact,) = (fact for fact in facts if fact["kind"] != "run.summary")
         match fact["kind"]:
             case "conv.summary.edited":
                 told.add(f"su:{fact['summary']} version")

@@ -132,7 +132,7 @@ def hiding_run(rounds: int = 14) -> Run:
         "replies": {"decision": [*replies, done], "summary": ["Done: read on."] * 9},
         "tools": {"notes": NOTES},
     }
-    settings: dict[str, Any] = {"context": {"limit_tokens": 1600}, "tools": ["notes"]}
+    settings: dict[str, Any] = {"context": {"limit_tokens": 2000}, "tools": ["notes"]}
     settings |= {"exploration_budget": 40, "max_iterations": 40}
     return actions.start_run(machine="checklist", goal="Tides", settings=settings, owner=None, script=played)
 
@@ -265,7 +265,7 @@ def test_a_prompt_whose_worker_was_lost_is_shown_as_the_next_worker_sent_it() ->
 
 
 def test_what_a_checklist_hides_and_reads_again_is_shown_as_it_was_sent() -> None:
-    run = hiding_run()
+    run = hiding_run(26)
     sent: Prompts = {}
     while not run.finished:
         sent |= drive(run)
