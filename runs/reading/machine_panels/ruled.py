@@ -71,7 +71,7 @@ def context(
         + counted["ruled.rule.broken"],
         "passed": counted["ruled.draft.passed"],
         "why": state.metadata.retry_reason,
-        "gauges": [*_cost(state, rules), _retries(state), _rejections(state)],
+        "gauges": [_retries(state), _rejections(state), *_cost(state, rules)],
         "feedback": list(state.metadata.user_feedback.items())[::-1],
         "rollbacks": [
             Rollback(row.seq, fact["to_seq"], fact["by"])
