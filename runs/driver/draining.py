@@ -41,11 +41,8 @@ def cut_off(end: Callable[[], object]) -> None:
     run_ids = holds.not_left()
     try:
         with store.kept_still(run_ids):
-            if calls := _calls_of(run_ids):
-                they = "it" if len(calls) == 1 else "they"
-                log.warning(
-                    "Cut off in the middle: %s. Nobody has heard how %s ended.", "; ".join(calls), they
-                )
+            if said := what_is_cut(run_ids):
+                log.warning("%s", said)
             end()
     except DatabaseError:
         log.exception(UNNAMED)

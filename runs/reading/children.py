@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.template import loader
 from django.utils.safestring import SafeString, mark_safe
 
@@ -18,15 +18,15 @@ MOST = 50
 """Children that a page shows: the newest ones."""
 
 
+def with_standing() -> QuerySet[Run]:
+    """Return runs with what a line says of each: whether it waits for a person, and whether the site is halted."""
+    asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
+    return Run.objects.annotate(asks=Exists(asks), site_halted=is_halted()).defer("settings_json")
+
+
 def children_of(run: Run) -> list[Run]:
     """The newest children, with whether each waits for a person."""
-    asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
-    found = (
-        Run.objects.filter(parent=run)
-        .annotate(asks=Exists(asks), site_halted=is_halted())
-        .defer("settings_json")
-    )
-    return list(found.order_by("-pk")[:MOST])
+    return list(with_standing().filter(parent=run).order_by("-pk")[:MOST])
 
 
 def child_html(child: Run) -> SafeString:

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Exists, OuterRef, Value, When
+from django.db.models import Case, Value, When
 from django.utils.safestring import SafeString
 
-from runs.models import Interrupt, Run
-from runs.reading.children import child_html
+from runs.models import Run
+from runs.reading.children import child_html, with_standing
 from runs.reading.words import money
-from runs.store import TOLD, is_halted
+from runs.store import TOLD
 
 MOST = 20
 """Lines below one run; its page has the rest."""
@@ -46,14 +46,12 @@ def families_of(runs: Collection[Run]) -> dict[int, Family]:
 
 def _below(parents: list[int]) -> dict[int, list[Any]]:
     """Each run's children in the order in which they were started."""
-    asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
-    told = Case(When(TOLD, then=Value(True)), default=Value(False))
-    children = Run.objects.annotate(asks=Exists(asks), site_halted=is_halted(), told=told)
+    children = with_standing().annotate(told=Case(When(TOLD, then=Value(True)), default=Value(False)))
     below: dict[int, list[Any]] = defaultdict(list)
     for _ in range(DEEPEST):
         if not parents:
             break
-        level = children.filter(parent__in=parents).defer("settings_json", "site_rules_json", "answer")
+        level = children.filter(parent__in=parents).defer("site_rules_json", "answer")
         parents = []
         for child in level.order_by("pk"):
             assert child.parent_id is not None

@@ -119,8 +119,10 @@ def pending_below(run: Run) -> Interrupt | None:
     """The question of the child that the run waits for, or of that one's child."""
     while run.status == RunStatus.WAITING:
         child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
-        if child is None or (found := pending_of(child)) is not None:
-            return None if child is None else found
+        if child is None:
+            return None
+        if (found := pending_of(child)) is not None:
+            return found
         run = child
     return None
 

@@ -168,7 +168,7 @@ def told(name: str, runs: list[int], began: float, visitor: Visitor, longest: fl
     return max(gap, visitor.slowest)
 
 
-def backlog(site: Site, client: Client, count: int) -> float:
+def backlog(client: Client, count: int) -> float:
     """Queued runs of one call each."""
     runs = launch(count, [think("search", q="tides"), FINAL], "one call")
     with Visitor(client, "/runs/") as visitor:
@@ -177,7 +177,7 @@ def backlog(site: Site, client: Client, count: int) -> float:
     return told("backlog", runs, began, visitor)
 
 
-def answers(site: Site, client: Client, count: int) -> tuple[float, Counter[int]]:
+def answers(client: Client, count: int) -> tuple[float, Counter[int]]:
     """Questions that are answered through their pages, all sent within a second; the statuses that came back."""
     from runs.models import Interrupt
 
@@ -214,7 +214,7 @@ def answers(site: Site, client: Client, count: int) -> tuple[float, Counter[int]
     return longest, statuses
 
 
-def writers(site: Site, client: Client, count: int) -> float:
+def writers(client: Client, count: int) -> float:
     """Runs that write without pause, all at the same time."""
     runs = launch(count, [*[think("search", q="tides")] * 60, FINAL], "write")
     with Visitor(client, "/runs/") as visitor:
@@ -277,12 +277,12 @@ def measure(options: argparse.Namespace, url: str) -> bool:
         client = Client(site)
         waits, statuses = [], Counter[int]()
         if options.runs:
-            waits.append(backlog(site, client, options.runs))
+            waits.append(backlog(client, options.runs))
         if options.answers:
-            longest, statuses = answers(site, client, options.answers)
+            longest, statuses = answers(client, options.answers)
             waits.append(longest)
         if options.writers:
-            waits.append(writers(site, client, options.writers))
+            waits.append(writers(client, options.writers))
         if options.freezes:
             waits.append(freezes(site, client, options.writers or 64, options.freezes))
         lines = [line for log in logs.glob("*.log*") for line in log.read_text(errors="replace").splitlines()]
