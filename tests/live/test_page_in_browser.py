@@ -764,7 +764,7 @@ def test_the_list_of_what_waits_says_that_its_reader_is_signed_out(site: Site, p
 
     page.route_web_socket(re.compile("/ws/inbox/"), between)
     page.goto(f"{site.url}/needs-you/")
-    said = page.get_by_text("You have been signed out")
+    said = page.locator("[data-signed-out]")
     expect(said).to_be_hidden()
     wait_for(lambda: page.title() and lines)
     page.context.clear_cookies()
