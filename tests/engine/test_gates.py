@@ -176,7 +176,15 @@ def test_conditions_on_arguments(args: dict[str, Any], matches: bool) -> None:  
 
 
 @pytest.mark.parametrize(
-    "args", [{"n": {"like": "3*"}}, {"to": {"lt": 3}}, {"flag": {"gt": 0}}, {"none": {"not_like": "x"}}]
+    "args",
+    [
+        {"n": {"like": "3*"}},
+        {"to": {"lt": 3}},
+        {"flag": {"gt": 0}},
+        {"none": {"not_like": "x"}},
+        {"n": {"like": "3*"}, "to": {"like": "bob*"}},
+        {"to": {"like": "bob*"}, "n": {"like": "3*"}},
+    ],
 )
 @pytest.mark.parametrize("do", ["allow", "deny", "notify", "ask"])
 def test_a_rule_that_can_not_be_evaluated_asks(args: dict[str, Any], do: str) -> None:

@@ -33,6 +33,7 @@ SUBJECTS = {
             "tests/runs/test_gate_bookkeeping.py",
             "tests/runs/test_halting.py",
             "tests/runs/test_hints.py",
+            "tests/runs/test_large_forms.py",
             "tests/runs/test_mending.py",
             "tests/runs/test_missing_machines.py",
             "tests/runs/test_pages_launch.py",

@@ -513,6 +513,15 @@ def test_another_decision_is_given_to_the_question_after_the_row() -> None:
     assert forked.model_calls == 3
 
 
+def test_edited_arguments_given_with_a_fork_are_what_runs() -> None:
+    run = asked_run("reject", message="Not to bob.")
+    at = max(seq for seq in transitions(run) if seq < run.interrupts.get().seq)
+    forked = work(fork(run, at, decision={"verdict": "edit", "args": {"to": "carol"}}))
+    decision = Decision.objects.get(interrupt__run=forked)
+    assert (decision.verdict, json.loads(decision.args_json or "")) == ("edit", {"to": "carol"})
+    assert forked.status == "succeeded"
+
+
 @pytest.mark.parametrize(
     ("decision", "path"),
     [

@@ -100,6 +100,16 @@ def test_no_run_is_claimed_while_the_site_is_halted() -> None:
     assert work(run).status == "succeeded"
 
 
+def test_pages_and_the_list_of_questions_look_again_at_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, rung = launch(FINAL), list[object]()
+    monkeypatch.setattr("runs.live.ring", lambda run_id, _: rung.append(run_id))
+    monkeypatch.setattr("runs.live.ring_inbox", lambda: rung.append("inbox"))
+    halt()
+    assert rung == [run.pk, "inbox"]
+    unhalt()
+    assert rung == [run.pk, "inbox"] * 2
+
+
 def test_a_run_whose_worker_was_lost_is_not_taken_over_either() -> None:
     run = launch(FINAL)
     die_in(run, before=kill)

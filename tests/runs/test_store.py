@@ -108,6 +108,17 @@ def test_a_lease_that_lasts_longer_than_any_is_looked_for_too() -> None:
     assert store.claim(other.pk, "beta") is None
 
 
+def test_a_worker_gives_back_the_run_that_it_names_and_no_other() -> None:
+    run, other, of_beta = launch(FINAL), launch(FINAL), launch(FINAL)
+    leases = [store.claim(each.pk, "alpha") for each in (run, other)] + [store.claim(of_beta.pk, "beta")]
+    assert all(leases)
+    store.give_back(run.pk, "alpha")
+    store.give_back(of_beta.pk, "alpha")
+    assert store.claim(run.pk, "gamma") is not None
+    assert store.claim(other.pk, "gamma") is None
+    assert store.claim(of_beta.pk, "gamma") is None
+
+
 def test_one_look_can_be_for_some_runs_alone() -> None:
     run, other = launch(FINAL), launch(FINAL)
     for each in (run, other):
