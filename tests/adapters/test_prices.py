@@ -32,6 +32,17 @@ def test_without_a_price_the_public_list_says_and_a_model_on_none_costs_nothing(
     assert Tariff("my-own-llama", "http://127.0.0.1:1/v1").charge(1_000_000, 1_000_000) == 0
 
 
+def test_a_charge_is_told_to_ten_places() -> None:
+    assert Tariff("own", "", input_price=1 / 3).charge(1, 0) == 0.0000003333
+
+
+def test_a_cached_token_costs_the_share_that_the_list_has_for_the_model_else_as_much_as_any() -> None:
+    """Also where the model's own prices hold, and it runs at another address."""
+    known, unknown = (Tariff(name, "http://127.0.0.1:1/v1", input_price=2.0) for name in ("gpt-4o", "own"))
+    assert [known.charge(1_000_000, 0, cached) for cached in (0, 400_000)] == [2.0, 1.6]
+    assert unknown.charge(1_000_000, 0, 400_000) == 2.0
+
+
 def test_the_price_of_each_call_counts_beside_its_tokens() -> None:
     sonar = Tariff("sonar", "https://api.perplexity.ai")
     assert sonar.charge(0, 0) > 0

@@ -228,6 +228,13 @@ def test_a_prompt_that_is_too_long_is_rendered_once_more_with_stubs(world: Scrip
     assert (run.exit_reason, run.totals.model_calls) == ("complete", 1)
 
 
+def test_a_prompt_that_is_too_long_leaves_no_more_room_for_its_reply(world: ScriptedWorld) -> None:
+    cut = ModelReplied(text="do", ended="length")
+    run = world.model_says(cut, ContextOverflowed(message="8192"), "done").drive(TOY)
+    first, more, least = [effect["room"] for effect in run.asked("model_call")]
+    assert first == least == 1 < more
+
+
 def test_a_second_time_is_a_model_error(world: ScriptedWorld) -> None:
     run = world.model_says(ContextOverflowed(), ContextOverflowed(message="8192"), "done").drive(TOY)
     assert run.exit_reason == "model_error"

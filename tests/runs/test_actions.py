@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.db.models.functions import Now
 
-from runs import actions, store, tasks
+from runs import actions, driver, store, tasks
 from runs.adapters.secrets import seal
 from runs.driver import holds
 from runs.driver.journey import Slice
@@ -201,10 +201,11 @@ def test_the_same_decision_again_returns_the_first_one() -> None:
     assert kinds(run).count("decision") == 1
 
 
-def test_a_form_that_sends_the_arguments_with_an_approval_may_be_sent_twice() -> None:
+@pytest.mark.parametrize(("verdict", "to"), [("approve", "bob"), ("edit", "carol")])
+def test_a_form_that_sends_arguments_may_be_sent_twice(verdict: str, to: str) -> None:
     run = asking()
     question = pending(run)
-    said: dict[str, Any] = {"verdict": "approve", "by": None, "channel": "web", "args": {"to": "bob", "n": 3}}
+    said: dict[str, Any] = {"verdict": verdict, "by": None, "channel": "web", "args": {"to": to, "n": 3}}
     assert actions.decide(question.pk, **said) == actions.decide(question.pk, **said)
 
 
@@ -703,6 +704,12 @@ def test_a_given_answer_that_does_not_fit_leaves_the_run_waiting_and_says_so_in_
     assert "resume is no answer to this question (tool_call)" in note.facts_json
     decide(run, "approve")
     assert work(run).status == "succeeded"
+
+
+def test_a_given_answer_that_does_not_fit_ends_a_run_in_this_process_with_the_reason() -> None:
+    run = launch(think("send", to="bob"), FINAL, answers=[{"verdict": "resume"}])
+    with pytest.raises(driver.BadAnswer, match="resume is no answer to this question"):
+        driver.drive_inline(run.pk)
 
 
 def model() -> ModelProfile:

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store, tasks
+from runs.engine.effects import ModelReplied, Usage
 from runs.feeds.reads import look
 from runs.management.going_back import told_of_going_back
 from runs.models import Run
@@ -192,6 +193,16 @@ def test_of_a_child_only_the_cost_is_added() -> None:
     assert (run.input_tokens, run.output_tokens) == (200, 40)
     state = json.loads(run.steps.exclude(state_json=None).order_by("-seq")[0].state_json or "")
     assert state["metadata"]["total_cost"] == 0.004
+
+
+def test_what_is_charged_beside_a_child_at_work_comes_to_its_parent_once() -> None:
+    run = family(think("search", q="tides"), INNER_ANSWER)
+    slice_of(run)
+    store.charge(child_of(run).pk, ModelReplied(text="", usage=Usage(cost_usd=0.25)))
+    work(child_of(run))
+    work(run)
+    assert child_of(run).cost_usd == pytest.approx(0.252)
+    assert run.cost_usd == pytest.approx(0.254)
 
 
 def test_a_family_runs_inline_in_one_process() -> None:

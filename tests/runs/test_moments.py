@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import DatabaseError
 
 from runs import reading
 from runs.driver.journey import Slice
 from runs.models import Run
 from runs.reading import as_test, exporting, scripting
-from runs.store import verifying
+from runs.store import moment, verifying
 from tests.runs.running import ALLOW, FINAL, _every_run_verifies, in_threads, launch, slice_of, think, work
 
 pytestmark = [pytest.mark.database]
@@ -48,6 +50,13 @@ def test_an_export_has_the_rows_and_exchanges_of_its_head(monkeypatch: pytest.Mo
     assert told["run"]["status"] == "queued"
     assert work(run).head > len(told["steps"])
     assert reading.export(run)["run"]["head"] == run.head
+
+
+def test_nothing_that_is_written_while_something_is_read_stays() -> None:
+    run = launch(FINAL)
+    with suppress(DatabaseError), moment.snapshot():
+        Run.objects.filter(pk=run.pk).update(goal="written by who only reads")
+    assert Run.objects.get(pk=run.pk).goal == run.goal
 
 
 def test_an_export_of_a_run_that_was_read_earlier_is_of_now() -> None:

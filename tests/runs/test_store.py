@@ -114,6 +114,7 @@ def test_a_worker_gives_back_the_run_that_it_names_and_no_other() -> None:
     assert all(leases)
     store.give_back(run.pk, "alpha")
     store.give_back(of_beta.pk, "alpha")
+    assert list(Run.objects.order_by("pk").values_list("worker", flat=True)) == ["", "alpha", "beta"]
     assert store.claim(run.pk, "gamma") is not None
     assert store.claim(other.pk, "gamma") is None
     assert store.claim(of_beta.pk, "gamma") is None
