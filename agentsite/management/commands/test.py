@@ -1,9 +1,13 @@
 """`manage.py test`: installs what the tests need, then runs pytest."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from typing import IO
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -13,12 +17,13 @@ from agentsite.chromium import HOW_TO_GET, get_chromium
 
 NEEDED = ("pytest", "pytest_django", "pytest_asyncio", "playwright", "hypothesis")
 NOTHING_COLLECTED = 5
-WITHOUT_BROWSER = "not browser"
-WITH_BROWSER = "browser"
+LANES = (("not browser and not stack",), ("browser", "stack and not browser"))
+"""Marks of the runs of pytest: those of one lane after each other, the lanes at once. The browser's event loop can't
+share a process with asynchronous tests, and tests with real servers mostly wait."""
 
 
 class Command(BaseCommand):
-    """Two runs of pytest, because the browser's event loop can't share a process with asynchronous tests."""
+    """Several runs of pytest, two at a time; what the second lane printed is shown at the end."""
 
     help = "Install what the tests need and run them; takes pytest's own arguments."
     requires_system_checks: list[str] = []
@@ -35,7 +40,7 @@ class Command(BaseCommand):
             sys.exit(1)
         if get_chromium() is None:
             self.stderr.write(HOW_TO_GET)
-        sys.exit(run_both(argv[2:]))
+        sys.exit(run_lanes(argv[2:]))
 
 
 def install_what_tests_need() -> None:
@@ -51,26 +56,37 @@ def install_what_tests_need() -> None:
         )
 
 
-def run_both(arguments: list[str]) -> int:
-    """All but the browser tests, then those; the first exit code that says something is wrong, else 0.
+def run_lanes(arguments: list[str]) -> int:
+    """Run both lanes; the first exit code that says that something is wrong, else 0.
 
-    A caller's mark that speaks of the browser has chosen already.
+    A caller's mark that speaks of the browser or of servers has chosen already: one run.
     """
-    chosen = "browser" in split_mark(arguments)[0]
-    codes = [pytest(mark, arguments) for mark in (("",) if chosen else (WITHOUT_BROWSER, WITH_BROWSER))]
+    if any(word in split_mark(arguments)[0] for word in ("browser", "stack")):
+        return pytest("", arguments)
+    first, beside = LANES
+    with tempfile.TemporaryFile("w+") as kept, ThreadPoolExecutor(1) as pool:
+        later = pool.submit(run_lane, beside, arguments, kept)
+        codes = [*run_lane(first, arguments), *later.result()]
+        kept.seek(0)
+        shutil.copyfileobj(kept, sys.stdout)
     told = [code for code in codes if code not in {0, NOTHING_COLLECTED}]
     if told:
         return told[0]
     return 0 if 0 in codes else NOTHING_COLLECTED
 
 
-def pytest(mark: str, arguments: list[str]) -> int:
+def run_lane(marks: tuple[str, ...], arguments: list[str], out: IO[str] | None = None) -> list[int]:
+    """Run pytest for each mark, and return the exit codes; what is printed goes to `out` where one is given."""
+    return [pytest(mark, arguments, out) for mark in marks]
+
+
+def pytest(mark: str, arguments: list[str], out: IO[str] | None = None) -> int:
     """One run; a `-m` of the caller's is narrowed, not replaced."""
     wanted, rest = split_mark(arguments)
     expression = " and ".join(f"({part})" for part in (wanted, mark) if part)
     command = [sys.executable, "-m", "pytest", *rest, "-m", expression]
     environ = {key: value for key, value in os.environ.items() if key != "DJANGO_SETTINGS_MODULE"}
-    return subprocess.run(command, cwd=settings.BASE_DIR, env=environ, check=False).returncode
+    return subprocess.run(command, cwd=settings.BASE_DIR, env=environ, stdout=out, check=False).returncode
 
 
 def split_mark(arguments: list[str]) -> tuple[str, list[str]]:
