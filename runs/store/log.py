@@ -160,7 +160,7 @@ class Batch:
 def commit(batch: Batch) -> str:
     """Write the batch in one transaction, and return the new head hash. Another seat's owner: `Fenced`."""
     head_hash, values = _chained(batch.run_id, batch.rows, batch.head_hash)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         if batch.parent is not None:
             lock(batch.parent[0])
         _take_the_seat(batch, head_hash)
