@@ -13,11 +13,11 @@ from tests.runs.running import pending
 from tests.runs.test_pages_decide import form_of
 
 MOST = 16
-"""Statements of one decision, BEGIN and COMMIT among them."""
+"""Statements of one decision; its transaction's beginning and end are two of them."""
 
 
 @pytest.mark.database
-@pytest.mark.django_db(transaction=True)
+@pytest.mark.django_db
 def test_a_decision_on_the_page_takes_few_statements() -> None:
     run, client = run_with_letter(alice()), signed_in(bob())
     question = pending(run)
