@@ -2,10 +2,10 @@
 
 import os
 
-from django.core.asgi import get_asgi_application
+from agentsite.pages import set_up
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
-pages = get_asgi_application()
+pages = set_up()
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402  (Django must be set up before its models are imported)
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402

@@ -60,6 +60,8 @@ class Environment(BaseSettings):
     )  # a worker that is silent for so long is taken for dead, and another one goes on
     drain: float = Field(25.0, alias="DRAIN_SECONDS", ge=0, le=3600)
     """How long a process that is told to end waits for a deed under way that must not be repeated."""
+    process_name: str = Field("", alias="PROCESS_NAME", max_length=16)
+    """What `up` calls the process, in order to release the runs of one that it has seen end."""
     log_level: str = Field("WARNING", alias="LOG_LEVEL")
     retry_buffer: int = Field(2, alias="REACT_RETRY_BUFFER", ge=0, le=MOST_ROUNDS)
     replan_failure_threshold: int = Field(2, alias="REACT_REPLAN_FAILURE_THRESHOLD", ge=1, le=MOST_ROUNDS)

@@ -142,6 +142,7 @@ DRAIN_SECONDS = ENVIRONMENT.drain
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {}
 
 LEASE_SECONDS = ENVIRONMENT.lease_seconds
+PROCESS_NAME = ENVIRONMENT.process_name
 MACHINE_DEFAULTS = {
     "planned": {
         "retry_buffer": ENVIRONMENT.retry_buffer,

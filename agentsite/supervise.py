@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -17,11 +18,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runs.processes import birth_of, state_of
+
 LOG_BYTES = 2_000_000
 SHOWN_LINES = 8
 SHOWN_BEGINNING, SHOWN_END = 100, 300
 LINE_LIMIT = 1 << 20
 ALARMS = ("ERROR", "CRITICAL", "Traceback")
+
+NAMED = "PROCESS_NAME"
+"""The variable that tells a child, and what it starts, the name of its process. No two have the same one."""
 
 
 class GaveUp(Exception):
@@ -62,6 +68,8 @@ class Child:
     """The others need it until they have ended."""
     replaced_when_stopped: bool = False
     """A process that was stopped (SIGSTOP) may hold a lock that all others wait for."""
+    lost: Callable[[str], None] | None = None
+    """Called in a thread with the name of a process that has ended, unless everything stops."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +170,12 @@ class Supervisor:
         with BoundedLog(child.log) as log:
             while not self.stopping.is_set():
                 began = time.monotonic()
-                code, last = await self._run_once(child, log, up)
+                name = secrets.token_hex(6)
+                code, last = await self._run_once(child, name, log, up)
                 if self.stopping.is_set():
                     return
+                if child.lost is not None:
+                    asyncio.get_running_loop().run_in_executor(None, child.lost, name)
                 if time.monotonic() - began < self.patience.quick_death:
                     quick, pause = quick + 1, pause * 2
                 else:
@@ -175,14 +186,16 @@ class Supervisor:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.stopping.wait(), min(pause, self.patience.longest_pause))
 
-    async def _run_once(self, child: Child, log: "BoundedLog", up: asyncio.Event) -> tuple[int, list[str]]:
-        """Start the child, pass its output on, and return how it ended with its last lines."""
+    async def _run_once(
+        self, child: Child, name: str, log: "BoundedLog", up: asyncio.Event
+    ) -> tuple[int, list[str]]:
+        """Start the child under a name, pass its output on, and return how it ended with its last lines."""
         process = await asyncio.create_subprocess_exec(
             *child.command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **child.environ},
+            env={**os.environ, **child.environ, NAMED: name},
             limit=LINE_LIMIT,
             start_new_session=True,
         )
@@ -324,26 +337,6 @@ def signal_group(pid: int, number: signal.Signals) -> None:
     """To a child and all that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
-
-
-def birth_of(pid: int) -> str:
-    """When a process started: two processes of one number differ here; empty if there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        pass
-    if Path("/proc/self/stat").exists():
-        return ""  # there is no such process
-    asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
-    return asked.stdout.strip()
-
-
-def state_of(pid: int) -> str:
-    """Return the letter of the process's state in /proc, such as T for stopped; empty where there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
 
 
 def passport(pid: int) -> dict[str, int | str]:

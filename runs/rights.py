@@ -38,13 +38,12 @@ def decides(person: Person) -> bool:
 
 
 def may_decide(person: Person, run: Run) -> bool:
-    """Whether the person may answer this run's interrupts; looks up whether they may see it."""
-    sees = person is None or Run.objects.for_user(person).filter(pk=run.pk).exists()
-    return sees and decides(person)
+    """Return whether the person may answer this run's interrupts, which they must be able to see."""
+    return (person is None or run.seen_by(person)) and decides(person)
 
 
 def may_mend(person: Person, run: Run) -> bool:
-    """Whether the person may change what the model of the run reads; looks up whether they may see the run."""
+    """Whether the person may change what the model of the run reads, which they must be able to see."""
     if person is None or run.owner_id == person.pk:
         return True
-    return _has(person, "runs.change_compaction") and Run.objects.for_user(person).filter(pk=run.pk).exists()
+    return _has(person, "runs.change_compaction") and run.seen_by(person)

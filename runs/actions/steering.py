@@ -31,9 +31,11 @@ def decide(
     fingerprint: str | None = None,
 ) -> Decision:
     """Answer an interrupt, once; the run is queued after the decision is committed."""
-    interrupt = Interrupt.objects.select_related("run").get(pk=interrupt_id)
-    if not may_decide(by, interrupt.run):
-        raise NotAllowed("You may not decide this. A reviewer can.")
+
+    def check(run: Run) -> None:
+        if not may_decide(by, run):
+            raise NotAllowed("You may not decide this. A reviewer can.")
+
     said = store.Said(
         verdict=verdict,
         by_name=name_of(by),
@@ -47,13 +49,13 @@ def decide(
         fingerprint=fingerprint,
     )
     try:
-        decision = store.decide(interrupt_id, said)
+        decision = store.decide(interrupt_id, said, check)
     except Conflict:
-        tell(interrupt.run_id)  # the deadline may have decided just now
+        tell(Interrupt.objects.get(pk=interrupt_id).run_id)  # the deadline may have decided just now
         raise
-    tell(interrupt.run_id)
+    tell(decision.interrupt.run_id)
     if verdict == "top_up":
-        _let_others_go_on(interrupt.run, said, by)
+        _let_others_go_on(decision.interrupt.run, said, by)
     return decision
 
 

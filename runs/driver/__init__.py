@@ -7,7 +7,6 @@ that takes the run over finds in the rows.
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -74,7 +73,7 @@ def drive(run_id: int, worker: str = "", suspects: Literal["taken", "refused"] =
     if closing():
         store.want_a_hint(run_id)
         return []
-    token = worker or secrets.token_hex(8)
+    token = worker or store.new_worker()
     with DESK.seat(unwanted=closing) as seated:
         if not seated:
             store.want_a_hint(run_id)
@@ -151,7 +150,7 @@ def _child_moved(run: Run) -> bool:
 
 def _drive_strictly(run_id: int) -> bool:
     """One slice, where nobody else has the run; a bad answer among the settings is the caller's to report."""
-    token = f"inline-{secrets.token_hex(8)}"
+    token = store.new_worker()
     return _unless_away(run_id, token, lambda: _driven_strictly(run_id, token), otherwise=True)
 
 

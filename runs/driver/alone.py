@@ -7,19 +7,17 @@ loaded the project: a lost worker may leave dozens of runs, and each would need 
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
-from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 from django.core.management import call_command
 
 from runs import store
 from runs.driver.away import once_there
 from runs.driver.holds import closing
+from runs.processes import state_of
 
 AT_ONCE = 8
 """Such processes that one worker has at the same time."""
@@ -41,7 +39,7 @@ def drive_alone(run_id: int) -> list[int]:
 
     Where the run has one already, or no place is free, nobody waits here: the run is hinted at again.
     """
-    token = f"alone-{secrets.token_hex(8)}"
+    token = store.new_worker()
     process = _context.Process(target=call_command, args=("drive_alone", str(run_id), token))
     with _guard:
         if closing() or run_id in _running or len(_running) >= AT_ONCE:
@@ -61,21 +59,14 @@ def drive_alone(run_id: int) -> list[int]:
 
 
 def _wait_for(process: BaseProcess) -> None:
-    """Wait until the process ends; kill one that stays stopped."""
+    """Wait until the process ends; kill one that stays stopped, where /proc tells (Linux)."""
     looks = 0
     while process.exitcode is None:
         process.join(LOOK_S)
-        looks = looks + 1 if _is_stopped(process) else 0
+        looks = looks + 1 if state_of(process.pid) == "T" else 0
         if looks > 2:
             log.warning("The process of a run was stopped (SIGSTOP) and is killed.")
             process.kill()
-
-
-def _is_stopped(process: BaseProcess) -> bool:
-    """Return whether the process was stopped by a signal, where /proc tells (Linux)."""
-    with suppress(OSError):
-        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    return False
 
 
 def tell_to_leave(seconds: float) -> None:

@@ -182,6 +182,12 @@ class Run(models.Model):
         """Whether it has ended for good."""
         return self.status in FINISHED
 
+    def seen_by(self, user: AbstractBaseUser | AnonymousUser) -> bool:
+        """Return whether `user` may see it: the rule of `for_user`, for a run that is read already."""
+        if not user.is_authenticated or not isinstance(user, PermissionsMixin):
+            return False
+        return user.has_perm("runs.view_run") or self.owner_id == user.pk
+
     @property
     def stopping(self) -> bool:
         """Whether a worker has yet to notice that the run was stopped or paused."""

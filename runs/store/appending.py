@@ -95,7 +95,7 @@ def append(run: Run, kind: str, facts: tuple[Fact, ...], state: str | None = Non
     if run.machine in CATALOGUE:  # else it is a restore that pauses the run, of which no model is told
         told = blocks_of(CATALOGUE[run.machine], facts, run.head + 1)
         batch.prompt_hash = prompt_chain(run.prompt_hash, told)
-    run.head_hash, run.prompt_hash = commit(batch), batch.prompt_hash
+    run.head_hash, run.prompt_hash = commit(batch, savepoint=False), batch.prompt_hash
     run.head += 1
     for name, value in changes.items():
         setattr(run, name, value)

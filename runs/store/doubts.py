@@ -27,7 +27,8 @@ def doubted_by_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | N
     it stands when the backup was made: of several the first; None where its time is not told.
     """
     asked = list(questions)
-    families = _with_origins({one.run_id for one in asked})
+    loaded = [one.run for one in asked if "run" in one._state.fields_cache]
+    families = _with_origins({one.run_id for one in asked}, loaded)
     rows = _pauses_of(set().union(*families.values()))
     found: dict[Any, datetime | None] = {}
     for one in asked:
@@ -65,14 +66,19 @@ def _pauses_of(run_ids: set[int]) -> list[tuple[int, int, str]]:
     return list(pauses.order_by("pk").values_list("run_id", "seq", "facts_json"))
 
 
-def _with_origins(run_ids: set[int]) -> dict[int, set[int]]:
-    """Each run with those that started it, and those that it was copied from, up to the first."""
+def _with_origins(run_ids: set[int], loaded: Iterable[Run] = ()) -> dict[int, set[int]]:
+    """Return each run with those that started it, and those that it was copied from, up to the first.
+
+    `loaded` are runs of which that need not be read.
+    """
     origins: dict[int, set[int]] = {}
-    asked = run_ids
-    while asked:
-        rows = Run.objects.filter(pk__in=asked).values_list("pk", "parent", "copied_from")
+    rows: Iterable[Any] = [(run.pk, run.parent_id, run.copied_from_id) for run in loaded]
+    while True:
         origins |= {run: {one for one in before if one is not None} for run, *before in rows}
-        asked = set().union(*origins.values()) - origins.keys()
+        asked = run_ids.union(*origins.values()) - origins.keys()
+        if not asked:
+            break
+        rows = Run.objects.filter(pk__in=asked).values_list("pk", "parent", "copied_from")
     return {one: _reached(one, origins) for one in run_ids}
 
 

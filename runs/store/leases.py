@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,6 +53,11 @@ class Lease:
     run_id: int
     epoch: int
     worker: str
+
+
+def new_worker() -> str:
+    """Return a name for who takes a run: that of its process, where it has one, and one of its own."""
+    return "-".join(filter(None, (settings.PROCESS_NAME, secrets.token_hex(8))))
 
 
 class Suspect(Exception):
@@ -182,8 +188,17 @@ def want_a_hint(run_id: int) -> None:
 
 def lose(run_id: int, worker: str) -> None:
     """Take the seat from a worker whose process is known to have ended."""
-    held = Run.objects.filter(pk=run_id, worker=worker, status=RunStatus.RUNNING)
-    held.update(lease_until=Now() - timedelta(seconds=1), silent_looks=LOOKS)
+    _lost(Run.objects.filter(pk=run_id, worker=worker))
+
+
+def lose_all(process: str) -> None:
+    """Take all seats of a process, and of those that it started, which are known to have ended."""
+    _lost(Run.objects.filter(worker__startswith=f"{process}-"))
+
+
+def _lost(held: QuerySet[Run]) -> None:
+    running = held.filter(status=RunStatus.RUNNING)
+    running.update(lease_until=Now() - timedelta(seconds=1), silent_looks=LOOKS)
 
 
 def postpone(lease: Lease, seconds: float, fault: Exception) -> None:

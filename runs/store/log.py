@@ -157,10 +157,13 @@ class Batch:
 
 
 @again
-def commit(batch: Batch) -> str:
-    """Write the batch in one transaction, and return the new head hash. Another seat's owner: `Fenced`."""
+def commit(batch: Batch, *, savepoint: bool = True) -> str:
+    """Write the batch in one transaction, and return the new head hash. Another seat's owner: `Fenced`.
+
+    Without a savepoint a fault undoes the caller's transaction too.
+    """
     head_hash, values = _chained(batch.run_id, batch.rows, batch.head_hash)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=savepoint):
         if batch.parent is not None:
             lock(batch.parent[0])
         _take_the_seat(batch, head_hash)

@@ -6,11 +6,13 @@ A person's row raises the epoch: a worker that is busy finds its seat taken at i
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -81,12 +83,17 @@ def seated(run_id: int) -> Run:
     Where a halt holds it back, or has, its log says so before what the person does.
     """
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
-    if run.finished:
-        raise NotPossible(f"Run {run_id} has ended already ({run.status}: {run.exit_reason}).")
-    if run.machine not in CATALOGUE:
-        raise NotPossible(NoMachine(run.machine).sentence)
     run.epoch += 1
     Run.objects.filter(pk=run_id).update(epoch=run.epoch)
+    return _unfinished(run)
+
+
+def _unfinished(run: Run) -> Run:
+    """Return the run, whose row is locked and whose epoch is raised; `NotPossible` where it can't be changed."""
+    if run.finished:
+        raise NotPossible(f"Run {run.pk} has ended already ({run.status}: {run.exit_reason}).")
+    if run.machine not in CATALOGUE:
+        raise NotPossible(NoMachine(run.machine).sentence)
     if run.status == RunStatus.QUEUED:
         tell_of_halts(run, run.due_at)
     return run
@@ -198,26 +205,54 @@ def check_target(run: Run, to: int) -> None:
 # --- decisions --------------------------------------------------------------------------------------------------
 
 
+class _NotOpen(Exception):
+    """The question is no longer pending, or its deadline is over: the transaction has changed nothing."""
+
+    def __init__(self, interrupt: Interrupt) -> None:
+        self.interrupt = interrupt
+
+
 @for_people
-def decide(interrupt_id: Any, said: Said) -> Decision:
-    """Decide a pending interrupt, once. The same decision again returns the first one's outcome."""
-    _check_parts(Interrupt.objects.get(pk=interrupt_id), said)
-    _apply_deadline(interrupt_id, said)
+def decide(interrupt_id: Any, said: Said, check: Callable[[Run], None] | None = None) -> Decision:
+    """Decide a pending interrupt, once. The same decision again returns the first one's outcome.
+
+    `check` raises where the run, which no other transaction can change meanwhile, must not be decided about.
+    """
+    try:
+        return _decide(interrupt_id, said, check, late="refused")
+    except _NotOpen as found:
+        if found.interrupt.status != Interrupt.Status.PENDING:
+            return _decided_before(found.interrupt, said)
+        late = found.interrupt
+    _let_deadline_decide(late)
+    try:
+        return _decide(interrupt_id, said, check, late="taken")
+    except _NotOpen as found:
+        return _decided_before(found.interrupt, said)
+
+
+def _decide(
+    interrupt_id: Any, said: Said, check: Callable[[Run], None] | None, late: Literal["refused", "taken"]
+) -> Decision:
+    """Decide in one transaction. `_NotOpen` where the question is not pending, or is late and that is refused."""
     with transaction.atomic():
-        lock(Interrupt.objects.get(pk=interrupt_id).run_id)
-        interrupt = Interrupt.objects.select_related("run").get(pk=interrupt_id)
-        if interrupt.status != Interrupt.Status.PENDING:
-            return _decided_before(interrupt, said)
+        # The first statement waits for the run's row and fences its worker; what is read after it can't change.
+        Run.objects.filter(interrupts=interrupt_id).update(epoch=F("epoch") + 1)
+        interrupt = Interrupt.objects.select_related("run").annotate(now=Now()).get(pk=interrupt_id)
+        if check is not None:
+            check(interrupt.run)
+        _check_parts(interrupt, said)
+        over = interrupt.deadline is not None and interrupt.deadline <= interrupt.now
+        if interrupt.status != Interrupt.Status.PENDING or (
+            over and late == "refused" and said.channel != "deadline"
+        ):
+            raise _NotOpen(interrupt)
         _check_seen(interrupt, said)
         verdict = _check_verdict(interrupt, said)
         args = _check_args(interrupt, said)
-        taken = Interrupt.objects.filter(
-            pk=interrupt.pk, status=Interrupt.Status.PENDING, revision=interrupt.revision
-        ).update(status=_outcome(said), decided_at=timezone.now())
-        if not taken:
-            raise Conflict(None, "Somebody else decided at the same moment. Look again.")
+        Interrupt.objects.filter(pk=interrupt.pk).update(status=_outcome(said), decided_at=timezone.now())
         decision = _record(interrupt, said, args)
-        _apply(interrupt, decision, verdict, args)
+        _apply(interrupt, decision, verdict, args, interrupt.now)
     return decision
 
 
@@ -250,17 +285,14 @@ def unfit_answer(question: Interrupt) -> str:
     return ""
 
 
-def _apply_deadline(interrupt_id: Any, said: Said) -> None:
-    """Somebody answers after the deadline, and no sweep has been there yet: the deadline has decided."""
-    interrupt = Interrupt.objects.get(pk=interrupt_id)
-    late = interrupt.deadline is not None and interrupt.deadline <= clock.now()
-    if late and interrupt.status == Interrupt.Status.PENDING and said.channel != "deadline":
-        try:
-            decide(interrupt_id, unanswered(interrupt))
-        except Busy:
-            raise
-        except (Conflict, NotPossible):
-            return
+def _let_deadline_decide(interrupt: Interrupt) -> None:
+    """Decide by the deadline what is answered after it, where no sweep has been there yet."""
+    try:
+        decide(interrupt.pk, unanswered(interrupt))
+    except Busy:
+        raise
+    except (Conflict, NotPossible):
+        return
 
 
 def unanswered(interrupt: Interrupt) -> Said:
@@ -418,9 +450,11 @@ def _record(interrupt: Interrupt, said: Said, args: dict[str, Any] | None) -> De
     )
 
 
-def _apply(interrupt: Interrupt, decision: Decision, verdict: Verdict, args: dict[str, Any] | None) -> None:
-    """The decision's row, the answer to the ask, and the run queued; a paused one stays paused."""
-    run = seated(interrupt.run_id)
+def _apply(
+    interrupt: Interrupt, decision: Decision, verdict: Verdict, args: dict[str, Any] | None, now: datetime
+) -> None:
+    """Write the decision's row and the answer to the ask, and queue the run; a paused one stays paused."""
+    run = _unfinished(interrupt.run)
     status = run.status if run.status == RunStatus.PAUSED else RunStatus.QUEUED
     decided = Decided(
         interrupt=str(interrupt.pk),
@@ -433,7 +467,7 @@ def _apply(interrupt: Interrupt, decision: Decision, verdict: Verdict, args: dic
         to_step=decision.to_step,
         allow_host=decision.allow_host,
     )
-    append(run, "decision", (decided,), status=status, due_at=clock.now())
+    append(run, "decision", (decided,), status=status, due_at=now)
     if verdict == "top_up":
         for name, amount in (args or {}).items():
             _raise_limit(run, name, amount, decision.by_name)

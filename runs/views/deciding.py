@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
@@ -62,20 +62,21 @@ def _decided_lately(request: HttpRequest) -> list[dict[str, Any]]:
     ]
 
 
-def _interrupt(request: HttpRequest, interrupt_id: Any) -> Interrupt:
-    visible = Run.objects.for_user(request.user)
-    return get_object_or_404(
-        Interrupt.objects.select_related("run", "run__owner", "decision", "decision__by"),
-        pk=interrupt_id,
-        run__in=visible.values("pk"),
+def _interrupt(request: HttpRequest, interrupt_id: Any, *beside: str) -> Interrupt:
+    """Return the question with its run, and what else is named, where the reader may see it."""
+    interrupt: Interrupt = get_object_or_404(
+        Interrupt.objects.select_related("run", *beside), pk=interrupt_id
     )
+    if not interrupt.run.seen_by(request.user):
+        raise Http404
+    return interrupt
 
 
 @never_cache
 @require_GET
 def card(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
     """One question, with what it is about."""
-    interrupt = _interrupt(request, interrupt_id)
+    interrupt = _interrupt(request, interrupt_id, "run__owner", "decision", "decision__by")
     shown = reading.card_of(interrupt, request.user)
     return render(request, "runs/interrupt.html", {"card": shown, "run": interrupt.run})
 

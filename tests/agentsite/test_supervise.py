@@ -24,9 +24,9 @@ from agentsite.supervise import (
     is_alive,
     passport,
     read_record,
-    state_of,
     stop_leftovers,
 )
+from runs.processes import state_of
 from tests.stack import LONGEST_S
 
 WAITS = "import signal; signal.pause()"
@@ -91,6 +91,23 @@ async def test_a_child_that_is_stopped_by_a_signal_is_replaced(tmp_path: Path) -
         "The worker was stopped (SIGSTOP) and is replaced.",
         "The worker died (signal SIGKILL); starting it again.",
     ]
+
+
+async def test_a_process_that_has_ended_is_told_by_the_name_it_was_started_with(tmp_path: Path) -> None:
+    lost: list[str] = []
+    said_name = f"import os; print('I am', os.environ['PROCESS_NAME'], flush=True); {WAITS}"
+    running, _ = supervisor(tmp_path, replace(child("worker", said_name, tmp_path), lost=lost.append))
+    log = tmp_path / "worker.log"
+    task = asyncio.create_task(running.run())
+    await until(lambda: log.exists() and log.read_text().count("I am") == 1)
+    assert not lost, "it runs"
+    os.kill(pid_of(running, "worker"), signal.SIGKILL)
+    await until(lambda: log.read_text().count("I am") == 2 and bool(lost))
+    running.stop()
+    await task
+    first, second = [line.removeprefix("I am ") for line in log.read_text().splitlines()]
+    assert lost == [first], "and nothing is told of what is stopped with all others"
+    assert first != second
 
 
 async def test_a_child_that_is_stopped_for_a_moment_only_goes_on(tmp_path: Path) -> None:

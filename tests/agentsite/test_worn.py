@@ -81,8 +81,9 @@ def test_a_site_that_slept_asks_nobody_about_calls_that_ended(worn: Site) -> Non
 
 
 def test_a_worker_that_is_frozen_inside_a_write_is_replaced_and_the_site_goes_on(tmp_path: Path) -> None:
-    """Nothing can be written until `up` has killed it."""
-    with running_site(tmp_path / "data", SHORT | {"FAILPOINTS": "inside_commit:freeze:25"}) as site:
+    """Nothing can be written until `up` has killed it; then its runs go on, long before their leases run out."""
+    environ = SHORT | {"FAILPOINTS": "inside_commit:freeze:25", "LEASE_SECONDS": "600"}
+    with running_site(tmp_path / "data", environ) as site:
         ids = launch(site, *((f"run {n}", [("work_key", 50)] * 6) for n in range(4)))
         gap = longest_gap(site, lambda: still(site), 2 * LONGEST_S)
         assert "The worker was stopped (SIGSTOP) and is replaced." in site.output

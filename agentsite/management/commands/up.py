@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import os
 import sys
 import webbrowser
@@ -14,7 +15,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import OperationalError, connections
+from django.db import DatabaseError, OperationalError, connections
 
 from agentsite import broker
 from agentsite.environment import private_dir
@@ -24,6 +25,7 @@ from agentsite.ports import HOST, address_of, listens, port_number, refuse_taken
 from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
+from runs import store
 from runs.consumers.socket import LARGEST_SENT
 
 WORKER_THREADS = 64
@@ -37,6 +39,9 @@ TO_END_S = 10.0
 
 DRAIN_TELLS = " WARNING runs.driver.draining "
 """What stands in a log before that it waits for a call, or has cut one off."""
+
+
+log = logging.getLogger(__name__)
 
 
 class AlreadyRunning(CommandError):
@@ -200,7 +205,7 @@ def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
     }
     return [
         *children,
-        Child("worker", worker_command(), logs / "worker.log", workers, **drained),
+        Child("worker", worker_command(), logs / "worker.log", workers, lost=release_runs, **drained),
         Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own, **drained),
         Child(
             "web",
@@ -211,6 +216,16 @@ def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
             replaced_when_stopped=True,
         ),
     ]
+
+
+def release_runs(process: str) -> None:
+    """Let others go on at once with the runs of a worker that has ended; else they do when its leases run out."""
+    try:
+        store.lose_all(process)
+    except DatabaseError:
+        log.exception("the runs of the worker that has ended wait for its leases to run out")
+    finally:
+        connections.close_all()
 
 
 def web_command(port: int) -> list[str]:

@@ -1,0 +1,50 @@
+"""The pages behind the web server: each request from its beginning to its end in one of a few threads.
+
+Django's own entrance gives each request a thread and a database connection of its own, and changes threads at each
+middleware. Many requests at once then wait for one another at every such change, and for connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import django
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.core.handlers.asgi import ASGIHandler
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+THREADS = 8
+"""Requests that are worked on at the same time; others wait in the order in which they came."""
+
+
+class Pages(ASGIHandler):
+    """Django's entrance for requests, with a bounded number of threads."""
+
+    def __init__(self, threads: int = THREADS) -> None:
+        super().__init__()
+        self.load_middleware(is_async=False)
+        self._free: asyncio.Queue[ThreadPoolExecutor] = asyncio.Queue()
+        for number in range(threads):
+            self._free.put_nowait(ThreadPoolExecutor(1, thread_name_prefix=f"page-{number}"))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer the request in the thread that is free next."""
+        thread = await self._free.get()
+        try:
+            async with ThreadSensitiveContext(executor=thread):
+                await super().__call__(scope, receive, send)
+        finally:
+            self._free.put_nowait(thread)
+
+    async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
+        """Go through all middleware and the view without leaving the thread."""
+        return await sync_to_async(self.get_response, thread_sensitive=True)(request)
+
+
+def set_up() -> Pages:
+    """Set up Django, and return its pages."""
+    django.setup(set_prefix=False)
+    return Pages()

@@ -1,0 +1,26 @@
+"""Seats of a process that has ended: they are taken from it at once, and from no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from runs import store
+from runs.models import Run
+from tests.runs.running import FINAL, launch
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def test_the_runs_of_a_process_that_has_ended_are_due_at_once_and_those_of_others_are_not(
+    settings: pytest.FixtureRequest,
+) -> None:
+    runs = [launch(FINAL) for _ in range(3)]
+    for run, process in zip(runs, ("aa11", "aa11", "aa112"), strict=True):
+        settings.PROCESS_NAME = process  # type: ignore[attr-defined]
+        assert store.claim(run.pk, store.new_worker()) is not None
+    assert not Run.objects.due().exists()
+    store.lose_all("aa11")
+    assert set(Run.objects.due()) == set(runs[:2])
+    lease = store.claim(runs[0].pk, store.new_worker())
+    assert lease is not None
+    assert runs[0].steps.get(kind="recovered")
