@@ -23,7 +23,7 @@ def continue_run(request: HttpRequest, run_id: int) -> HttpResponse:
     faults: dict[str, str] = {}
     try:
         if request.method == "POST":
-            made = actions.continue_run(run, by=request.user, **typed)
+            made = actions.continue_run(run, goal=typed["goal"], by=request.user, script=typed["script"])
             messages.success(request, f"Launched. This run continues #{run.pk}.")
             return redirect("run", made.pk)
         actions.check_continuing(run, request.user)

@@ -118,7 +118,7 @@ def test_counters_and_budgets_begin_anew() -> None:
 
 
 def test_prepared_answers_are_for_the_turn_they_were_given_for() -> None:
-    settings = {"answers": [{"verdict": "approve"}], "max_steps": 7, "tools": ["search"]}
+    settings: dict[str, Any] = {"answers": [{"verdict": "approve"}], "max_steps": 7, "tools": ["search"]}
     second = continued(work(launch(FINAL, **settings)))
     assert second.settings == {"max_steps": 7, "tools": ["search"]}
 
