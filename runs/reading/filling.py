@@ -27,7 +27,7 @@ from runs.reading.prompts import full_terms, limit_of
 LABELS: dict[str, tuple[str, str]] = {
     "system": ("Instructions", "system"),
     "examples": ("Worked examples", "system"),
-    TURN: ("Earlier turns", "goal"),
+    TURN: ("Earlier turns", "summary"),
     PROMPT: ("Goal", "goal"),
     PLAN: ("Plan", "goal"),
     SUMMARY: ("Summaries", "summary"),

@@ -307,6 +307,13 @@ def test_a_form_that_is_refused_keeps_its_text() -> None:
     assert not Run.objects.filter(continues__isnull=False).exists()
 
 
+def test_the_first_step_speaks_of_the_turn_before_and_counts_them_all() -> None:
+    last = conversation(launch(FINAL))[-1]
+    said = export(last)["steps"][0]["summary"]
+    assert GOALS[1] in said
+    assert "3 turns before this one" in said
+
+
 def test_the_page_offers_and_takes_nothing_from_who_may_not_launch() -> None:
     run = work(launch(FINAL, owner=person("alice", "add_run")))
     reader = signed_in(person("dora", "view_run"))
