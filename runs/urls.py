@@ -6,6 +6,7 @@ from django.urls import path
 from runs.views import (
     artifacts,
     comparing,
+    continuing,
     copying,
     deciding,
     door,
@@ -33,6 +34,7 @@ urlpatterns = [
     path("runs/<int:run_id>/resume/", steering.resume, name="resume"),
     path("runs/<int:run_id>/rewind/", steering.rewind, name="rewind"),
     path("runs/<int:run_id>/fork/", copying.fork, name="fork"),
+    path("runs/<int:run_id>/continue/", continuing.continue_run, name="continue"),
     path("runs/<int:run_id>/replay/", copying.replay, name="replay"),
     path("runs/<int:run_id>/script.json", copying.script, name="run-script"),
     path("runs/<int:run_id>/test.py", copying.test, name="run-test"),

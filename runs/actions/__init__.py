@@ -4,6 +4,7 @@ Source: spec/runtime.md; who may do what: runs/DECISIONS.md.
 """
 
 from runs.actions.common import MAX_NOTE, NotAllowed, TooLong
+from runs.actions.continuing import check_continuing, continue_run
 from runs.actions.copying import Answers, check_first_answer, fork, replay, rerun
 from runs.actions.launching import BadLaunch, Problem, check_launch, start_run
 from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, unpin
@@ -26,10 +27,12 @@ __all__ = [
     "Resumption",
     "TooLong",
     "abort",
+    "check_continuing",
     "check_first_answer",
     "check_launch",
     "check_rule",
     "compact_now",
+    "continue_run",
     "decide",
     "edit_summary",
     "fork",

@@ -75,7 +75,7 @@ def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.
 
     The first difference comes with it, where there is one. `to` is the last row that is made again.
     """
-    _check_copying(by, run)
+    check_copying(by, run)
     if to is not None:
         store.check_row(run, to)
     try:
@@ -84,7 +84,8 @@ def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.
         raise NotPossible(f"Run {run.pk} can't be replayed. {fault}") from None
 
 
-def _check_copying(person: Person, run: Run) -> None:
+def check_copying(person: Person, run: Run) -> None:
+    """`NotAllowed` where the person may not see the run, or may not launch one."""
     if person is not None and not Run.objects.for_user(person).filter(pk=run.pk).exists():
         raise NotAllowed(f"Run {run.pk} is not yours to see.")
     if not may_launch(person):
@@ -110,7 +111,7 @@ class _Fork:
 
 def _forked(wanted: _Fork) -> Run:
     run, at, by = wanted.run, wanted.at, wanted.by
-    _check_copying(by, run)
+    check_copying(by, run)
     if run.machine not in CATALOGUE:
         raise NotPossible(f"Run {run.pk} is of the machine {run.machine}, which is not here any more.")
     store.check_fork(run, at)

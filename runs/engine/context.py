@@ -18,6 +18,7 @@ from runs.engine.snapshot import Price, Window
 from runs.engine.timeline import (
     SHOWN,
     SUMMARY,
+    TURN,
     WAITS,
     Context,
     blocks_of,
@@ -244,14 +245,15 @@ def _freed(window: Window, context: Context, found: Compaction) -> float:
 
 
 def _old_rounds(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
-    """The rounds of what is read before the most recent ones, of which the last always stays."""
+    """The rounds of what is read before the most recent ones, of which the last always stays: earlier turns may go."""
     rounds = rounds_of(read)
     room = min(window.keep_recent, KEPT_AT_MOST * window.compact_at) * window.limit
     recent = 0
     while recent < len(rounds):
         characters = sum(min(len(block.text), longest or SHOWN) for block in rounds[-1 - recent])
         room -= characters * window.tokens_per_character
-        if recent and room < 0:
+        is_history = rounds[-1 - recent][0].kind == TURN
+        if (recent or is_history) and room < 0:
             break
         recent += 1
     return rounds[: len(rounds) - recent]

@@ -5,9 +5,10 @@ The facts that every machine shares stand here; a machine adds its own.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from runs.engine.sources import Source
 from runs.engine.values import Json, Value
@@ -96,6 +97,8 @@ class DataRead(Fact):
     """The host that it came from, to which it may go back; empty where there is none."""
     step: int
     """The row of the call."""
+    run: int = Field(default=0, exclude_if=operator.not_)
+    """The run that had read it, where this one continues that; 0 where it does not."""
 
 
 class HostAllowed(Fact):
@@ -360,6 +363,23 @@ class AnswersKept(Fact):
     by: str
 
 
+class EarlierTurn(Fact):
+    """One run that this one continues: its goal, how it ended, and what it leaves. Read before the goal."""
+
+    kind: Literal["conv.turn"] = "conv.turn"
+    run: int
+    goal: str
+    reason: str
+    """Why the run ended."""
+    message: str = ""
+    """Why, in the words of the step that ended it."""
+    answer: str | None = None
+    summary: str = ""
+    """The newest summary of its steps; empty where none stands."""
+    artifacts: tuple[str, ...] = ()
+    """Names of what it made."""
+
+
 COMMON_FACTS: tuple[type[Fact], ...] = (
     Notice,
     ToolCalled,
@@ -390,4 +410,5 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     CompactionWanted,
     Forked,
     AnswersKept,
+    EarlierTurn,
 )

@@ -60,6 +60,8 @@ def why_ask(host: str, read: DataRead) -> str:
 
 def _told(read: DataRead) -> str:
     what = _WHAT[read.what]
+    if read.run:
+        return f"{what} (through run {read.run}, which it continues)"
     return (
         f"{what} ({read.tool}, step {read.step})"
         if read.tool
@@ -92,6 +94,11 @@ def _gives(call: ToolCall | ChildRun, answer: Answer | None) -> bool:
 def inherited(state: State) -> tuple[DataRead, ...]:
     """Return what a child run has read through the goal that this run gives it."""
     return tuple(DataRead(what=read.what, tool="", host="", step=0) for read in state.data_read[:1])
+
+
+def carried_on(state: State, run: int) -> tuple[DataRead, ...]:
+    """Return what a run has read that continues `run`, whose last state this is: it tells what that one had read."""
+    return tuple(read.model_copy(update={"run": run}) for read in inherited(state))
 
 
 def newly_allowed(call: HumanCall, said: HumanSaid) -> tuple[HostAllowed, ...]:

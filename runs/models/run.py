@@ -107,6 +107,10 @@ class Run(models.Model):
     )
     copied_upto = models.PositiveIntegerField(null=True, blank=True)
     """The row of `copied_from` up to which its live rows are this run's beginning."""
+    continues = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="continued_by"
+    )
+    """The run before it in a conversation of turns; what it knows of that stands in its own first row."""
     root = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="family")
     """The run that this one was started or forked from in the end: its limits on cost and tokens hold for all."""
     copied_usd = models.FloatField(default=0.0)

@@ -68,6 +68,7 @@ def _run(run: Run) -> Data:
         "origin": run.origin or None,
         "copied_from": None if run.copied_from_id is None else str(run.copied_from_id),
         "copied_upto": run.copied_upto,
+        "continues": None if run.continues_id is None else str(run.continues_id),
         "settings": run.settings,
         "totals": {
             "model_calls": run.model_calls,

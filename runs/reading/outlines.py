@@ -36,7 +36,8 @@ BY_CHANCE = {
     "ruled.step.committed": ("number",),
     "planned.attempt.began": ("number",),
     "run.decided": ("interrupt",),
-    "run.read": ("step",),
+    "run.read": ("step", "run"),
+    "conv.turn": ("run",),
     "run.recovered": ("epoch", "message", "cost_usd", "tokens", "lost", "stopped"),
     "run.held_back": ("halt", "since", "until", "by", "reason"),
 }

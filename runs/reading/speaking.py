@@ -100,6 +100,11 @@ def _forked(fact: Data) -> Line:
     return Line("Begins as a copy", text, icon="branch", tone="warn", level="turn", goes_on=True)
 
 
+def _earlier_turn(fact: Data) -> Line:
+    text = f"#{fact['run']}: {short(fact['goal'], 160)}"
+    return Line("Earlier turn", text, icon="back", level="turn", tag=words.exit_words(fact["reason"]))
+
+
 def _raised(fact: Data) -> Line:
     name = fact["name"]
     added, limit = words.amount(name, fact["added"]), words.amount(name, fact["limit"])
@@ -139,6 +144,7 @@ def _site_rules(fact: Data) -> Line:
 def _has_read(fact: Data) -> Line:
     what = {"private": "private data", "untrusted": "untrusted content"}[fact["what"]]
     source = f"{fact['tool']}, step {fact['step']}" if fact["tool"] else "through the run that started it"
+    source = f"through run {fact['run']}, which it continues" if fact.get("run") else source
     return Line("Has read", f"{what} ({source})", icon="eye", tone="warn")
 
 
@@ -237,6 +243,7 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "conv.compaction.wanted": _mended("Compaction wanted", "compact", lambda fact: ""),
     "run.rewound": _rewound,
     "run.forked": _forked,
+    "conv.turn": _earlier_turn,
     "run.decided": _decided,
     "run.limit": _raised,
     "run.paused": _by("Paused", "pause"),

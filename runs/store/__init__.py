@@ -19,6 +19,7 @@ from runs.store.artifacts import (
 )
 from runs.store.birth import NewRun, create_run, folder_of, unsaved
 from runs.store.clock import now
+from runs.store.continuing import check_continuing, continue_run, earlier_turns
 from runs.store.copying import (
     IN_FORK,
     KEPT,
@@ -186,6 +187,7 @@ __all__ = [
     "chain",
     "charge",
     "check_answer",
+    "check_continuing",
     "check_fork",
     "check_row",
     "check_seat",
@@ -195,9 +197,11 @@ __all__ = [
     "commit_answered",
     "compaction_wanted",
     "context_blocks",
+    "continue_run",
     "create_run",
     "decide",
     "doubted_by_restore",
+    "earlier_turns",
     "edit_summary",
     "ended",
     "ended_life",

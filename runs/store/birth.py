@@ -99,11 +99,16 @@ def create_run(new: NewRun) -> Run:
     """Write a run that has not begun, with its budget."""
     with transaction.atomic():
         run = unsaved(new)
-        run.save(force_insert=True)
-        clear_folder(run.pk)
-        open_budgets(run, new.checked)
+        insert(run, new.checked)
         run.refresh_from_db()
     return run
+
+
+def insert(run: Run, checked: Settings) -> None:
+    """Write the run's row and its budget; its folder is empty."""
+    run.save(force_insert=True)
+    clear_folder(run.pk)
+    open_budgets(run, checked)
 
 
 def open_budgets(run: Run, checked: Settings) -> None:

@@ -28,7 +28,17 @@ from runs.engine.effects import (
     ToolCall,
     question_of,
 )
-from runs.engine.facts import RECOVERED, AnswersKept, DataRead, Exited, Fact, Forked, KeptAnswer, LimitRaised
+from runs.engine.facts import (
+    RECOVERED,
+    AnswersKept,
+    DataRead,
+    EarlierTurn,
+    Exited,
+    Fact,
+    Forked,
+    KeptAnswer,
+    LimitRaised,
+)
 from runs.engine.kernel import ATTEMPTS
 from runs.engine.machine import END, State, Terms
 from runs.engine.replaying import Replay
@@ -309,7 +319,7 @@ def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, or
             changed=change.settings,
             state=change.state,
         )
-        facts: tuple[Fact, ...] = (forked, *_read_with_its_goal(source, at))
+        facts: tuple[Fact, ...] = (forked, *_known_with_its_goal(source, at))
         if change.answers:
             facts += (AnswersKept(answers=change.answers, by=change.by),)
         state = state_at(source, machine, before, at).model_copy(update={"terms": terms})
@@ -324,11 +334,11 @@ def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, or
     return run
 
 
-def _read_with_its_goal(source: Run, at: int) -> tuple[Fact, ...]:
-    """Return what a fork from the beginning has read all the same: the goal is the one that a parent run gave."""
+def _known_with_its_goal(source: Run, at: int) -> tuple[Fact, ...]:
+    """Return what a fork from the beginning knows all the same: the turns before its goal, and what came with that."""
     first = None if at else source.steps.filter(seq=1, kind=Step.Kind.NOTE).first()
     facts = CATALOGUE[source.machine].facts.validate_json(first.facts_json) if first else ()
-    return tuple(fact for fact in facts if isinstance(fact, DataRead))
+    return tuple(fact for fact in facts if isinstance(fact, DataRead | EarlierTurn))
 
 
 def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, int, str] | None = None) -> Run:

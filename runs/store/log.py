@@ -24,7 +24,7 @@ from runs.failpoints import failpoint
 from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
 from runs.store.again import again
 from runs.store.artifacts import Made, write_artifacts
-from runs.store.birth import clear_folder, open_budgets, terms_hash
+from runs.store.birth import insert, terms_hash
 from runs.store.deeds import LookAgain, still_holds
 from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
@@ -196,9 +196,7 @@ def commit(batch: Batch, *, savepoint: bool = True) -> str:
             batch.interrupt.save(force_insert=True)
         if batch.child is not None:
             child, checked, row = batch.child
-            child.save(force_insert=True)
-            clear_folder(child.pk)
-            open_budgets(child, checked)
+            insert(child, checked)
             if row is not None:
                 with connection.cursor() as cursor:
                     _insert_rows(cursor, _chained(child.pk, [row], terms_hash(child))[1])

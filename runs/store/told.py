@@ -25,7 +25,7 @@ from runs.engine.effects import (
     call_in,
     fingerprint_of,
 )
-from runs.engine.facts import CallEdited, Decided, Fact, Forked, Spent, ToolCalled, ToolReported
+from runs.engine.facts import CallEdited, Decided, EarlierTurn, Fact, Forked, Spent, ToolCalled, ToolReported
 from runs.engine.kernel import cost_of
 from runs.engine.values import canonical, fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, Step
@@ -48,6 +48,8 @@ class Told:
         """By each question that was decided."""
         self.forked: tuple[int, Forked] | None = None
         """The last row that says of which run this one is a fork, or the run that it is a replay of."""
+        self.turns: tuple[EarlierTurn, ...] = ()
+        """The turns before the run."""
         self.ran = 0
         """Calls that took place."""
         self._call = ""
@@ -69,6 +71,8 @@ class Told:
                     self.decided[fact.interrupt] = (seq, fact)
                 case Forked():
                     self.forked = (seq, fact)
+                case EarlierTurn() if seq == 1:
+                    self.turns += (fact,)
         if asked is not None and len(results) == 1:
             self.results[asked] = (seq, _told_by(results[0]))
             if not results[0].ran:
@@ -102,6 +106,8 @@ class Told:
         yield from _children(run, children)
         if self.forked and not _is_of(run, *self.forked):
             yield self.forked[0], "what it says that the run is a fork of is not what the run says"
+        if not _continues(run, self.turns):
+            yield 1, "the run that it says it continues is another one than the run says"
         if why := _parent(run):
             yield None, why
 
@@ -209,6 +215,13 @@ def _is_of(run: Run, seq: int, forked: Forked) -> bool:
         return seq <= (run.copied_upto or 0)
     source = forked.run if run.copied_from_id or Run.objects.filter(pk=forked.run).exists() else None
     return run.origin != "" and (run.copied_from_id, run.copied_upto) == (source, forked.seq)
+
+
+def _continues(run: Run, turns: tuple[EarlierTurn, ...]) -> bool:
+    """Whether the run is marked as continuing the last of the turns before it; a copy of such a run is not."""
+    last = turns[-1].run if turns and not run.origin else None
+    there = last is not None and Run.objects.filter(pk=last).exists()
+    return run.continues_id == (last if there else None)
 
 
 # --- parents and children -------------------------------------------------------------------------------------------

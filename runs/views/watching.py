@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET
 from runs import actions, reading
 from runs.machines import CATALOGUE
 from runs.models import Run
+from runs.reading.conversation import conversation_of
 from runs.reading.listing import STATUS_FILTERS, filters_from
 from runs.reading.listing import run_page as page_of_runs
 from runs.reading.panels import status_name
@@ -83,6 +84,7 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "visible_parent": _visible(request, run.parent_id),
         "source": _visible(request, run.copied_from_id),
         "copies": Run.objects.for_user(request.user).filter(copied_from=run).order_by("pk")[:20],
+        "conversation": conversation_of(run, request.user),
         "window": WINDOW,
     }
     return render(request, "runs/run.html", context)

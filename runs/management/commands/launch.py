@@ -6,6 +6,8 @@ import json
 import sys
 import time
 from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from django.core.management.base import BaseCommand
@@ -34,6 +36,28 @@ LOOK_S = 0.2
 Driver = Literal["a worker", "the caller"]
 
 
+def add_following(parser: ArgumentParser) -> None:
+    """How a new run is driven or followed, and what is printed of it."""
+    parser.add_argument(
+        "--inline", action="store_true", help="execute in this process, without broker or server"
+    )
+    parser.add_argument("--wait", action="store_true", help="print the timeline, and end with the run")
+    parser.add_argument("--json", action="store_true", help="print the export instead")
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """End the command with exit code 2 where the run can't be started."""
+    try:
+        yield
+    except actions.BadLaunch as fault:
+        raise bad_input(
+            "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
+        ) from None
+    except actions.NotPossible as fault:
+        raise bad_input(fault.sentence) from None
+
+
 class Command(BaseCommand):
     """Launch a run from the command line, as the installation's operator."""
 
@@ -53,11 +77,7 @@ class Command(BaseCommand):
             help="the settings of the run; also written --settings '{…}', which is not Django's own option here",
         )
         parser.add_argument("--script", metavar="FILE|JSON", help="prepared replies in place of a model")
-        parser.add_argument(
-            "--inline", action="store_true", help="execute in this process, without broker or server"
-        )
-        parser.add_argument("--wait", action="store_true", help="print the timeline, and end with the run")
-        parser.add_argument("--json", action="store_true", help="print the export instead")
+        add_following(parser)
         parser.add_argument(
             "--batch", metavar="FILE", help="a JSON list of launches, executed inline, an export a line"
         )
@@ -81,6 +101,10 @@ class Command(BaseCommand):
         run = self._started(options["machine"], options["goal"], settings, script, driven_by)
         if said := unasked_model(settings, script):
             self.stderr.write(said)
+        self.follow(run, options)
+
+    def follow(self, run: Run, options: dict[str, Any]) -> None:
+        """Drive or follow the run as the options say, print what they ask for, and end with its exit code."""
         if options["inline"]:
             run, fault = driven_inline(run)
             asked = asked_by(run)
@@ -100,15 +124,10 @@ class Command(BaseCommand):
             sys.exit(exit_code(run))
 
     def _started(self, machine: str, goal: str, settings: Any, script: Any, driven_by: Driver) -> Run:
-        try:
+        with refusing():
             return actions.start_run(
                 machine=machine, goal=goal, settings=settings, owner=None, script=script, driven_by=driven_by
             )
-        except actions.BadLaunch as fault:
-            lines = [f"{problem.path}: {problem.message}" for problem in fault.problems]
-            raise bad_input("\n".join(lines)) from None
-        except actions.NotPossible as fault:
-            raise bad_input(fault.sentence) from None
 
     def _tell_of_halt(self, said: str) -> str:
         """What is said of a halt, beside what others read, if it is not what was `said` already."""

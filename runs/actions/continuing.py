@@ -1,0 +1,60 @@
+"""Continuing a run that has ended: a follow-up goal in a new run of the same machine, model, tools and settings."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from django.db import transaction
+
+from runs import store, tasks
+from runs.actions.copying import check_copying
+from runs.actions.launching import new_run
+from runs.models import Run
+from runs.rights import Person
+
+OF_ONE_TURN = ("answers",)
+"""Settings that are for the turn alone that they were given for."""
+
+OF_ONE_GOAL = ("plan", "plan_outline")
+"""Settings that are for one goal alone; a script that is played again needs them."""
+
+
+def continue_run(
+    run: Run,
+    *,
+    goal: str,
+    by: Person,
+    model: str = "",
+    script: dict[str, Any] | str | None = None,
+    driven_by: Literal["a worker", "the caller"] = "a worker",
+) -> Run:
+    """Launch a run with the turns before it as its history.
+
+    Its counters begin at 0. The script of a scripted run is played again, unless `model` or `script` is given.
+    """
+    check_continuing(run, by)
+    played = script or (None if model or run.model else run.script_json or None)
+    dropped = OF_ONE_TURN if played else OF_ONE_TURN + OF_ONE_GOAL
+    settings = _without(run.settings, dropped) | ({"model": model} if model else {})
+    new = new_run(machine=run.machine, goal=goal, settings=settings, owner=by, script=played)
+    made = store.continue_run(run, new)
+    if driven_by == "a worker":
+        transaction.on_commit(lambda: tasks.hint(made.pk))
+    return made
+
+
+def check_continuing(run: Run, by: Person) -> None:
+    """`NotAllowed` where the person may not continue the run, `NotPossible` where it can't be continued."""
+    check_copying(by, run)
+    store.check_continuing(run)
+
+
+def _without(settings: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The settings without these, those of subgraphs without prepared answers."""
+    kept = {name: value for name, value in settings.items() if name not in names}
+    if children := kept.get("subgraphs"):
+        kept["subgraphs"] = {
+            name: child | {"settings": _without(child.get("settings", {}), OF_ONE_TURN)}
+            for name, child in children.items()
+        }
+    return kept

@@ -1,0 +1,41 @@
+"""Continues a run that has ended: a follow-up goal in a new run; options and exit codes are those of launch."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from runs import actions
+from runs.management.asking import check_one_speaks, json_of, run_of
+from runs.management.commands import launch
+
+
+class Command(launch.Command):
+    """Continue a run from the command line, as the installation's operator."""
+
+    help = (
+        "Continue a run that has ended with a follow-up goal, in a new run. Exit code: 0 succeeded, 3 stopped, "
+        "4 failed, 5 cancelled, 6 waiting for a person, 2 bad input, 74 the site is halted."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The run, its follow-up goal, and another model or script."""
+        parser.add_argument("run", metavar="RUN")
+        parser.add_argument("--goal", metavar="TEXT", required=True)
+        parser.add_argument("--model", metavar="NAME", help="another model of the site")
+        parser.add_argument("--script", metavar="FILE|JSON", help="prepared replies in place of a model")
+        launch.add_following(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Launch the next turn."""
+        check_one_speaks(options)
+        with launch.refusing():
+            made = actions.continue_run(
+                run_of(options["run"]),
+                goal=options["goal"],
+                by=None,
+                model=options["model"] or "",
+                script=json_of(options["script"], "--script"),
+                driven_by="the caller" if options["inline"] else "a worker",
+            )
+        self.follow(made, options)
