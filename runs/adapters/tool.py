@@ -40,10 +40,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Result:
-    """What a tool gives back: a JSON value, and the files that it made."""
+    """What a tool gives back: a JSON value, and the files that it made; of a program its exit code and stderr too."""
 
     value: Json
     files: tuple[MadeFile, ...] = ()
+    exit_code: int | None = None
+    """Another one than 0 makes the call a failed one; the model reads output and stderr all the same."""
+    stderr: str = ""
 
 
 class NotHappened(Enum):

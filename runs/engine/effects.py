@@ -5,11 +5,12 @@ An effect is asked and later answered; both survive JSON. Source: spec/runtime.m
 
 from __future__ import annotations
 
+import operator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from runs.engine.values import Json, Value, fingerprint
+from runs.engine.values import Json, Value, fingerprint, is_none
 
 Role = Literal["decision", "coordinator", "planner", "summary", "fallback"]
 EffectClass = Literal["none", "read", "write", "send", "execute"]
@@ -282,6 +283,9 @@ class ToolReturned(Value):
 
     kind: Literal["tool_returned"] = "tool_returned"
     value: Json = None
+    exit_code: int | None = Field(default=None, exclude_if=is_none)
+    """That of a program which the tool ran; another one than 0 makes the call a failed one."""
+    stderr: str = Field(default="", exclude_if=operator.not_)
     files: tuple[MadeFile, ...] = ()
     ran: bool = True
     by_asking: bool = False

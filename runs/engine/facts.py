@@ -5,12 +5,13 @@ The facts that every machine shares stand here; a machine adds its own.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from runs.engine.sources import Source
-from runs.engine.values import Json, Value
+from runs.engine.values import Json, Value, is_none
 
 
 class Fact(Value):
@@ -62,10 +63,17 @@ class ToolReported(Fact):
     tool: str
     value: Json = None
     error: str | None = None
+    exit_code: int | None = Field(default=None, exclude_if=is_none)
+    stderr: str = Field(default="", exclude_if=operator.not_)
     ran: bool = True
     files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     """Names of the artifacts that it became, where the machine keeps such."""
+
+    @property
+    def of_program(self) -> bool:
+        """Whether it says how a program ended, or what it wrote to stderr."""
+        return self.exit_code is not None or bool(self.stderr)
 
 
 class UserAnswered(Fact):

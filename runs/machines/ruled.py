@@ -43,6 +43,7 @@ from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Unread, read
+from runs.engine.reporting import reported
 from runs.engine.settings import MOST_ROUNDS, Settings
 from runs.engine.tools import check_arguments, is_harmless
 from runs.engine.values import Value, add_cost, canonical
@@ -539,16 +540,8 @@ def action(state: RuledState, answer: Answer | None) -> Ask | Go:
     match answer:
         case None:
             return _act(state, draft)
-        case ToolReturned(value=value, ran=ran, files=files):
-            names = tuple(file.name for file in files)
-            return Go("executed", (ToolReported(tool=str(draft.tool), value=value, ran=ran, files=names),))
-        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
-            return Go("executed", (ToolReported(tool=str(draft.tool), value=text),))
-        case ChildFinished(status=status):
-            error = f"The child run ended {status}, without an answer."
-            return Go("executed", (ToolReported(tool=str(draft.tool), error=error),))
-        case Failed(message=why, ran=ran):
-            return Go("executed", (ToolReported(tool=str(draft.tool), error=why, ran=ran),))
+        case ToolReturned() | ChildFinished() | Failed():
+            return Go("executed", (reported(str(draft.tool), answer),))
     raise UnexpectedAnswer("action", answer)
 
 

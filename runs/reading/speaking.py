@@ -61,8 +61,11 @@ def _thought(fact: Data) -> Line:
 def _reported(fact: Data) -> Line:
     if fact.get("error") is not None:
         tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, not run"
-        return Line("Error", short(fact["error"]), icon="cross", tone="bad", tag=tag)
+        error = " ".join(filter(None, (fact["error"], fact.get("stderr"))))
+        return Line("Error", short(error), icon="cross", tone="bad", tag=tag)
     tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, entered by a person"
+    if fact.get("exit_code") is not None:
+        tag = f"{tag}, exit code {fact['exit_code']}"
     return Line("Result", value_text(fact["value"]), icon="result", tone="call", tag=tag)
 
 
