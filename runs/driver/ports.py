@@ -74,6 +74,8 @@ def ports_of(run: Run) -> Ports:
         raise NoSuchModel(run.model)
     model = OpenAICompatible(model_settings(profile))
     key = f"{profile.base_url} {profile.model_id} 0"
+    if profile.seed is not None:
+        key = f"{key} seed {profile.seed}"
     return Ports(model, key, True, profile.guided, prompt_tokens(profile), price_of(profile), tools)
 
 
@@ -143,6 +145,7 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
             "max_output_tokens": profile.max_output_tokens,
             "timeout_s": profile.timeout_s,
             "guided": profile.guided,
+            "seed": profile.seed,
         }
     )
 

@@ -256,6 +256,8 @@ class ModelReplied(Value):
     reasoning: str = ""
     """What the model thought before it replied, as far as the server sent it apart. It is shown, and never read."""
     ended: HowEnded = "stop"
+    seed: int | None = Field(default=None, exclude_if=is_none)
+    """The seed that was sent with the call; None where the model has none."""
 
 
 class ContextOverflowed(Value):
@@ -300,6 +302,7 @@ class Summarised(Value):
     usage: Usage = Usage()
     reasoning: str = ""
     ended: HowEnded = "stop"
+    seed: int | None = Field(default=None, exclude_if=is_none)
     unfit: str = ""
     """Why the text is no summary; empty where it is one."""
 

@@ -70,6 +70,8 @@ class ExchangeView:
     """What the model thought before its reply; it was not read."""
     unended: str
     """How the reply ended that did not end in order; empty for any other."""
+    seed: int | None
+    """The seed that was sent with a model call."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,7 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
         cached=bool((answer or {}).get("cached")),
         reasoning=visible(reasoning),
         unended=unended,
+        seed=(answer or {}).get("seed"),
     )
 
 
