@@ -290,6 +290,8 @@ class ToolReturned(Value):
     stderr: str = Field(default="", exclude_if=operator.not_)
     files: tuple[MadeFile, ...] = ()
     ran: bool = True
+    cached_from: int = Field(default=0, exclude_if=operator.not_)
+    """The row of the call whose result is given again; 0 where the call was made."""
     by_asking: bool = False
     """Nobody had heard it from the call itself: the tool was asked afterwards what became of it."""
 

@@ -65,6 +65,8 @@ class ToolReported(Fact):
     error: str | None = None
     exit_code: int | None = Field(default=None, exclude_if=is_none)
     stderr: str = Field(default="", exclude_if=operator.not_)
+    cached_from: int = Field(default=0, exclude_if=operator.not_)
+    """The row of the call whose result is given again; 0 where the call was made."""
     ran: bool = True
     files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ def reported(tool: str, answer: ToolReturned | ChildFinished | Failed) -> ToolRe
                 error=f"Exited with code {code}." if code else None,
                 exit_code=code,
                 stderr=answer.stderr,
+                cached_from=answer.cached_from,
                 ran=answer.ran,
                 files=tuple(file.name for file in answer.files),
             )

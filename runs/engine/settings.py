@@ -218,6 +218,8 @@ class Settings(Value):
     interrupt_every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
     rules: tuple[InterruptRule, ...] = ()
     context: ContextSettings = ContextSettings()
+    cache_reads: bool = False
+    """Answer the same call of a tool that only reads from the run's own record, until something changes."""
     subgraphs: dict[SubgraphName, Subgraph] = {}
     answers: tuple[GivenAnswer, ...] = ()
 

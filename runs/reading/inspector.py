@@ -219,7 +219,7 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
         tokens_out=exchange.output_tokens,
         cost=words.money(exchange.cost_usd),
         key=exchange.key,
-        cached=bool((answer or {}).get("cached")),
+        cached=bool((answer or {}).get("cached") or (answer or {}).get("cached_from")),
         reasoning=visible(reasoning),
         unended=unended,
         seed=(answer or {}).get("seed"),

@@ -64,6 +64,8 @@ def _reported(fact: Data) -> Line:
         error = " ".join(filter(None, (fact["error"], fact.get("stderr"))))
         return Line("Error", short(error), icon="cross", tone="bad", tag=tag)
     tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, entered by a person"
+    if fact.get("cached_from"):
+        tag = f"{tag}, from the cache of row {fact['cached_from']}"
     if fact.get("exit_code") is not None:
         tag = f"{tag}, exit code {fact['exit_code']}"
     return Line("Result", value_text(fact["value"]), icon="result", tone="call", tag=tag)

@@ -63,7 +63,7 @@ class Told:
                     self._call = fingerprint(tool, args)
                 case ToolReported():
                     results.append(fact)
-                    self.ran += fact.ran
+                    self.ran += fact.ran and not fact.cached_from
                 case Spent() if asked is not None:
                     self.costs[asked] = (seq, fact)
                 case Decided():
