@@ -56,6 +56,7 @@ class Toolbox:
         subgraphs: Iterable[str],
         tools: Mapping[str, Tool] = TOOLS,
         built_in: Iterable[ToolSpec] = (),
+        fixed: Iterable[str] = (),
     ) -> None:
         self._folder = folder
         self.may_contact: Callable[[str], bool] = anywhere
@@ -64,6 +65,9 @@ class Toolbox:
         self._scripted = ScriptedTools(script) if script else None
         self._built_in = {spec.name: spec for spec in built_in}
         self._specs = _specs(set(permitted), tools, self._scripted, subgraphs) | self._built_in
+        for name in fixed:  # a node of the graph, which the model does not call
+            spec = _child_spec(name).model_copy(update={"permitted": False})
+            self._specs[spec.name] = spec
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:

@@ -160,4 +160,5 @@ def _toolbox(run: Run, script: Script | None) -> Toolbox:
     machine = CATALOGUE[run.machine]
     wanted = machine.settings.model_validate_json(run.settings_json)
     folder = store.folder_of(run.pk)
-    return Toolbox(wanted.tools, folder, script, wanted.subgraphs, built_in=machine.built_in)
+    fixed = [name for name, child in wanted.subgraphs.items() if child.at]
+    return Toolbox(wanted.tools, folder, script, wanted.subgraphs, built_in=machine.built_in, fixed=fixed)

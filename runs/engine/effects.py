@@ -330,6 +330,8 @@ class ChildFinished(Value):
     status: str
     answer: str | None = None
     cost_usd: float = 0.0
+    metadata: dict[str, Any] = Field(default={}, exclude_if=operator.not_)
+    """Of a fixed node: what is merged into its parent's."""
 
 
 class Failed(Value):

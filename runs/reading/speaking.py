@@ -58,6 +58,12 @@ def _thought(fact: Data) -> Line:
     return Line("Thought", short(fact["thought"]), code, "thought", "think", "turn", tag)
 
 
+def _merged(fact: Data) -> Line:
+    if fact["error"] is not None:
+        return Line("Subgraph failed", short(fact["error"]), icon="cross", tone="bad", tag=fact["name"])
+    return Line("Subgraph merged", value_text(fact["metadata"]), icon="child", tone="call", tag=fact["name"])
+
+
 def _reported(fact: Data) -> Line:
     if fact.get("error") is not None:
         tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, not run"
@@ -248,6 +254,7 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "run.resumed": _by("Resumed", "play"),
     "run.recovered": lambda fact: Line("Recovered", fact["message"], icon="alert", tone="warn", level="turn"),
     "react.tool.result": _reported,
+    "ruled.subgraph.merged": _merged,
     "react.infra.result": lambda fact: _reported({**fact, "ran": True}),
     "run.held_back": _held_back,
     "run.site_rules": _site_rules,

@@ -122,7 +122,8 @@ def test_a_result_without_them_is_stored_as_before(machine: str) -> None:
         "planned": {"tool": "search", "args": search},
         "ruled": {"thought": "I look", "action": {"tool": "search", "args": search}},
     }[machine]
-    run = played(machine, call, **({"plan": []} if machine == "planned" else {}))
+    own: dict[str, Any] = {"plan": []} if machine == "planned" else {}
+    run = played(machine, call, **own)
     texts = "".join(Step.objects.filter(run=run).values_list("facts_json", flat=True))
     texts += "".join(filter(None, run.exchanges.values_list("answer_json", flat=True)))
     assert "three results" in texts
