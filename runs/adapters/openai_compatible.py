@@ -18,7 +18,14 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from runs.adapters.chat_stream import Heard, chunks
 from runs.adapters.prices import Tariff
-from runs.adapters.provider_errors import asked_to_wait, error_in, optional_parameter, overflowed, status_in
+from runs.adapters.provider_errors import (
+    asked_to_wait,
+    error_in,
+    is_about,
+    optional_parameter,
+    overflowed,
+    status_in,
+)
 from runs.adapters.provider_usage import CHARACTERS_PER_TOKEN, cached, cost_in, count, number
 from runs.adapters.scrubbing import IN_PLACE, Scrubber
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied, Usage
@@ -56,6 +63,8 @@ class ModelSettings(Value):
     timeout_s: float = Field(default=120.0, gt=0, le=3_600)
     silence_s: float = Field(default=120.0, gt=0, le=3_600)
     """The longest wait for the next piece; a small machine reads a long prompt in silence."""
+    seed: int | None = Field(default=None, ge=0)
+    """Sent with each call where it is set; a server that refuses it is not asked without it."""
     guided: bool = False
     """The model is small: whoever writes its prompts adds worked examples and narrows the reply schema."""
 
@@ -144,6 +153,7 @@ class OpenAICompatible:
             reasoning=clean_text(heard.reasoning),
             ended="length" if cut else heard.ended,
             usage=self._usage(heard, call),
+            seed=self._settings.seed,
         )
 
     @property
@@ -178,6 +188,8 @@ class OpenAICompatible:
         }
         if "max_tokens" in self._left_out:
             optional["max_completion_tokens"] = longest
+        if settings.seed is not None:
+            optional["seed"] = settings.seed
         kept = {name: value for name, value in optional.items() if name not in self._left_out}
         messages = [{"role": message.author, "content": message.text} for message in self._messages(request)]
         return (
@@ -280,6 +292,9 @@ class OpenAICompatible:
         if status in (408, 409, 425, 429) or status >= 500:
             why = f"{self._name} is busy or ill ({told}{asked_to_wait(reply)}): {said}"
             return Failed(blame="transient", message=self._scrubbed(why))
+        if self._settings.seed is not None and status in (400, 422) and is_about("seed", fields, said):
+            why = f"{self._name} does not take a seed ({told}). Clear the seed in this model's profile. It says: {said}"
+            return Failed(blame="fatal", message=self._scrubbed(why))
         fault = Failed(blame="fatal", message=self._scrubbed(self._advice(status, told, said)))
         refused = optional_parameter(fields, said) if status in (400, 422) else ""
         return _LeaveOut(refused, fault) if refused else fault

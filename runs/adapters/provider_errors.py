@@ -65,13 +65,17 @@ def overflowed(fields: dict[str, Any], words: str) -> bool:
 
 def optional_parameter(fields: dict[str, Any], said: str) -> str:
     """The optional parameter that the server's error is about, or nothing."""
-    if fields.get("param") in _OPTIONAL:
-        return str(fields["param"])
+    return next((name for name in _OPTIONAL if is_about(name, fields, said)), "")
+
+
+def is_about(parameter: str, fields: dict[str, Any], said: str) -> bool:
+    """Return whether the server's error is that it does not take the parameter."""
+    if fields.get("param") in (*_OPTIONAL, "seed"):
+        return bool(fields["param"] == parameter)
     unsupported = re.search(
         r"unsupported|not supported|unrecognized|unknown|not permitted|extra", said, re.IGNORECASE
     )
-    named = [name for name in _OPTIONAL if re.search(rf"\b{name}\b", said)]
-    return named[0] if unsupported and named else ""
+    return unsupported is not None and re.search(rf"\b{parameter}\b", said) is not None
 
 
 def asked_to_wait(reply: Reply) -> str:

@@ -80,9 +80,11 @@ class ScriptedFile(Value):
 
 
 class ScriptedResult(Value):
-    """One result of a scripted tool: an output or an error."""
+    """One result of a scripted tool: an output or an error. An exit code and stderr stand beside an output."""
 
     output: Json = None
+    exit_code: Annotated[StrictInt, Field(ge=-(2**31), lt=2**32)] | None = None
+    stderr: StrictStr = ""
     error: StrictStr | None = None
     kind: Blame = "recoverable"
     files: tuple[ScriptedFile, ...] = ()
@@ -92,6 +94,8 @@ class ScriptedResult(Value):
         given = self.model_fields_set
         if "error" in given and "output" in given:
             raise ValueError("a result is an output or an error, not both")
+        if "error" in given and given & {"exit_code", "stderr"}:
+            raise ValueError("exit_code and stderr stand beside an output, not beside an error")
         if "kind" in given and self.error is None:
             raise ValueError("kind says what an error is; there is no error")
         return self
@@ -416,7 +420,12 @@ class ScriptedTools:
         result = results[min(max(nth, 1), len(results)) - 1]
         if result.error is not None:
             return Failed(blame=result.kind, message=clean_text(result.error))
-        return ToolReturned(value=result.output, files=tuple(map(_made, result.files)))
+        return ToolReturned(
+            value=result.output,
+            exit_code=result.exit_code,
+            stderr=result.stderr,
+            files=tuple(map(_made, result.files)),
+        )
 
 
 def _spec(name: str, tool: ScriptedTool) -> ToolSpec:

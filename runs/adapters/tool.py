@@ -40,10 +40,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Result:
-    """What a tool gives back: a JSON value, and the files that it made."""
+    """What a tool gives back: a JSON value, and the files that it made; of a program its exit code and stderr too."""
 
     value: Json
     files: tuple[MadeFile, ...] = ()
+    exit_code: int | None = None
+    """Another one than 0 makes the call a failed one; the model reads output and stderr all the same."""
+    stderr: str = ""
 
 
 class NotHappened(Enum):
@@ -69,6 +72,8 @@ class Tool:
     can tell: a person is asked. `NotHappened` only where the far side takes no call under this key any more, for a
     worker that was frozen may wake up and make it; the call is then made under another key."""
 
+    cacheable: bool = True
+    """Whether the same call gives the same result until something is changed; a clock does not."""
     outward: str = ""
     """The argument that holds the URL or host which a call contacts, or that host itself; empty where there is none."""
     reads: Reads | None = None
@@ -83,6 +88,7 @@ class Tool:
             parameters=_schema_of(self.arguments),
             effects=self.effects,
             idempotent=self.idempotent,
+            cacheable=self.cacheable,
             permitted=False,
             outward=self.outward,
             reads=self.reads if self.reads is not None else "" if self.effects == "none" else "private",

@@ -56,6 +56,7 @@ class Toolbox:
         subgraphs: Iterable[str],
         tools: Mapping[str, Tool] = TOOLS,
         built_in: Iterable[ToolSpec] = (),
+        fixed: Iterable[str] = (),
     ) -> None:
         self._folder = folder
         self.may_contact: Callable[[str], bool] = anywhere
@@ -64,6 +65,9 @@ class Toolbox:
         self._scripted = ScriptedTools(script) if script else None
         self._built_in = {spec.name: spec for spec in built_in}
         self._specs = _specs(set(permitted), tools, self._scripted, subgraphs) | self._built_in
+        for name in fixed:  # a node of the graph, which the model does not call
+            spec = _child_spec(name).model_copy(update={"permitted": False})
+            self._specs[spec.name] = spec
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
@@ -129,7 +133,14 @@ class Toolbox:
         return self._returned(result)
 
     def _returned(self, result: Result) -> ToolReturned | Failed:
-        return _bounded(ToolReturned(value=result.value, files=tuple(map(self._kept, result.files))))
+        return _bounded(
+            ToolReturned(
+                value=result.value,
+                exit_code=result.exit_code,
+                stderr=result.stderr,
+                files=tuple(map(self._kept, result.files)),
+            )
+        )
 
     def _written(self, files: tuple[MadeFile, ...]) -> tuple[MadeFile, ...]:
         """The files that a script names, once all of them are there."""
@@ -210,7 +221,8 @@ def _bounded(answer: ToolReturned | Failed) -> ToolReturned | Failed:
     if isinstance(answer, Failed):
         return answer
     files = tuple(file.model_copy(update={"text": clean_text(file.text)}) for file in answer.files)
-    return answer.model_copy(update={"value": cut(clean(answer.value)), "files": files})
+    value, stderr = cut(clean(answer.value)), _cut_text(clean_text(answer.stderr), MAX_RESULT // 2)
+    return answer.model_copy(update={"value": value, "stderr": stderr, "files": files})
 
 
 def cut(value: Json) -> Json:

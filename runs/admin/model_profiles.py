@@ -145,6 +145,7 @@ class ModelProfileAdmin(admin.ModelAdmin):
                     "key_variable",
                     "send_variable",
                     "output_mode",
+                    "seed",
                     "guided",
                 )
             },

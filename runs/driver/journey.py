@@ -365,6 +365,8 @@ class Journey:
                 return recall(self.run, call)
             case ToolCall(repeatable=True) as call:
                 self._check_again(pending)
+                if (known := self._read_before(call, pending.seq)) is not None:
+                    return known
                 with self.hold.cuttable():
                     return self._call_tool(call, asked)
             case ToolCall() as call:
@@ -376,6 +378,13 @@ class Journey:
                 store.check_seat(self.run.pk, self.ledger.epoch)
                 return self._call_tool(call, asked)
         raise TypeError(f"{pending.effect.kind} is not performed by a worker")
+
+    def _read_before(self, call: ToolCall, seq: int) -> ToolReturned | None:
+        """What the same call of a tool that reads gave before, where the run's settings want that again."""
+        if not self.ledger.terms.settings.cache_reads or call.effects != "read":
+            return None
+        spec = self.ports.tools.specs.get(call.tool)
+        return store.read_before(self.run, call, seq) if spec is not None and spec.cacheable else None
 
     def _check_again(self, pending: Pending) -> None:
         """`LookAgain` where a call that the gates did not let pass just now may not begin any more."""

@@ -264,7 +264,9 @@ class Ledger:
             if self.asked is not None and self.asked.status != "answered" and self.held_back is None:
                 batch.left_behind = self.asked.seq
             batch.changes = store.ended(self.machine, after.state)
-            batch.parent = store.for_parent(self.run, batch.changes, after.totals.cost_usd)
+            batch.parent = store.for_parent(
+                self.run, self.machine, after.state, batch.changes, after.totals.cost_usd
+            )
         elif isinstance(move, Ask):
             self._park(batch, move)
         if isinstance(move, Go) and (before.node, move.edge) == remember:

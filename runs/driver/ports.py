@@ -74,6 +74,8 @@ def ports_of(run: Run) -> Ports:
         raise NoSuchModel(run.model)
     model = OpenAICompatible(model_settings(profile))
     key = f"{profile.base_url} {profile.model_id} 0"
+    if profile.seed is not None:
+        key = f"{key} seed {profile.seed}"
     return Ports(model, key, True, profile.guided, prompt_tokens(profile), price_of(profile), tools)
 
 
@@ -143,6 +145,7 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
             "max_output_tokens": profile.max_output_tokens,
             "timeout_s": profile.timeout_s,
             "guided": profile.guided,
+            "seed": profile.seed,
         }
     )
 
@@ -157,4 +160,5 @@ def _toolbox(run: Run, script: Script | None) -> Toolbox:
     machine = CATALOGUE[run.machine]
     wanted = machine.settings.model_validate_json(run.settings_json)
     folder = store.folder_of(run.pk)
-    return Toolbox(wanted.tools, folder, script, wanted.subgraphs, built_in=machine.built_in)
+    fixed = [name for name, child in wanted.subgraphs.items() if child.at]
+    return Toolbox(wanted.tools, folder, script, wanted.subgraphs, built_in=machine.built_in, fixed=fixed)

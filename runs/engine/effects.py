@@ -5,11 +5,12 @@ An effect is asked and later answered; both survive JSON. Source: spec/runtime.m
 
 from __future__ import annotations
 
+import operator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from runs.engine.values import Json, Value, fingerprint
+from runs.engine.values import Json, Value, fingerprint, is_none
 
 Role = Literal["decision", "coordinator", "planner", "summary", "fallback"]
 EffectClass = Literal["none", "read", "write", "send", "execute"]
@@ -255,6 +256,8 @@ class ModelReplied(Value):
     reasoning: str = ""
     """What the model thought before it replied, as far as the server sent it apart. It is shown, and never read."""
     ended: HowEnded = "stop"
+    seed: int | None = Field(default=None, exclude_if=is_none)
+    """The seed that was sent with the call; None where the model has none."""
 
 
 class ContextOverflowed(Value):
@@ -282,8 +285,13 @@ class ToolReturned(Value):
 
     kind: Literal["tool_returned"] = "tool_returned"
     value: Json = None
+    exit_code: int | None = Field(default=None, exclude_if=is_none)
+    """That of a program which the tool ran; another one than 0 makes the call a failed one."""
+    stderr: str = Field(default="", exclude_if=operator.not_)
     files: tuple[MadeFile, ...] = ()
     ran: bool = True
+    cached_from: int = Field(default=0, exclude_if=operator.not_)
+    """The row of the call whose result is given again; 0 where the call was made."""
     by_asking: bool = False
     """Nobody had heard it from the call itself: the tool was asked afterwards what became of it."""
 
@@ -296,6 +304,7 @@ class Summarised(Value):
     usage: Usage = Usage()
     reasoning: str = ""
     ended: HowEnded = "stop"
+    seed: int | None = Field(default=None, exclude_if=is_none)
     unfit: str = ""
     """Why the text is no summary; empty where it is one."""
 
@@ -321,6 +330,8 @@ class ChildFinished(Value):
     status: str
     answer: str | None = None
     cost_usd: float = 0.0
+    metadata: dict[str, Any] = Field(default={}, exclude_if=operator.not_)
+    """Of a fixed node: what is merged into its parent's."""
 
 
 class Failed(Value):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, TypeAdapter
 
 from runs.engine.sources import Source
-from runs.engine.values import Json, Value
+from runs.engine.values import Json, Value, is_none
 
 
 class Fact(Value):
@@ -63,10 +63,19 @@ class ToolReported(Fact):
     tool: str
     value: Json = None
     error: str | None = None
+    exit_code: int | None = Field(default=None, exclude_if=is_none)
+    stderr: str = Field(default="", exclude_if=operator.not_)
+    cached_from: int = Field(default=0, exclude_if=operator.not_)
+    """The row of the call whose result is given again; 0 where the call was made."""
     ran: bool = True
     files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     """Names of the artifacts that it became, where the machine keeps such."""
+
+    @property
+    def of_program(self) -> bool:
+        """Whether it says how a program ended, or what it wrote to stderr."""
+        return self.exit_code is not None or bool(self.stderr)
 
 
 class UserAnswered(Fact):

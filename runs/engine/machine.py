@@ -202,6 +202,8 @@ class Machine:
     is an infra call, what it found in the run's own record."""
     feedback: Callable[[HumanCall, HumanSaid], tuple[Fact, ...]] = lambda call, said: ()
     """What the state keeps of a person's verdict on a question."""
+    metadata: Callable[[Any], dict[str, Any]] = lambda state: {}
+    """The extended state, which a parent merges into its own where the run is a fixed node of it."""
     keeps_summary: bool = False
     """Whether the state keeps the text of the newest summary that stands."""
     plan: Plan | None = None

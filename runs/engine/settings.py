@@ -6,7 +6,7 @@ Source: spec/interfaces.md, "Settings of a run".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_serializer, model_validator
 
@@ -193,6 +193,8 @@ class Subgraph(Value):
 
     machine: str
     settings: dict[str, Any] = {}
+    at: Literal["", "thought"] = ""
+    """Empty: a tool that the model may call. `thought`: a fixed node, after the first thought that passed."""
 
 
 SubgraphName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -218,8 +220,21 @@ class Settings(Value):
     interrupt_every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
     rules: tuple[InterruptRule, ...] = ()
     context: ContextSettings = ContextSettings()
+    cache_reads: bool = False
+    """Answer the same call of a tool that only reads from the run's own record, until something changes."""
     subgraphs: dict[SubgraphName, Subgraph] = {}
     answers: tuple[GivenAnswer, ...] = ()
+
+    places: ClassVar[tuple[str, ...]] = ()
+    """Where in the machine's graph a subgraph may stand as a fixed node."""
+
+    @field_validator("subgraphs")
+    @classmethod
+    def _at_a_place(cls, subgraphs: dict[str, Subgraph]) -> dict[str, Subgraph]:
+        for name, child in subgraphs.items():
+            if child.at and child.at not in cls.places:
+                raise ValueError(f"{name}: only ruled has a fixed place for a subgraph; leave out at")
+        return subgraphs
 
     @field_validator("tools")
     @classmethod

@@ -62,7 +62,7 @@ class Totals:
                 )
             case Summarised(usage=usage, ended=ended):
                 return self.after(ModelReplied(text="", usage=usage, ended=ended))
-            case ToolReturned(ran=True):
+            case ToolReturned(ran=True, cached_from=0):
                 return replace(self, tool_calls=self.tool_calls + 1)
             case ChildFinished(cost_usd=cost):
                 return replace(self, tool_calls=self.tool_calls + 1, cost_usd=add_cost(self.cost_usd, cost))

@@ -68,10 +68,8 @@ def _unfenced(text: str) -> str:
 def common_block(fact: Fact) -> Block | None:
     """How the facts that all machines share read; None where the model is not told."""
     match fact:
-        case ToolReported(tool=tool, error=str(error)):
-            return Block(kind=fact.kind, author="tool", text=fenced(tool, f"error: {cut(error)}"))
-        case ToolReported(tool=tool, value=value):
-            return Block(kind=fact.kind, author="tool", text=fenced(tool, cut(as_text(value))))
+        case ToolReported(tool=tool):
+            return Block(kind=fact.kind, author="tool", text=fenced(tool, result_text(fact)))
         case UserAnswered(text=text):
             return Block(kind=fact.kind, author="user", text=fenced("the user", cut(text)))
         case EarlierTurn():
@@ -109,14 +107,27 @@ def _turn_text(turn: EarlierTurn) -> str:
     return "\n".join(parts)
 
 
+def result_text(fact: ToolReported, most: int = SHOWN) -> str:
+    """A result as the model reads it; that of a program with its exit code, its output and what it wrote to stderr.
+
+    `most` is how many characters of each are shown.
+    """
+    if not fact.of_program:
+        return cut(as_text(fact.value), most) if fact.error is None else f"error: {cut(fact.error, most)}"
+    lines = [] if fact.exit_code is None else [f"exit code: {fact.exit_code}"]
+    lines += [] if fact.value is None else [f"output: {cut(as_text(fact.value), most)}"]
+    lines += [f"stderr: {cut(fact.stderr, most)}"] if fact.stderr else []
+    return "\n".join(lines)
+
+
 def as_text(value: Any) -> str:
     """A tool's value as the model reads it: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else canonical(value)
 
 
-def cut(text: str) -> str:
-    """`text`, at most SHOWN characters of it."""
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… [{len(text) - SHOWN} characters more]"
+def cut(text: str, most: int = SHOWN) -> str:
+    """`text`, at most so many characters of it."""
+    return text if len(text) <= most else f"{text[:most]}… [{len(text) - most} characters more]"
 
 
 def blocks_of(machine: Machine, facts: Iterable[Fact], seq: int) -> list[Block]:

@@ -32,6 +32,8 @@ class ToolSpec(Value):
     effects: EffectClass
     idempotent: bool = False
     """Called again with the same key it has no second effect."""
+    cacheable: bool = True
+    """Whether the same call of a tool that reads gives the same result until something is changed."""
     permitted: bool = True
     child: str = ""
     """Name of the subgraph, where the tool is a child run."""

@@ -35,6 +35,11 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def is_none(value: object) -> bool:
+    """Return whether a field has no value: a stored row leaves it out, as rows did before the field was there."""
+    return value is None
+
+
 def clean_text(text: str) -> str:
     """`text` without lone surrogates and NUL, at most MAX_TEXT characters (both databases can store it)."""
     text = _storable_text(text)

@@ -66,6 +66,7 @@ PLACES = {
     "settings.on_retries": "on_retries",
     "settings.max_rejections": "max_rejections",
     "settings.cache": "cache",
+    "settings.cache_reads": "cache_reads",
 }
 """Where in the form a problem of a launch stands, by its path; a longer path falls to its beginning."""
 
@@ -73,7 +74,7 @@ OWN = ("max_steps", "on_retries", "max_rejections", "cache", "ruleset")
 """The settings that have a field of their own and belong to one machine."""
 
 COMMON = frozenset(
-    {"model", "tools", "hosts", "limits", "on_limit", "on_clarify", "interrupt_every", "rules"}
+    {"model", "tools", "hosts", "limits", "on_limit", "on_clarify", "interrupt_every", "rules", "cache_reads"}
 )
 
 ROWS = {"slots": SLOT, "rows": PLAN_ROW}
@@ -145,6 +146,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
     max_rejections = WholeField()
     on_retries = OneOfField(choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False)
     cache = forms.BooleanField(required=False)
+    cache_reads = forms.BooleanField(required=False)
     ruleset = JsonField(list, 'a JSON list of rules, such as [{"type": "forbid_guessing"}]')
     """The rules on thoughts; None where the machine's own are wanted."""
     more = JsonField(dict, 'one JSON object, such as {"context": {"limit_tokens": 4096}}')
@@ -236,6 +238,8 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
             settings["rules"] = rules
         if data["interrupt_every"]:
             settings["interrupt_every"] = data["interrupt_every"]
+        if data["cache_reads"]:
+            settings["cache_reads"] = True
         return settings | self._own(data) | self.own_settings
 
     def _own(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -353,6 +357,7 @@ def launch_like(run: Run) -> dict[str, Any]:
         "max_rejections": settings.get("max_rejections"),
         "on_retries": settings.get("on_retries", "ask"),
         "cache": settings.get("cache", True),
+        "cache_reads": settings.get("cache_reads", False),
         "ruleset": pretty(settings["ruleset"]) if settings.get("ruleset") else "",
         "more": pretty(more) if more else "",
         **usual_fields(),

@@ -49,6 +49,7 @@ from runs.engine.machine import (
 )
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Read, Unread, read
+from runs.engine.reporting import reported
 from runs.engine.settings import MOST_ROUNDS, Settings, plan_flaw
 from runs.engine.states import Checked
 from runs.engine.tools import InspectedCall, Reads, ToolSpec, inspect_call, is_harmless
@@ -569,19 +570,10 @@ def tool_execution(state: ChecklistState, answer: Answer | None) -> Ask | Go:
     match answer:
         case None:
             return _run(state, call)
-        case ToolReturned(value=value, ran=ran, files=files):
-            names = tuple(file.name for file in files)
-            return Go("done", (ToolReported(tool=call.tool, value=value, ran=ran, files=names),))
-        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
-            return Go("done", (ToolReported(tool=call.tool, value=text),))
-        case ChildFinished(status=status):
-            error = f"The child run ended {status}, without an answer."
-            return Go("done", (ToolReported(tool=call.tool, error=error),))
-        case Failed(blame="fatal", message=why, ran=ran):
-            reported = ToolReported(tool=call.tool, error=why, ran=ran)
-            return Go("exit", (reported, Exited(reason="tool_error", message=why)))
-        case Failed(message=why, ran=ran):
-            return Go("done", (ToolReported(tool=call.tool, error=why, ran=ran),))
+        case Failed(blame="fatal", message=why):
+            return Go("exit", (reported(call.tool, answer), Exited(reason="tool_error", message=why)))
+        case ToolReturned() | ChildFinished() | Failed():
+            return Go("done", (reported(call.tool, answer),))
     raise UnexpectedAnswer("tool_execution", answer)
 
 

@@ -34,6 +34,7 @@ from runs.engine.kernel import UnexpectedAnswer, no_answer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, Plan, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Unread, read
+from runs.engine.reporting import reported
 from runs.engine.settings import MOST_ROUNDS, MOST_STEP_TEXT, Settings, plan_flaw, sentence_of
 from runs.engine.states import Checked
 from runs.engine.tools import ToolSpec, inspect_call, is_harmless
@@ -516,16 +517,8 @@ def execute(state: PlannedState, answer: Answer | None) -> Ask | Go:
     match answer:
         case None:
             return _act(state, action)
-        case ToolReturned(value=value, ran=ran, files=files):
-            names = tuple(file.name for file in files)
-            return _conclude(state, (), ToolReported(tool=tool, value=value, ran=ran, files=names))
-        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
-            return _conclude(state, (), ToolReported(tool=tool, value=text))
-        case ChildFinished(status=status):
-            error = f"The child run ended {status}, without an answer."
-            return _conclude(state, (), ToolReported(tool=tool, error=error))
-        case Failed(message=error, ran=ran):
-            return _conclude(state, (), ToolReported(tool=tool, error=error, ran=ran))
+        case ToolReturned() | ChildFinished() | Failed():
+            return _conclude(state, (), reported(tool, answer))
     raise UnexpectedAnswer("execute", answer)
 
 

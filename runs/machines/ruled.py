@@ -6,8 +6,9 @@ Source: spec/machines.md, "ruled" (seed 004).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import regex
 from pydantic import ConfigDict, Field, model_validator
@@ -43,6 +44,7 @@ from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, State, Terms, evolve_common
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Unread, read
+from runs.engine.reporting import reported
 from runs.engine.settings import MOST_ROUNDS, Settings
 from runs.engine.tools import check_arguments, is_harmless
 from runs.engine.values import Value, add_cost, canonical
@@ -132,6 +134,7 @@ class RuledSettings(Settings):
     on_retries: Literal["ask", "stop"] = "ask"
     max_rejections: int = Field(default=10, ge=0, le=MOST_ROUNDS)
     cache: bool = True
+    places: ClassVar[tuple[str, ...]] = ("thought",)
 
     def rules_in_order(self) -> list[RulesetRule]:
         """The enabled rules, terminal ones first."""
@@ -196,6 +199,15 @@ class RuleBroken(Fact):
     message: str
 
 
+class SubgraphMerged(Fact):
+    """A fixed subgraph has run: the parent's metadata takes over what it left."""
+
+    kind: Literal["ruled.subgraph.merged"] = "ruled.subgraph.merged"
+    name: str
+    metadata: dict[str, Any] = {}
+    error: str | None = None
+
+
 class StepObserved(Fact):
     """What came of the step's action."""
 
@@ -223,8 +235,9 @@ class Draft(Value):
 
 
 class Metadata(Value):
-    """The extended state, with the seed's names."""
+    """The extended state, with the seed's names, and beside them what fixed subgraphs left."""
 
+    model_config = ConfigDict(frozen=True, extra="allow")
     goal: str
     retry_count: int = 0
     retry_reason: str = ""
@@ -246,6 +259,8 @@ class RuledState(State):
     rejections: int = 0
     draft: Draft | None = None
     final: bool = False
+    merged: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
+    """The fixed subgraphs that have run."""
     metadata: Metadata
 
     @property
@@ -299,8 +314,11 @@ def evolve(state: RuledState, fact: Fact) -> State:
             return _with_feedback(state, text)
         case RuleBroken(rule=rule):
             return _with(state, {"rule": rule})
-        case CallEdited(args=args):
-            return _drafted(state, args=args) if state.draft else state
+        case CallEdited(tool=tool, args=args):
+            return _drafted(state, args=args) if state.draft and state.draft.tool == tool else state
+        case SubgraphMerged(name=name, metadata=found):
+            new = {key: value for key, value in found.items() if key not in Metadata.model_fields}
+            return _with(state, new, merged=(*state.merged, name))
         case ToolReported(tool=tool, error=error, ran=ran):
             history = (*meta.tool_history, tool)[-HISTORY:] if ran else meta.tool_history
             return _with(
@@ -539,20 +557,36 @@ def action(state: RuledState, answer: Answer | None) -> Ask | Go:
     match answer:
         case None:
             return _act(state, draft)
-        case ToolReturned(value=value, ran=ran, files=files):
-            names = tuple(file.name for file in files)
-            return Go("executed", (ToolReported(tool=str(draft.tool), value=value, ran=ran, files=names),))
-        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
-            return Go("executed", (ToolReported(tool=str(draft.tool), value=text),))
-        case ChildFinished(status=status):
-            error = f"The child run ended {status}, without an answer."
-            return Go("executed", (ToolReported(tool=str(draft.tool), error=error),))
-        case Failed(message=why, ran=ran):
-            return Go("executed", (ToolReported(tool=str(draft.tool), error=why, ran=ran),))
+        case ToolReturned() | ChildFinished() | Failed():
+            return Go("executed", (reported(str(draft.tool), answer),))
     raise UnexpectedAnswer("action", answer)
 
 
+def _due(state: RuledState) -> str | None:
+    """The next fixed subgraph that has not run yet."""
+    fixed = (name for name, child in state.settings.subgraphs.items() if child.at)
+    return next((name for name in fixed if name not in state.merged), None)
+
+
+def subgraph(state: RuledState, answer: Answer | None) -> Ask | Go:
+    """Runs a fixed subgraph with the run's goal, and merges its metadata; one that fails is told."""
+    name = _due(state)
+    match answer:
+        case None if name is not None:
+            call = ChildRun(name=name, goal=state.terms.goal)
+            return Ask(call, (ToolCalled(tool=call.tool, args=call.args),))
+        case ToolReturned() | ChildFinished() | Failed() if name is not None:
+            told = reported(f"agent.{name}", answer)
+            found = answer.metadata if isinstance(answer, ChildFinished) else {}
+            if isinstance(answer, ToolReturned):  # a person gave it in the subgraph's place
+                found = {"answer": answer.value}
+            return Go("merged", (SubgraphMerged(name=name, metadata=found, error=told.error),))
+    raise UnexpectedAnswer("subgraph", answer)
+
+
 def _act(state: RuledState, draft: Draft) -> Ask | Go:
+    if _due(state) is not None:
+        return Go("subgraph")
     if draft.tool is None:
         return Go("executed")
     call, notices = _call_of(state, draft.tool, draft.args)
@@ -632,6 +666,7 @@ RULED = Machine(
         "thought": thought,
         "validate": validate,
         "action": action,
+        "subgraph": subgraph,
         "observation": observation,
         "commit": commit,
     },
@@ -640,6 +675,8 @@ RULED = Machine(
         Edge("validate", "pass", "action"),
         Edge("validate", "retry", "thought", "retryable violation"),
         Edge("validate", "terminal", END, "terminal violation, or retries with nobody to ask"),
+        Edge("action", "subgraph", "subgraph", "a fixed subgraph has not run yet"),
+        Edge("subgraph", "merged", "action"),
         Edge("action", "executed", "observation", "also when there is nothing to execute"),
         Edge("observation", "recorded", "commit"),
         Edge("commit", "continue", "thought"),
@@ -663,6 +700,7 @@ RULED = Machine(
         DraftApproved,
         DraftReturned,
         RuleBroken,
+        SubgraphMerged,
         StepObserved,
         StepCommitted,
         FeedbackGiven,
@@ -679,5 +717,6 @@ RULED = Machine(
     kept=kept,
     feedback=feedback,
     keeps_summary=True,
+    metadata=lambda state: state.metadata.model_dump(mode="json"),
     remembers=("validate", "pass"),
 )

@@ -48,6 +48,11 @@ class ModelProfile(models.Model):
     context_tokens = models.PositiveIntegerField(default=32_000)
     max_output_tokens = models.PositiveIntegerField(default=2_000)
     timeout_s = models.FloatField(default=120.0, help_text="Seconds for one call in all.")
+    seed = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Sent with each call, so that the server can give the same reply again. Leave empty for none.",
+    )
     guided = models.BooleanField(
         default=False,
         help_text="For weak models: narrow reply schemas, worked examples, tools in the order given.",

@@ -141,9 +141,10 @@ def _arguments(args: Any, path: tuple[str, ...], label: str, whole: bool) -> Ite
 def _result(fact: Data, path: tuple[str, ...], whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
     if fact.get("error") is not None:
         yield Where((*path, "error"), "error", "error"), fact["error"]
-    elif whole:
+    gave_nothing = fact.get("error") is not None and fact.get("value") is None
+    if whole and not gave_nothing:
         yield Where((*path, "value"), "result", "result"), fact.get("value")
-    else:
+    elif not gave_nothing:
         yield from _inside(fact.get("value"), (*path, "value"), "result")
     for name, value in fact.items():
         if name not in ("tool", "value", "error"):

@@ -70,6 +70,8 @@ class ExchangeView:
     """What the model thought before its reply; it was not read."""
     unended: str
     """How the reply ended that did not end in order; empty for any other."""
+    seed: int | None
+    """The seed that was sent with a model call."""
 
 
 @dataclass(frozen=True)
@@ -217,9 +219,10 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
         tokens_out=exchange.output_tokens,
         cost=words.money(exchange.cost_usd),
         key=exchange.key,
-        cached=bool((answer or {}).get("cached")),
+        cached=bool((answer or {}).get("cached") or (answer or {}).get("cached_from")),
         reasoning=visible(reasoning),
         unended=unended,
+        seed=(answer or {}).get("seed"),
     )
 
 

@@ -188,7 +188,8 @@ def _tool(spec: ToolSpec, results: list[Data]) -> Data:
 def _result(run: Run, answer: Answer) -> Data:
     match answer:
         case ToolReturned(value=value, files=files):
-            played: Data = {"output": value}
+            beside = answer.model_dump(include={"exit_code", "stderr"})  # what is not set is left out
+            played: Data = {"output": value, **beside}
             if files:
                 played["files"] = [{"name": file.name, "text": _text(run, file)} for file in files]
             return played

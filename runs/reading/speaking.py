@@ -58,11 +58,22 @@ def _thought(fact: Data) -> Line:
     return Line("Thought", short(fact["thought"]), code, "thought", "think", "turn", tag)
 
 
+def _merged(fact: Data) -> Line:
+    if fact["error"] is not None:
+        return Line("Subgraph failed", short(fact["error"]), icon="cross", tone="bad", tag=fact["name"])
+    return Line("Subgraph merged", value_text(fact["metadata"]), icon="child", tone="call", tag=fact["name"])
+
+
 def _reported(fact: Data) -> Line:
     if fact.get("error") is not None:
         tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, not run"
-        return Line("Error", short(fact["error"]), icon="cross", tone="bad", tag=tag)
+        error = " ".join(filter(None, (fact["error"], fact.get("stderr"))))
+        return Line("Error", short(error), icon="cross", tone="bad", tag=tag)
     tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, entered by a person"
+    if fact.get("cached_from"):
+        tag = f"{tag}, from the cache of row {fact['cached_from']}"
+    if fact.get("exit_code") is not None:
+        tag = f"{tag}, exit code {fact['exit_code']}"
     return Line("Result", value_text(fact["value"]), icon="result", tone="call", tag=tag)
 
 
@@ -250,6 +261,7 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "run.resumed": _by("Resumed", "play"),
     "run.recovered": lambda fact: Line("Recovered", fact["message"], icon="alert", tone="warn", level="turn"),
     "react.tool.result": _reported,
+    "ruled.subgraph.merged": _merged,
     "react.infra.result": lambda fact: _reported({**fact, "ran": True}),
     "run.held_back": _held_back,
     "run.site_rules": _site_rules,

@@ -101,6 +101,8 @@ def _ended(run: Run, exchange: Exchange) -> tuple[Outcome, str]:
     answer: dict[str, Any] = json.loads(exchange.answer_json)
     if answer["kind"] != "tool_returned":
         return "failed" if answer["ran"] else "not_done", short(answer["message"])
+    if code := answer.get("exit_code"):
+        return "failed", f"exit code {code}, {value_text(answer['value'])}"
     return "done" if answer["ran"] else "not_done", value_text(answer["value"])
 
 

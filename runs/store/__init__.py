@@ -18,6 +18,7 @@ from runs.store.artifacts import (
     was_changed,
 )
 from runs.store.birth import NewRun, create_run, folder_of, unsaved
+from runs.store.cached_reads import read_before
 from runs.store.clock import now
 from runs.store.continuing import check_continuing, continue_run, earlier_turns
 from runs.store.copying import (
@@ -259,6 +260,7 @@ __all__ = [
     "prompt_chain",
     "question_at",
     "reached_calls",
+    "read_before",
     "renew",
     "reserve",
     "rest",

@@ -27,6 +27,7 @@ from runs.engine.effects import (
 )
 from runs.engine.facts import CallEdited, Decided, EarlierTurn, Fact, Forked, Spent, ToolCalled, ToolReported
 from runs.engine.kernel import cost_of
+from runs.engine.reporting import reported
 from runs.engine.values import canonical, fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, Step
 from runs.store.loading import MOVES
@@ -64,7 +65,7 @@ class Told:
                     self._call = fingerprint(tool, args)
                 case ToolReported():
                     results.append(fact)
-                    self.ran += fact.ran
+                    self.ran += fact.ran and not fact.cached_from
                 case Spent() if asked is not None:
                     self.costs[asked] = (seq, fact)
                 case Decided():
@@ -154,20 +155,17 @@ class Told:
 
 
 def _told_by(fact: ToolReported) -> str:
-    return fingerprint(fact.tool, [fact.value, fact.error, fact.ran, list(fact.files)])
+    program = fact.model_dump(include={"exit_code", "stderr"})
+    return fingerprint(fact.tool, [fact.value, fact.error, fact.ran, list(fact.files), program])
 
 
 def _answered(tool: str, answer: Answer | None) -> str:
     """The same of an answer; empty where it does not say how the row has it."""
     match answer:
-        case ToolReturned(value=value, ran=ran, files=files):
-            return fingerprint(tool, [value, None, ran, [file.name for file in files]])
-        case Failed(message=why, ran=ran):
-            return fingerprint(tool, [None, why, ran, []])
-        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
-            return fingerprint(tool, [text, None, True, []])
-        case ChildFinished():
+        case ChildFinished() if answer.answer is None or answer.status not in ("succeeded", "stopped"):
             return ""
+        case ToolReturned() | ChildFinished() | Failed():
+            return _told_by(reported(tool, answer))
     return "another answer"
 
 

@@ -414,3 +414,26 @@ def test_neighbours_of_one_author_become_one_message() -> None:
     messages = (*REQUEST.messages, Message(author="user", text="BUDGET_STATE: none"))
     _, asked = ask(Says({"thought": ""}), request=REQUEST.model_copy(update={"messages": messages}))
     assert asked[0].body["messages"][-1]["content"] == "Goal: tides\n\nBUDGET_STATE: none"
+
+
+# --- the seed ---------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_with_a_seed_sends_it_with_each_call_and_the_reply_records_it() -> None:
+    answer, (sent,) = ask(Says({"thought": "tides"}), seed=7)
+    assert sent.body["seed"] == 7
+    assert isinstance(answer, ModelReplied) and answer.seed == 7
+    answer, (sent,) = ask(Says({"thought": "tides"}))
+    assert "seed" not in sent.body
+    assert isinstance(answer, ModelReplied) and "seed" not in answer.model_dump()
+
+
+@pytest.mark.parametrize(
+    "error", [{"message": "Unsupported.", "param": "seed"}, {"message": "Extra input: seed is not permitted"}]
+)
+def test_a_server_that_refuses_the_seed_is_not_asked_without_it(error: dict[str, Any]) -> None:
+    with FakeModelServer([Refuses(400, error), Says({"thought": "tides"})]) as server:
+        answer = OpenAICompatible(settings(server, seed=7)).ask(REQUEST, always)
+        assert len(server.asked) == 1
+    assert isinstance(answer, Failed) and answer.blame == "fatal"
+    assert "does not take a seed (HTTP 400). Clear the seed in this model's profile." in answer.message

@@ -43,6 +43,8 @@ EDGES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("validate", "pass", "action"),
         ("validate", "retry", "thought"),
         ("validate", "terminal", "end"),
+        ("action", "subgraph", "subgraph"),
+        ("subgraph", "merged", "action"),
         ("action", "executed", "observation"),
         ("observation", "recorded", "commit"),
         ("commit", "continue", "thought"),

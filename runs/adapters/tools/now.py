@@ -51,6 +51,7 @@ def now_tool(clock: Callable[[], datetime]) -> Tool:
         effects="read",
         reads="",
         idempotent=True,
+        cacheable=False,
         deadline_s=2,
         run=run,
     )

@@ -6,6 +6,7 @@ from runs.engine.effects import Answer, ChildFinished, ChildRun, Failed, ToolCal
 from runs.engine.facts import Notice, ToolCalled, ToolReported
 from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.moves import Ask, Go
+from runs.engine.reporting import reported
 from runs.engine.tools import InspectedCall, inspect_call
 from runs.engine.values import Json
 from runs.machines.contract.facts import ArtifactMade
@@ -73,17 +74,8 @@ def tool_execution(state: ContractState, answer: Answer | None) -> Ask | Go:
     match answer:
         case None:
             return _run(state)
-        case ToolReturned(value=value, ran=ran, files=files):
-            names = tuple(file.name for file in files)
-            return _done(state, ToolReported(tool=tool, value=value, ran=ran, files=names))
-        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
-            return _done(state, ToolReported(tool=tool, value=text))
-        case ChildFinished(status=status):
-            return _done(
-                state, ToolReported(tool=tool, error=f"The child run ended {status}, without an answer.")
-            )
-        case Failed(message=why, ran=ran):
-            return _done(state, ToolReported(tool=tool, error=why, ran=ran))
+        case ToolReturned() | ChildFinished() | Failed():
+            return _done(state, reported(tool, answer))
     raise UnexpectedAnswer("tool_execution", answer)
 
 

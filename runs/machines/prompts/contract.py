@@ -13,7 +13,7 @@ from runs.engine.effects import changes_something
 from runs.engine.facts import ToolReported
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message
-from runs.engine.timeline import as_text, common_block, cut, fenced
+from runs.engine.timeline import as_text, common_block, cut, fenced, result_text
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
 from runs.machines.prompts.common import LED, SHORT, WORKED, object_schema
@@ -92,6 +92,11 @@ def block(fact: Any) -> Block | None:
 
 def result(fact: ToolReported, parts: dict[str, Any]) -> Block:
     """A tool's result: its beginning, and for a prompt that asks for it the whole of each artifact."""
+    if fact.of_program:
+        whole = cut(result_text(fact))
+        shows = {name: cut(as_text(part)) if fact.error is None else whole for name, part in parts.items()}
+        text = fenced(fact.tool, result_text(fact, PREVIEW))
+        return Block(kind=fact.kind, author="tool", text=text, shows=shows)
     text = as_text(fact.value) if fact.error is None else f"error: {fact.error}"
     shows = {name: cut(as_text(part) if fact.error is None else text) for name, part in parts.items()}
     if len(text) > PREVIEW:

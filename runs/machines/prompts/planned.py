@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message
-from runs.engine.timeline import as_text, common_block, cut, fenced
+from runs.engine.timeline import as_text, common_block, cut, fenced, result_text
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
 from runs.machines.prompts.common import LED, NUMBER, SHORT, WORKED, object_schema, tools_text
@@ -158,12 +158,15 @@ def _plan_text(fact: Any) -> str:
 
 def _result_text(fact: Any) -> str:
     """A call's exit code, output and error, so that a planner sees what went wrong."""
+    if fact.exit_code is not None:
+        return result_text(fact)
     own = fact.value.get("exit_code") if isinstance(fact.value, dict) else None
     code = own if isinstance(own, int) else 0 if fact.error is None else 1
     if fact.error is not None:
         ran = "" if fact.ran else " (the call did not run)"
         return f"exit code: {code}{ran}\nerror: {cut(fact.error)}"
-    return f"exit code: {code}\noutput: {cut(as_text(fact.value))}"
+    beside = f"\nstderr: {cut(fact.stderr)}" if fact.stderr else ""
+    return f"exit code: {code}\noutput: {cut(as_text(fact.value))}{beside}"
 
 
 def _call_reply(thought: str, tool: str, args: dict[str, Any]) -> str:

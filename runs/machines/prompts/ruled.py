@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message
-from runs.engine.timeline import common_block, fenced
+from runs.engine.timeline import as_text, common_block, cut, fenced
 from runs.engine.values import canonical
 from runs.machines.prompts.common import LED, NUMBER, SHORT, WORKED, object_schema, tools_text
 
@@ -66,6 +66,9 @@ def block(fact: Any) -> Block | None:
         case "ruled.draft.returned":
             said = fact.message or "no reason given"
             return Block(kind=fact.kind, author="system", text=f"A person sent this thought back: {said}")
+        case "ruled.subgraph.merged":
+            said = f"error: {fact.error}" if fact.error is not None else as_text(fact.metadata)
+            return Block(kind=fact.kind, author="tool", text=fenced(f"agent.{fact.name}", cut(said)))
     return common_block(fact)
 
 

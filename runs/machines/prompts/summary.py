@@ -85,7 +85,7 @@ def read(replied: ModelReplied, earlier: str = "") -> Summarised:
     summary without sections, as those of older runs may be, needs none either.
     """
     told = heard(replied, prose=True)
-    known = {"usage": told.usage, "reasoning": told.reasoning, "ended": told.ended}
+    known = {"usage": told.usage, "reasoning": told.reasoning, "ended": told.ended, "seed": told.seed}
     text = _as_lines(told)
     if text is NO_SECTIONS and "{" not in told.text and earlier and not _HEADING.search(earlier):
         text = told.text.strip()

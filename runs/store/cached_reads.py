@@ -1,0 +1,34 @@
+"""Results that a run may be given again: what it has read, as long as nothing was changed since."""
+
+from __future__ import annotations
+
+from runs.engine.effects import ANSWER, EFFECT, ToolCall, ToolReturned
+from runs.models import Exchange, Run
+
+
+def read_before(run: Run, call: ToolCall, seq: int) -> ToolReturned | None:
+    """Return what the same call gave before row `seq`; None where it is not known, or something was changed since.
+
+    A call that changed something counts also where the run went back over it: it has happened.
+    """
+    live = run.steps.filter(kind="ask", live=True, seq__lt=seq).values("seq")
+    same = run.exchanges.filter(
+        seq__in=live, kind="tool_call", fingerprint=call.fingerprint, status="answered"
+    )
+    found = same.order_by("-seq").first()
+    if found is None or _changed_since(run, found.seq, seq):
+        return None
+    answer = ANSWER.validate_json(found.answer_json or "")
+    if not isinstance(answer, ToolReturned) or not answer.ran or answer.exit_code or answer.files:
+        return None
+    return answer.model_copy(update={"cached_from": answer.cached_from or found.seq})
+
+
+def _changed_since(run: Run, after: int, before: int) -> bool:
+    """Return whether a call between the two rows may have changed something; a child run may."""
+    between = run.exchanges.filter(seq__gt=after, seq__lt=before)
+    if between.filter(kind="child_run").exists():
+        return True
+    begun = between.filter(kind="tool_call").exclude(status=Exchange.Status.ASKED)
+    effects = (EFFECT.validate_json(text) for text in begun.values_list("request_json", flat=True))
+    return any(isinstance(effect, ToolCall) and not effect.repeatable for effect in effects)
