@@ -19,6 +19,8 @@ from django.http.response import HttpResponseBase
 THREADS = 8
 """Requests that are worked on at the same time; others wait in the order in which they came."""
 
+HEALTH = "/healthz"
+
 
 class Pages(ASGIHandler):
     """Django's entrance for requests, with a bounded number of threads."""
@@ -26,18 +28,24 @@ class Pages(ASGIHandler):
     def __init__(self, threads: int = THREADS) -> None:
         super().__init__()
         self.load_middleware(is_async=False)
-        self._free: asyncio.Queue[ThreadPoolExecutor] = asyncio.Queue()
+        self._free = asyncio.Queue[ThreadPoolExecutor]()
         for number in range(threads):
             self._free.put_nowait(ThreadPoolExecutor(1, thread_name_prefix=f"page-{number}"))
+        self._health = asyncio.Queue[ThreadPoolExecutor]()
+        self._health.put_nowait(ThreadPoolExecutor(1, thread_name_prefix="health"))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer the request in the thread that is free next."""
-        thread = await self._free.get()
+        """Answer the request in the thread that is free next.
+
+        Whether the site is well is answered beside the others, which may all be waiting for the database.
+        """
+        threads = self._health if scope["path"].endswith(HEALTH) else self._free
+        thread = await threads.get()
         try:
             async with ThreadSensitiveContext(executor=thread):
                 await super().__call__(scope, receive, send)
         finally:
-            self._free.put_nowait(thread)
+            threads.put_nowait(thread)
 
     async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
         """Go through all middleware and the view without leaving the thread."""

@@ -12,8 +12,8 @@ from runs.actions.launching import new_run
 from runs.models import Run
 from runs.rights import Person
 
-OF_ONE_TURN = ("answers",)
-"""Settings that are for the turn alone that they were given for."""
+OF_ONE_RUN = ("answers",)
+"""Settings that are for the run alone that they were given for."""
 
 OF_ONE_GOAL = ("plan", "plan_outline")
 """Settings that are for one goal alone; a script that is played again needs them."""
@@ -28,13 +28,13 @@ def continue_run(
     script: dict[str, Any] | str | None = None,
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
-    """Launch a run with the turns before it as its history.
+    """Launch a run with the runs before it as its history.
 
     Its counters begin at 0. The script of a scripted run is played again, unless `model` or `script` is given.
     """
     check_continuing(run, by)
     played = script or (None if model or run.model else run.script_json or None)
-    dropped = OF_ONE_TURN if played else OF_ONE_TURN + OF_ONE_GOAL
+    dropped = OF_ONE_RUN if played else OF_ONE_RUN + OF_ONE_GOAL
     settings = _without(run.settings, dropped) | ({"model": model} if model else {})
     new = new_run(machine=run.machine, goal=goal, settings=settings, owner=by, script=played)
     made = store.continue_run(run, new)
@@ -54,7 +54,7 @@ def _without(settings: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]
     kept = {name: value for name, value in settings.items() if name not in names}
     if children := kept.get("subgraphs"):
         kept["subgraphs"] = {
-            name: child | {"settings": _without(child.get("settings", {}), OF_ONE_TURN)}
+            name: child | {"settings": _without(child.get("settings", {}), OF_ONE_RUN)}
             for name, child in children.items()
         }
     return kept

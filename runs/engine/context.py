@@ -16,9 +16,9 @@ from runs.engine.machine import Block, Machine, Terms
 from runs.engine.settings import ContextSettings
 from runs.engine.snapshot import Price, Window
 from runs.engine.timeline import (
+    EARLIER,
     SHOWN,
     SUMMARY,
-    TURN,
     WAITS,
     Context,
     blocks_of,
@@ -245,14 +245,14 @@ def _freed(window: Window, context: Context, found: Compaction) -> float:
 
 
 def _old_rounds(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
-    """The rounds of what is read before the most recent ones, of which the last always stays: earlier turns may go."""
+    """The rounds of what is read before the most recent ones, of which the last always stays: earlier runs may go."""
     rounds = rounds_of(read)
     room = min(window.keep_recent, KEPT_AT_MOST * window.compact_at) * window.limit
     recent = 0
     while recent < len(rounds):
         characters = sum(min(len(block.text), longest or SHOWN) for block in rounds[-1 - recent])
         room -= characters * window.tokens_per_character
-        is_history = rounds[-1 - recent][0].kind == TURN
+        is_history = rounds[-1 - recent][0].kind == EARLIER
         if (recent or is_history) and room < 0:
             break
         recent += 1

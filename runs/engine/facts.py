@@ -372,10 +372,10 @@ class AnswersKept(Fact):
     by: str
 
 
-class EarlierTurn(Fact):
+class EarlierRun(Fact):
     """One run that this one continues: its goal, how it ended, and what it leaves. Read before the goal."""
 
-    kind: Literal["conv.turn"] = "conv.turn"
+    kind: Literal["conv.run"] = "conv.run"
     run: int
     goal: str
     reason: str
@@ -419,5 +419,5 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     CompactionWanted,
     Forked,
     AnswersKept,
-    EarlierTurn,
+    EarlierRun,
 )

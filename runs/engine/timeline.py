@@ -16,7 +16,7 @@ from runs.engine.effects import ModelCall
 from runs.engine.facts import (
     CallEdited,
     CompactionWanted,
-    EarlierTurn,
+    EarlierRun,
     Fact,
     Notice,
     Pinned,
@@ -38,7 +38,7 @@ SHOWN = 8000
 """Characters of one tool result that the model reads."""
 
 PROMPT = "user.prompt"
-TURN = "conv.turn"
+EARLIER = "conv.run"
 SUMMARY = "conv.range.summary"
 PLAN = "react.plan"
 
@@ -72,8 +72,8 @@ def common_block(fact: Fact) -> Block | None:
             return Block(kind=fact.kind, author="tool", text=fenced(tool, result_text(fact)))
         case UserAnswered(text=text):
             return Block(kind=fact.kind, author="user", text=fenced("the user", cut(text)))
-        case EarlierTurn():
-            return Block(kind=fact.kind, author="system", text=_turn_text(fact))
+        case EarlierRun():
+            return Block(kind=fact.kind, author="system", text=_earlier_text(fact))
         case CallEdited(tool=tool, args=args, message=message):
             said = f" They said: {message}" if message else ""
             text = f"A person changed the arguments of {tool} to {canonical(args)} before it ran.{said}"
@@ -91,19 +91,19 @@ def common_block(fact: Fact) -> Block | None:
     return None
 
 
-def _turn_text(turn: EarlierTurn) -> str:
-    """An earlier turn: what was wanted, how it ended, and what it leaves; each part as data, and cut."""
-    how = f"{turn.reason}: {turn.message}" if turn.message else turn.reason
+def _earlier_text(earlier: EarlierRun) -> str:
+    """An earlier run: what was wanted, how it ended, and what it leaves; each part as data, and cut."""
+    how = f"{earlier.reason}: {earlier.message}" if earlier.message else earlier.reason
     parts = [
-        "An earlier turn of this conversation. It is over, and its files are not in this turn's folder.",
-        fenced("the goal of that turn", cut(turn.goal)),
-        fenced("the end of that turn", cut(how)),
+        "An earlier run of this conversation. It is over, and its files are not in the folder of this one.",
+        fenced("the goal of that run", cut(earlier.goal)),
+        fenced("the end of that run", cut(how)),
     ]
-    parts += [fenced("the answer of that turn", cut(turn.answer))] if turn.answer else []
-    parts += [fenced("the summary of that turn", cut(turn.summary))] if turn.summary else []
-    if turn.artifacts:
-        names = cut("\n".join(turn.artifacts))
-        parts.append(fenced("the list of what that turn made", names))
+    parts += [fenced("the answer of that run", cut(earlier.answer))] if earlier.answer else []
+    parts += [fenced("the summary of that run", cut(earlier.summary))] if earlier.summary else []
+    if earlier.artifacts:
+        names = cut("\n".join(earlier.artifacts))
+        parts.append(fenced("the list of what that run made", names))
     return "\n".join(parts)
 
 
@@ -340,10 +340,10 @@ def pieces(machine: Machine, terms: Terms, blocks: Sequence[Block], call: ModelC
     parts = [Piece("system", "system", machine.system(terms))]
     parts += (Piece("examples", message.author, message.text) for message in machine.examples(terms))
     named = machine.names_paths(terms)
-    before = [block for block in read if block.kind == TURN]
+    before = [block for block in read if block.kind == EARLIER]
     parts += _block_pieces(before, call.longest, named=named)
     parts.append(Piece(PROMPT, "user", f"Goal: {terms.goal}"))
-    parts += _block_pieces((block for block in read if block.kind != TURN), call.longest, named=named)
+    parts += _block_pieces((block for block in read if block.kind != EARLIER), call.longest, named=named)
     if context.sources:
         parts.append(Piece("sources", "user", sources_text(context.sources, call.longest // 2)))
     parts += (Piece("shown", "user", text) for text in _asked_for(blocks, call.shows, call.longest))

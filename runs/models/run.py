@@ -110,7 +110,7 @@ class Run(models.Model):
     continues = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="continued_by"
     )
-    """The run before it in a conversation of turns; what it knows of that stands in its own first row."""
+    """The run before it in a conversation of runs; what it knows of that stands in its own first row."""
     root = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="family")
     """The run that this one was started or forked from in the end: its limits on cost and tokens hold for all."""
     copied_usd = models.FloatField(default=0.0)

@@ -1,4 +1,4 @@
-"""The conversation of turns that a run is in: the runs that it continues, and those that continue it."""
+"""The conversation of runs that a run is in: the runs that it continues, and those that continue it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs.models import Run
-from runs.store import earlier_turns
+from runs.store import earlier_runs
 
 MOST_LATER = 50
-"""Later turns that are looked up."""
+"""Later runs that are looked up."""
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One turn: its number in the conversation, and its run."""
+class Member:
+    """One run of a conversation: its number in the conversation, and its run."""
 
     number: int
     run: int
@@ -28,32 +28,32 @@ class Conversation:
     """The place of a run in its conversation."""
 
     number: int
-    before: tuple[Turn, ...]
-    after: tuple[Turn, ...]
+    before: tuple[Member, ...]
+    after: tuple[Member, ...]
     """Along the newest run that continues each."""
     beside: tuple[Run, ...]
     """Other runs that continue this one."""
 
     @property
     def total(self) -> int:
-        """How many turns there are."""
+        """How many runs there are."""
         return self.number + len(self.after)
 
 
 def conversation_of(run: Run, user: Any) -> Conversation | None:
     """Return the conversation of `run`, as `user` may see it; None where the run is alone."""
     visible = Run.objects.for_user(user)
-    turns = earlier_turns(run)
-    there = set(visible.filter(pk__in=[turn.run for turn in turns]).values_list("pk", flat=True))
+    earlier = earlier_runs(run)
+    there = set(visible.filter(pk__in=[one.run for one in earlier]).values_list("pk", flat=True))
     before = tuple(
-        Turn(number, turn.run, turn.goal, turn.run in there) for number, turn in enumerate(turns, 1)
+        Member(number, one.run, one.goal, one.run in there) for number, one in enumerate(earlier, 1)
     )
-    number = len(turns) + 1
+    number = len(earlier) + 1
     followers = list(visible.filter(continues=run).order_by("-pk")[:MOST_LATER])
-    after: list[Turn] = []
+    after: list[Member] = []
     newest = followers[0] if followers else None
     while newest is not None and len(after) < MOST_LATER:
-        after.append(Turn(number + len(after) + 1, newest.pk, newest.goal, seen=True))
+        after.append(Member(number + len(after) + 1, newest.pk, newest.goal, seen=True))
         newest = visible.filter(continues=newest).order_by("-pk").first()
     if not before and not after:
         return None

@@ -17,7 +17,17 @@ from runs.engine import context
 from runs.engine.effects import EFFECT, ModelCall
 from runs.engine.machine import Block, Machine, Terms
 from runs.engine.sources import Source, with_found
-from runs.engine.timeline import PLAN, PROMPT, SUMMARY, TURN, Piece, blocks_of, folded, pieces, sources_text
+from runs.engine.timeline import (
+    EARLIER,
+    PLAN,
+    PROMPT,
+    SUMMARY,
+    Piece,
+    blocks_of,
+    folded,
+    pieces,
+    sources_text,
+)
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, Step
 from runs.reading import words
@@ -27,7 +37,7 @@ from runs.reading.prompts import full_terms, limit_of
 LABELS: dict[str, tuple[str, str]] = {
     "system": ("Instructions", "system"),
     "examples": ("Worked examples", "system"),
-    TURN: ("Earlier turns", "summary"),
+    EARLIER: ("Earlier runs", "summary"),
     PROMPT: ("Goal", "goal"),
     PLAN: ("Plan", "goal"),
     SUMMARY: ("Summaries", "summary"),

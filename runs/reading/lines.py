@@ -39,8 +39,8 @@ def _weight(fact: Data) -> int:
 def _marked(line: Line, facts: list[Data]) -> Line:
     """A line says as a tag what else the row concluded: an answer, the end."""
     kinds = {fact["kind"]: fact for fact in facts}
-    if line.title == "Earlier turn":
-        return _continuing([fact for fact in facts if fact["kind"] == "conv.turn"])
+    if earlier := [fact for fact in facts if fact["kind"] == "conv.run"]:
+        return _continuing(earlier)
     code = str(kinds.get("react.notice", {}).get("code", ""))
     if code.startswith("protocol_violation.") and "react.decision" in kinds:
         line = _replace(line, tone="warn", tag=f"violation: {words.spoken(code.partition('.')[2])}")
@@ -77,10 +77,10 @@ def _marked(line: Line, facts: list[Data]) -> Line:
     return line
 
 
-def _continuing(turns: list[Data]) -> Line:
-    """The turn directly before this one speaks; how many there are is its tag."""
+def _continuing(earlier: list[Data]) -> Line:
+    """The run directly before this one speaks; how many there are is its tag."""
     return _replace(
-        SPEAKING["conv.turn"](turns[-1]), tag=f"{words.plural(len(turns), 'turn')} before this one"
+        SPEAKING["conv.run"](earlier[-1]), tag=f"{words.plural(len(earlier), 'run')} before this one"
     )
 
 

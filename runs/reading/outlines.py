@@ -37,7 +37,7 @@ BY_CHANCE = {
     "planned.attempt.began": ("number",),
     "run.decided": ("interrupt",),
     "run.read": ("step", "run"),
-    "conv.turn": ("run",),
+    "conv.run": ("run",),
     "run.recovered": ("epoch", "message", "cost_usd", "tokens", "lost", "stopped"),
     "run.held_back": ("halt", "since", "until", "by", "reason"),
 }

@@ -111,9 +111,9 @@ def _forked(fact: Data) -> Line:
     return Line("Begins as a copy", text, icon="branch", tone="warn", level="turn", goes_on=True)
 
 
-def _earlier_turn(fact: Data) -> Line:
+def _earlier_run(fact: Data) -> Line:
     text = f"#{fact['run']}: {short(fact['goal'], 160)}"
-    return Line("Earlier turn", text, icon="back", level="turn", tag=words.exit_words(fact["reason"]))
+    return Line("Earlier run", text, icon="back", level="turn", tag=words.exit_words(fact["reason"]))
 
 
 def _raised(fact: Data) -> Line:
@@ -254,7 +254,7 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "conv.compaction.wanted": _mended("Compaction wanted", "compact", lambda fact: ""),
     "run.rewound": _rewound,
     "run.forked": _forked,
-    "conv.turn": _earlier_turn,
+    "conv.run": _earlier_run,
     "run.decided": _decided,
     "run.limit": _raised,
     "run.paused": _by("Paused", "pause"),

@@ -20,7 +20,7 @@ from runs.store.artifacts import (
 from runs.store.birth import NewRun, create_run, folder_of, unsaved
 from runs.store.cached_reads import read_before
 from runs.store.clock import now
-from runs.store.continuing import check_continuing, continue_run, earlier_turns
+from runs.store.continuing import check_continuing, continue_run, earlier_runs
 from runs.store.copying import (
     IN_FORK,
     KEPT,
@@ -202,7 +202,7 @@ __all__ = [
     "create_run",
     "decide",
     "doubted_by_restore",
-    "earlier_turns",
+    "earlier_runs",
     "edit_summary",
     "ended",
     "ended_life",

@@ -1,4 +1,4 @@
-"""A run that continues another one: a new run with a goal of its own that begins with what the turns before it left.
+"""A run that continues another one: a new run with a goal of its own that begins with what the runs before it left.
 
 All that it knows of them stands in its first row, so that it needs none of those runs any more.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.db import models, transaction
 
-from runs.engine.facts import EarlierTurn, Exited, Fact
+from runs.engine.facts import EarlierRun, Exited, Fact
 from runs.engine.outward import carried_on
 from runs.engine.timeline import folded
 from runs.machines import CATALOGUE
@@ -33,7 +33,7 @@ def continue_run(source: Run, new: NewRun) -> Run:
         insert(run, new.checked)
         machine = CATALOGUE[source.machine]
         last = state_at(source, machine, terms_of(source, {}), source.head)
-        facts = (*earlier_turns(source), _turn(source), *carried_on(last, source.pk))
+        facts = (*earlier_runs(source), _told_of(source), *carried_on(last, source.pk))
         opened = machine.open(terms_of(run, {}))
         after = machine.fold(opened, facts)
         append(run, "note", facts, after.model_dump_json() if after != opened else None)
@@ -51,18 +51,18 @@ def check_continuing(run: Run) -> None:
         raise NotPossible(f"Run {run.pk} has not ended: it is {run.status}. Continue it when it has ended.")
 
 
-def earlier_turns(run: Run) -> tuple[EarlierTurn, ...]:
-    """The turns before the run, the oldest first; a copy of a run has those of that run."""
-    return tuple(fact for fact in _facts(run.steps.filter(seq=1)) if isinstance(fact, EarlierTurn))
+def earlier_runs(run: Run) -> tuple[EarlierRun, ...]:
+    """The runs before the run, the oldest first; a copy of a run has those of that run."""
+    return tuple(fact for fact in _facts(run.steps.filter(seq=1)) if isinstance(fact, EarlierRun))
 
 
-def _turn(run: Run) -> EarlierTurn:
-    """What the turns after `run` know of it."""
+def _told_of(run: Run) -> EarlierRun:
+    """What the runs after `run` know of it."""
     ended = _facts(run.steps.filter(live=True, facts_json__contains='"react.exit"').order_by("-seq")[:1])
     summaries = folded(context_blocks(run)).standing()
     newest = max(summaries, key=lambda summary: summary.seq, default=None)
     names = live_artifacts_of(run).order_by("seq", "pk").values_list("name", flat=True)
-    return EarlierTurn(
+    return EarlierRun(
         run=run.pk,
         goal=run.goal,
         reason=run.exit_reason or "",

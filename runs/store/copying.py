@@ -32,7 +32,7 @@ from runs.engine.facts import (
     RECOVERED,
     AnswersKept,
     DataRead,
-    EarlierTurn,
+    EarlierRun,
     Exited,
     Fact,
     Forked,
@@ -335,10 +335,10 @@ def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, or
 
 
 def _known_with_its_goal(source: Run, at: int) -> tuple[Fact, ...]:
-    """Return what a fork from the beginning knows all the same: the turns before its goal, and what came with that."""
+    """Return what a fork from the beginning knows all the same: the runs before its goal, and what came with that."""
     first = None if at else source.steps.filter(seq=1, kind=Step.Kind.NOTE).first()
     facts = CATALOGUE[source.machine].facts.validate_json(first.facts_json) if first else ()
-    return tuple(fact for fact in facts if isinstance(fact, DataRead | EarlierTurn))
+    return tuple(fact for fact in facts if isinstance(fact, DataRead | EarlierRun))
 
 
 def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, int, str] | None = None) -> Run:

@@ -25,7 +25,7 @@ from runs.engine.effects import (
     call_in,
     fingerprint_of,
 )
-from runs.engine.facts import CallEdited, Decided, EarlierTurn, Fact, Forked, Spent, ToolCalled, ToolReported
+from runs.engine.facts import CallEdited, Decided, EarlierRun, Fact, Forked, Spent, ToolCalled, ToolReported
 from runs.engine.kernel import cost_of
 from runs.engine.reporting import reported
 from runs.engine.values import canonical, fingerprint
@@ -49,8 +49,8 @@ class Told:
         """By each question that was decided."""
         self.forked: tuple[int, Forked] | None = None
         """The last row that says of which run this one is a fork, or the run that it is a replay of."""
-        self.turns: tuple[EarlierTurn, ...] = ()
-        """The turns before the run."""
+        self.earlier: tuple[EarlierRun, ...] = ()
+        """The runs before the run."""
         self.ran = 0
         """Calls that took place."""
         self._call = ""
@@ -72,8 +72,8 @@ class Told:
                     self.decided[fact.interrupt] = (seq, fact)
                 case Forked():
                     self.forked = (seq, fact)
-                case EarlierTurn() if seq == 1:
-                    self.turns += (fact,)
+                case EarlierRun() if seq == 1:
+                    self.earlier += (fact,)
         if asked is not None and len(results) == 1:
             self.results[asked] = (seq, _told_by(results[0]))
             if not results[0].ran:
@@ -107,7 +107,7 @@ class Told:
         yield from _children(run, children)
         if self.forked and not _is_of(run, *self.forked):
             yield self.forked[0], "what it says that the run is a fork of is not what the run says"
-        if not _continues(run, self.turns):
+        if not _continues(run, self.earlier):
             yield 1, "the run that it says it continues is another one than the run says"
         if why := _parent(run):
             yield None, why
@@ -215,9 +215,9 @@ def _is_of(run: Run, seq: int, forked: Forked) -> bool:
     return run.origin != "" and (run.copied_from_id, run.copied_upto) == (source, forked.seq)
 
 
-def _continues(run: Run, turns: tuple[EarlierTurn, ...]) -> bool:
-    """Whether the run is marked as continuing the last of the turns before it; a copy of such a run is not."""
-    last = turns[-1].run if turns and not run.origin else None
+def _continues(run: Run, earlier: tuple[EarlierRun, ...]) -> bool:
+    """Whether the run is marked as continuing the last of the runs before it; a copy of such a run is not."""
+    last = earlier[-1].run if earlier and not run.origin else None
     there = last is not None and Run.objects.filter(pk=last).exists()
     return run.continues_id == (last if there else None)
 

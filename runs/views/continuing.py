@@ -17,7 +17,7 @@ FIELDS = ("goal", "script")
 @never_cache
 @require_http_methods(["GET", "POST"])
 def continue_run(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Launch the next turn; a form that can't be accepted comes back with its text."""
+    """Launch the next run; a form that can't be accepted comes back with its text."""
     run = visible_run(request, run_id)
     typed = {name: request.POST.get(name, "") for name in FIELDS}
     faults: dict[str, str] = {}

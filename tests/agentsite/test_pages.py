@@ -42,7 +42,7 @@ class Counted(Pages):
         return HttpResponse("here")
 
 
-async def status_of(pages: Pages) -> int:
+async def status_of(pages: Pages, path: str = "/") -> int:
     """Ask for a page as the web server does."""
     sent: list[dict[str, Any]] = []
     body = [{"type": "http.request", "body": b""}]
@@ -56,7 +56,7 @@ async def status_of(pages: Pages) -> int:
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await pages(dict(SCOPE), receive, send)
+    await pages(SCOPE | {"path": path}, receive, send)
     return int(sent[0]["status"])
 
 
@@ -66,3 +66,12 @@ async def test_many_requests_at_once_are_answered_by_a_few_threads() -> None:
         assert await asyncio.gather(*(status_of(pages) for _ in range(12))) == [200] * 12
     assert pages.most == 3
     assert len(pages.threads) == 3
+
+
+async def test_whether_the_site_is_well_is_answered_while_all_threads_are_busy() -> None:
+    """Two pages fill both threads, and wait for a third request: only one beside them can be it."""
+    pages = Counted(threads=2)
+    pages.full = threading.Barrier(3, timeout=LONGEST_S)
+    async with asyncio.timeout(LONGEST_S):
+        busy = [asyncio.create_task(status_of(pages)) for _ in range(2)]
+        assert await asyncio.gather(status_of(pages, "/healthz"), *busy) == [200] * 3

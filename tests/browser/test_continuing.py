@@ -1,4 +1,4 @@
-"""A conversation of four turns in a browser: each is continued from the foot of the page of the one before."""
+"""A conversation of four runs in a browser: each is continued from the foot of the page of the one before."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_a_run_is_continued_three_times_and_each_page_leads_to_the_others(site: 
         expect(box).to_be_hidden()
         approve(page)
         export = check_ended(site, page, runs[-1])
-        turns = [fact for fact in export["steps"][0]["facts"] if fact["kind"] == "conv.turn"]
-        assert [str(turn["run"]) for turn in turns] == runs[:-1]
+        earlier = [fact for fact in export["steps"][0]["facts"] if fact["kind"] == "conv.run"]
+        assert [str(turn["run"]) for turn in earlier] == runs[:-1]
         expect(box).to_be_visible()
         if goal:
             box.fill(goal)
@@ -38,10 +38,10 @@ def test_a_run_is_continued_three_times_and_each_page_leads_to_the_others(site: 
             page.wait_for_url(lambda url, last=runs[-1]: re.search(r"/runs/(\d+)/$", url)[1] != last)  # type: ignore[index,misc]
             runs.append(page.url.rstrip("/").rpartition("/")[2])
     check_looks(page)
-    chain = page.get_by_role("navigation", name="Turns of the conversation")
-    expect(chain).to_contain_text("Turn 4 of 4")
+    chain = page.get_by_role("navigation", name="Runs of the conversation")
+    expect(chain).to_contain_text("Run 4 of 4 of this conversation")
     chain.get_by_role("link", name=re.compile(rf"#{runs[1]} Now with apples")).click()
-    expect(chain).to_contain_text("Turn 2 of 4")
+    expect(chain).to_contain_text("Run 2 of 4 of this conversation")
     expect(chain.get_by_role("link")).to_have_count(3)
     box.fill(" ")
     page.get_by_role("button", name="Continue", exact=True).click()

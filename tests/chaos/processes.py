@@ -10,14 +10,12 @@ import multiprocessing
 import os
 import random
 import resource
-import secrets
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import django
@@ -51,8 +49,7 @@ def live(kind: str, wiring: Wiring) -> None:
     # As on a busy site the real numbers are too long for a lease of a second or two.
     driver.POSTPONED_S, tasks.HINT_AGAIN_S, hands.LATE_S = 1.0, 1.0, 2.0
     driver.drive_alone = driver.drive  # what is changed here would not hold in a process of its own
-    names = SimpleNamespace(token_hex=lambda n: f"{os.getpid()}-{secrets.token_hex(4)}")
-    driver.secrets = names  # type: ignore[assignment]  # a worker's name says which process it is
+    settings.PROCESS_NAME = str(os.getpid())
     failpoints.PLANNED = {item.split(":")[0]: item.split(":")[1:] for item in wiring.failpoint.split(",")}
     store.MOST_LOST = leases.MOST_LOST = wiring.most_lost
     os.environ["PGAPPNAME"] = f"{kind}-{os.getpid()}"  # a server's connections say whose they are

@@ -1,4 +1,4 @@
-"""Continue: a follow-up goal in a new run whose history is the turns before it."""
+"""Continue: a follow-up goal in a new run whose history is the runs before it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ GOALS = ("And the neap tides?", "And in Bristol?", "And at night?")
 
 
 def continued(run: Run, goal: str = GOALS[0], **parts: Any) -> Run:
-    """The next turn, driven as far as it goes."""
+    """The next run, driven as far as it goes."""
     return work(actions.continue_run(run, goal=goal, by=parts.pop("by", None), **parts))
 
 
 def conversation(first: Run) -> list[Run]:
-    """A conversation of four turns."""
+    """A conversation of four runs."""
     runs = [work(first)]
     for goal in GOALS:
         runs.append(continued(runs[-1], goal))
@@ -62,7 +62,7 @@ def read_by(run: Run) -> str:
     return "\n".join(message.text for message in prompt(machine, store.terms_of(run, {}), blocks, ANY))
 
 
-def test_each_turn_reads_all_turns_before_it_in_order_once_and_then_its_own_goal() -> None:
+def test_each_run_reads_all_runs_before_it_in_order_once_and_then_its_own_goal() -> None:
     runs = conversation(launch(think("search", q="tides"), FINAL))
     for number, run in enumerate(runs):
         text = read_by(run)
@@ -70,12 +70,12 @@ def test_each_turn_reads_all_turns_before_it_in_order_once_and_then_its_own_goal
         places = [text.index(goal) for goal in [*goals, f"Goal: {run.goal}"]]
         assert places == sorted(places)
         assert [text.count(goal) for goal in goals] == [1] * number
-        assert text.count("the answer of that turn says") == number
+        assert text.count("the answer of that run says") == number
         assert text.index("three results") > places[-1]
 
 
 @pytest.mark.parametrize("machine", list(CATALOGUE))
-def test_every_machine_reads_the_turns_before_its_goal(machine: str) -> None:
+def test_every_machine_reads_the_runs_before_its_goal(machine: str) -> None:
     made = actions.start_run(
         machine=machine, goal="Count the boats", settings={}, owner=None, script={"replies": {}}
     )
@@ -103,8 +103,8 @@ def test_a_turn_names_what_the_run_before_made() -> None:
         },
     )
     second = continued(work(launch(played=played)))
-    (turn,) = store.earlier_turns(second)
-    assert turn.artifacts == ("tides.csv",)
+    (earlier,) = store.earlier_runs(second)
+    assert earlier.artifacts == ("tides.csv",)
     assert "tides.csv" in read_by(second)
 
 
@@ -132,18 +132,18 @@ def test_a_continued_run_and_its_forks_replay_equal(how: str) -> None:
     assert replay.difference is None
     made, difference = actions.replay(second, by=None)
     assert difference is None
-    assert store.earlier_turns(made) == store.earlier_turns(second)
+    assert store.earlier_runs(made) == store.earlier_runs(second)
 
 
 def test_a_fork_keeps_the_history_from_any_row() -> None:
     second = continued(work(launch(think("search", q="tides"), FINAL)))
     for at in (0, transitions(second)[0]):
         fork = work(actions.fork(second, at=at, by=None))
-        assert store.earlier_turns(fork) == store.earlier_turns(second)
+        assert store.earlier_runs(fork) == store.earlier_runs(second)
         assert read_by(fork).count("Write a short report about tides") == 1
         assert fork.continues_id is None
         third = continued(fork, GOALS[1])
-        assert [turn.run for turn in store.earlier_turns(third)] == [second.continues_id, fork.pk]
+        assert [one.run for one in store.earlier_runs(third)] == [second.continues_id, fork.pk]
 
 
 def test_a_rollback_keeps_the_history() -> None:
@@ -234,11 +234,11 @@ def test_a_script_is_played_again_unless_another_is_given() -> None:
     assert continued(first, script=other).answer == "43"
 
 
-def test_the_window_shows_earlier_turns_by_name() -> None:
+def test_the_window_shows_earlier_runs_by_name() -> None:
     filling = filling_of(continued(work(launch(FINAL))))
     assert filling is not None
-    part = next(part for part in filling.parts if part.what == "conv.turn")
-    assert (part.label, part.count) == ("Earlier turns", 1)
+    part = next(part for part in filling.parts if part.what == "conv.run")
+    assert (part.label, part.count) == ("Earlier runs", 1)
 
 
 def small_window(answer: str) -> dict[str, Any]:
@@ -258,8 +258,8 @@ def test_a_history_that_fills_the_window_is_compacted_before_the_first_decision(
     assert "Done: all" in read_by(last)
     assert "tide tide" not in read_by(last)
     again = continued(last, "The one after", script=small_window("done"))
-    assert store.earlier_turns(again)[-1].summary.startswith("Goal: tides")
-    assert len(store.earlier_turns(again)) == 5
+    assert store.earlier_runs(again)[-1].summary.startswith("Goal: tides")
+    assert len(store.earlier_runs(again)) == 5
 
 
 def test_the_export_says_which_run_it_continues() -> None:
@@ -267,13 +267,13 @@ def test_the_export_says_which_run_it_continues() -> None:
     second = continued(first)
     assert export(first)["run"]["continues"] is None
     assert export(second)["run"]["continues"] == str(first.pk)
-    assert [fact["kind"] for fact in export(second)["steps"][0]["facts"]] == ["conv.turn"]
+    assert [fact["kind"] for fact in export(second)["steps"][0]["facts"]] == ["conv.run"]
 
 
 # --- pages and command -------------------------------------------------------------------------------------------
 
 
-def test_the_page_of_an_ended_run_has_the_box_and_launches_the_next_turn() -> None:
+def test_the_page_of_an_ended_run_has_the_box_and_launches_the_next_run() -> None:
     owner = person("alice", "add_run")
     first = work(launch(FINAL, owner=owner))
     browser = signed_in(owner)
@@ -282,7 +282,7 @@ def test_the_page_of_an_ended_run_has_the_box_and_launches_the_next_turn() -> No
     second = Run.objects.get(continues=first)
     assert done["Location"] == f"/runs/{second.pk}/"
     page = browser.get(f"/runs/{work(second).pk}/").content.decode()
-    assert "Turn 2 of 2" in page
+    assert "Run 2 of 2 of this conversation" in page
     assert f'href="/runs/{first.pk}/"' in page
     assert f'href="/runs/{second.pk}/"' in browser.get(f"/runs/{first.pk}/").content.decode()
     assert f'continues run <a href="/runs/{first.pk}/">' in browser.get("/runs/").content.decode()
@@ -311,7 +311,7 @@ def test_the_first_step_speaks_of_the_turn_before_and_counts_them_all() -> None:
     last = conversation(launch(FINAL))[-1]
     said = export(last)["steps"][0]["summary"]
     assert GOALS[1] in said
-    assert "3 turns before this one" in said
+    assert "3 runs before this one" in said
 
 
 def test_the_page_offers_and_takes_nothing_from_who_may_not_launch() -> None:
@@ -323,15 +323,15 @@ def test_the_page_offers_and_takes_nothing_from_who_may_not_launch() -> None:
     assert other.post(f"/runs/{run.pk}/continue/", {"goal": "x"}).status_code == 404
 
 
-def test_turns_that_the_reader_may_not_see_are_not_links() -> None:
+def test_runs_that_the_reader_may_not_see_are_not_links() -> None:
     owner, other = person("alice", "add_run"), person("bob", "view_run", "add_run")
     first = work(launch(FINAL, owner=owner))
     second = work(actions.continue_run(first, goal=GOALS[0], by=other))
     other.user_permissions.clear()
     page = signed_in(other).get(f"/runs/{second.pk}/").content.decode()
     assert f'<a href="/runs/{first.pk}/">' not in page
-    assert "Turn 2 of 2" in page
-    assert "Turn" not in signed_in(owner).get(f"/runs/{first.pk}/").content.decode().partition("Turns")[0]
+    assert "Run 2 of 2 of this conversation" in page
+    assert "of this conversation" not in signed_in(owner).get(f"/runs/{first.pk}/").content.decode()
 
 
 def test_the_command_continues_and_ends_as_launch_does() -> None:

@@ -27,7 +27,7 @@ class Command(launch.Command):
         launch.add_following(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Launch the next turn."""
+        """Launch the next run."""
         check_one_speaks(options)
         with launch.refusing():
             made = actions.continue_run(
