@@ -90,7 +90,7 @@ def test_every_machine_reads_the_runs_before_its_goal(machine: str) -> None:
     assert first.exit_reason in text
 
 
-def test_a_turn_names_what_the_run_before_made() -> None:
+def test_a_run_names_what_the_run_before_made() -> None:
     played = script(
         think("save"),
         FINAL,
@@ -117,7 +117,7 @@ def test_counters_and_budgets_begin_anew() -> None:
     assert second.root_id is None
 
 
-def test_prepared_answers_are_for_the_turn_they_were_given_for() -> None:
+def test_prepared_answers_are_for_the_run_they_were_given_for() -> None:
     settings: dict[str, Any] = {"answers": [{"verdict": "approve"}], "max_steps": 7, "tools": ["search"]}
     second = continued(work(launch(FINAL, **settings)))
     assert second.settings == {"max_steps": 7, "tools": ["search"]}
@@ -178,7 +178,7 @@ def test_a_run_that_is_marked_as_continuing_another_one_does_not_verify() -> Non
     Run.objects.filter(pk=second.pk).update(continues=first)
 
 
-def test_a_turn_that_follows_one_with_private_data_asks_before_each_host() -> None:
+def test_a_run_that_follows_one_with_private_data_asks_before_each_host() -> None:
     first = work(launch(played=script(READ, FINAL, tools=PLAYED)))
     second = actions.continue_run(
         first, goal=GOALS[0], by=None, script=script(GO, OTHER, FINAL, tools=PLAYED)
@@ -307,7 +307,7 @@ def test_a_form_that_is_refused_keeps_its_text() -> None:
     assert not Run.objects.filter(continues__isnull=False).exists()
 
 
-def test_the_first_step_speaks_of_the_turn_before_and_counts_them_all() -> None:
+def test_the_first_step_speaks_of_the_run_before_and_counts_them_all() -> None:
     last = conversation(launch(FINAL))[-1]
     said = export(last)["steps"][0]["summary"]
     assert GOALS[1] in said
