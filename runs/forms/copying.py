@@ -104,6 +104,7 @@ def state_values(run: Run, at: int) -> tuple[StateValue, ...]:
     return tuple(
         _typed(name, schema["properties"][name], schema.get("$defs", {}), now[name])
         for name in control_values(machine)
+        if name in now  # one that is left out while it is empty has nothing to change
     )
 
 

@@ -41,6 +41,8 @@ def _ruled_settings(tape: Tape) -> dict[str, Any]:
         "max_rejections": tape.one_of((10, 0, 1, 2)),
         "cache": tape.below(2) == 0,
     }
+    if tape.chance(4):
+        chosen["subgraphs"] = {"auth": {"machine": "ruled", "at": "thought"}}
     if tape.below(3):
         chosen["ruleset"] = [rule for rule in ruleset if tape.below(3) == 1]
     return chosen
@@ -75,7 +77,8 @@ def _ruled_rows(run: Run) -> int:
     """A step: RETRIES drafts that come back and one that goes on, each read at its third reply at the latest."""
     draft = 3 * ASKS + 2
     step = (RETRIES + 1) * draft + CALL_ROWS + 3
-    return int(run.terms.settings.max_steps) * step + 1  # type: ignore[attr-defined]
+    fixed = CALL_ROWS + 2
+    return int(run.terms.settings.max_steps) * step + fixed + 1  # type: ignore[attr-defined]
 
 
 # --- contract -----------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import pytest
 from runs.engine import kernel
 from runs.engine.effects import (
     Answer,
+    ChildFinished,
     ChildRun,
     ContextOverflowed,
     Failed,
@@ -162,6 +163,11 @@ GUESS = call("search", thought="I guess")
 TERMINAL = [{"type": "forbid_pattern", "value": "stop", "severity": "terminal"}, {"type": "forbid_guessing"}]
 
 RULED_WORLDS: dict[str, SmallWorld] = {
+    "a fixed subgraph": SmallWorld(
+        {"max_steps": 1, "subgraphs": {"auth": {"machine": "ruled", "at": "thought"}}},
+        (final(),),
+        results=(ChildFinished(run="c", status="succeeded", answer="found", metadata={"answer": "found"}),),
+    ),
     "two steps, everything": SmallWorld(
         {"max_steps": 2, "max_rejections": 1, "cache": False},
         (call("search"), final(), GUESS, "unreadable"),
