@@ -200,7 +200,7 @@ class RuleBroken(Fact):
 
 
 class SubgraphMerged(Fact):
-    """A fixed subgraph has run: the parent's metadata takes over what it left."""
+    """A fixed subgraph has run: the parent's metadata takes over what it left under names that the parent has not."""
 
     kind: Literal["ruled.subgraph.merged"] = "ruled.subgraph.merged"
     name: str
@@ -316,8 +316,7 @@ def evolve(state: RuledState, fact: Fact) -> State:
             return _with(state, {"rule": rule})
         case CallEdited(tool=tool, args=args):
             return _drafted(state, args=args) if state.draft and state.draft.tool == tool else state
-        case SubgraphMerged(name=name, metadata=found):
-            new = {key: value for key, value in found.items() if key not in Metadata.model_fields}
+        case SubgraphMerged(name=name, metadata=new):
             return _with(state, new, merged=(*state.merged, name))
         case ToolReported(tool=tool, error=error, ran=ran):
             history = (*meta.tool_history, tool)[-HISTORY:] if ran else meta.tool_history
@@ -580,7 +579,8 @@ def subgraph(state: RuledState, answer: Answer | None) -> Ask | Go:
             found = answer.metadata if isinstance(answer, ChildFinished) else {}
             if isinstance(answer, ToolReturned):  # a person gave it in the subgraph's place
                 found = {"answer": answer.value}
-            return Go("merged", (SubgraphMerged(name=name, metadata=found, error=told.error),))
+            new = {key: value for key, value in found.items() if key not in Metadata.model_fields}
+            return Go("merged", (SubgraphMerged(name=name, metadata=new, error=told.error),))
     raise UnexpectedAnswer("subgraph", answer)
 
 

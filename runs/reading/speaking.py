@@ -61,7 +61,8 @@ def _thought(fact: Data) -> Line:
 def _merged(fact: Data) -> Line:
     if fact["error"] is not None:
         return Line("Subgraph failed", short(fact["error"]), icon="cross", tone="bad", tag=fact["name"])
-    return Line("Subgraph merged", value_text(fact["metadata"]), icon="child", tone="call", tag=fact["name"])
+    code = args_text(fact["metadata"])
+    return Line("Subgraph merged", "", code, icon="child", tone="call", tag=fact["name"])
 
 
 def _reported(fact: Data) -> Line:

@@ -74,6 +74,9 @@ def test_its_metadata_is_merged_and_the_parents_own_stays() -> None:
     assert (merged["answer"], merged["exit_reason"]) == ("token 7", "goal_achieved")
     assert (merged["goal"], merged["retry_count"], merged["tool_history"]) == ("Tides", 0, ["search"])
     assert merged["total_cost"] == pytest.approx(run.cost_usd)
+    row = run.steps.get(edge="merged")
+    (told,) = (fact for fact in json.loads(row.facts_json) if fact["kind"] == "ruled.subgraph.merged")
+    assert told["metadata"] == {"answer": "token 7", "exit_reason": "goal_achieved"}
 
 
 def test_a_child_of_another_machine_gives_its_answer_and_how_it_ended() -> None:
