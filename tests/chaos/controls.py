@@ -72,7 +72,7 @@ def _replace_pay(deed: Callable[[Call, str], None]) -> None:
         return far_side.slowly(call, lambda: deed(call, place.key))
 
     changed = dict(tools.TOOLS) | {"pay": replace(tools.TOOLS["pay"], run=run)}
-    toolbox.Toolbox.__init__.__defaults__ = (changed, ())
+    toolbox.Toolbox.__init__.__defaults__ = (changed, (), ())
 
 
 def _no_started_row() -> None:

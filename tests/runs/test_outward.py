@@ -299,7 +299,7 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     with Web(pages) as web:
         net = TableNet(web, {"page.test": [PUBLIC_ADDRESS], "other.test": [PUBLIC_ADDRESS]})
         tool = fetch_url.fetch_tool(lambda: net, trusted)
-        monkeypatch.setattr(Toolbox.__init__, "__defaults__", ({**TOOLS, "fetch_url": tool}, ()))
+        monkeypatch.setattr(Toolbox.__init__, "__defaults__", ({**TOOLS, "fetch_url": tool}, (), ()))
         yield web
 
 

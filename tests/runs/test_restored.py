@@ -410,7 +410,7 @@ def test_a_run_that_may_act_unasked_is_held_before_it_has_come_to_that(
 
 
 def test_a_run_whose_child_may_act_unasked_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Toolbox.__init__, "__defaults__", ({**TOOLS, "send": BLIND}, ()))
+    monkeypatch.setattr(Toolbox.__init__, "__defaults__", ({**TOOLS, "send": BLIND}, (), ()))
     helper = {"machine": "ruled", "settings": {"tools": ["send"], "rules": ALLOW}}
     run = launch(FINAL, subgraphs={"inner": helper})
     restore()
