@@ -25,7 +25,7 @@ TAKE_DATA = frozenset({"up", "local_model", "backup", "restore"})
 
 WANT_A_SITE = frozenset(
     {
-        *("abort", "backup", "compare", "decide", "export", "fork", "halt", "launch", "pause"),
+        *("abort", "backup", "compare", "continue", "decide", "export", "fork", "halt", "launch", "pause"),
         *("replay", "rerun", "resume", "rollback", "sign_in_link", "unhalt", "verify"),
     }
 )

@@ -18,7 +18,7 @@ from tests.stack import wait_for
 FLOORS = {"descriptors": 3, "threads": 2, "memory": 12_000, "sockets": 2, "database": 2}
 """By so much more than a tenth a worker may weigh at the end than in the first half of its life; memory in KiB."""
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 """Seconds that a system has to bury what was killed."""
 
 
