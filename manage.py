@@ -50,8 +50,8 @@ def print_no_more() -> None:
 
 
 def own_settings(argv: list[str]) -> list[str]:
-    """`--settings` of launch and fork are the run's, where Django would take them for its own settings module."""
-    if argv[1:2] not in (["launch"], ["fork"]):
+    """`--settings` of these commands are the run's, where Django would take them for its own settings module."""
+    if argv[1:2] not in (["launch"], ["fork"], ["continue"]):
         return argv
     named = "--run-settings"
     return [

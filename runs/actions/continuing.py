@@ -25,18 +25,20 @@ def continue_run(
     goal: str,
     by: Person,
     model: str = "",
+    settings: dict[str, Any] | None = None,
     script: dict[str, Any] | str | None = None,
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
     """Launch a run with the runs before it as its history.
 
-    Its counters begin at 0. The script of a scripted run is played again, unless `model` or `script` is given.
+    Its counters begin at 0. `settings` take the place of those of the same name. The script of a scripted run is
+    played again, unless `model` or `script` is given.
     """
     check_continuing(run, by)
     played = script or (None if model or run.model else run.script_json or None)
     dropped = OF_ONE_RUN if played else OF_ONE_RUN + OF_ONE_GOAL
-    settings = _without(run.settings, dropped) | ({"model": model} if model else {})
-    new = new_run(machine=run.machine, goal=goal, settings=settings, owner=by, script=played)
+    kept = _without(run.settings, dropped) | (settings or {}) | ({"model": model} if model else {})
+    new = new_run(machine=run.machine, goal=goal, settings=kept, owner=by, script=played)
     made = store.continue_run(run, new)
     if driven_by == "a worker":
         transaction.on_commit(lambda: tasks.hint(made.pk))

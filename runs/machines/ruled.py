@@ -206,6 +206,7 @@ class SubgraphMerged(Fact):
     name: str
     metadata: dict[str, Any] = {}
     error: str | None = None
+    ran: bool = True
 
 
 class StepObserved(Fact):
@@ -580,7 +581,7 @@ def subgraph(state: RuledState, answer: Answer | None) -> Ask | Go:
             if isinstance(answer, ToolReturned):  # a person gave it in the subgraph's place
                 found = {"answer": answer.value}
             new = {key: value for key, value in found.items() if key not in Metadata.model_fields}
-            return Go("merged", (SubgraphMerged(name=name, metadata=new, error=told.error),))
+            return Go("merged", (SubgraphMerged(name=name, metadata=new, error=told.error, ran=told.ran),))
     raise UnexpectedAnswer("subgraph", answer)
 
 

@@ -51,9 +51,9 @@ def _beside(live: Any) -> tuple[tuple[str, ...], int]:
     """What went wrong on the way, counted, and where it began."""
     found: Counter[str] = Counter()
     first = 0
-    told = live.filter(facts_json__contains='"react.tool.result"') | live.filter(
-        facts_json__contains='"step.skipped"'
-    )
+    told = live.none()
+    for name in ("react.tool.result", "ruled.subgraph.merged", "step.skipped"):
+        told = told | live.filter(facts_json__contains=f'"{name}"')
     for seq, text in told.order_by("seq").values_list("seq", "facts_json"):
         kinds = [kind for fact in json.loads(text) if (kind := _kind(fact))]
         found.update(kinds)
@@ -70,7 +70,7 @@ def _beside(live: Any) -> tuple[tuple[str, ...], int]:
 
 def _kind(fact: dict[str, Any]) -> str:
     match fact:
-        case {"kind": "react.tool.result", "error": str(), "ran": ran}:
+        case {"kind": "react.tool.result" | "ruled.subgraph.merged", "error": str(), "ran": ran}:
             return "failed" if ran else "not run"
         case {"kind": "step.skipped"}:
             return "skipped"

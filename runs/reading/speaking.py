@@ -60,7 +60,8 @@ def _thought(fact: Data) -> Line:
 
 def _merged(fact: Data) -> Line:
     if fact["error"] is not None:
-        return Line("Subgraph failed", short(fact["error"]), icon="cross", tone="bad", tag=fact["name"])
+        tag = fact["name"] if fact["ran"] else f"{fact['name']}, not run"
+        return Line("Subgraph failed", short(fact["error"]), icon="cross", tone="bad", tag=tag)
     code = args_text(fact["metadata"])
     return Line("Subgraph merged", "", code, icon="child", tone="call", tag=fact["name"])
 
@@ -75,7 +76,10 @@ def _reported(fact: Data) -> Line:
         tag = f"{tag}, from the cache of row {fact['cached_from']}"
     if fact.get("exit_code") is not None:
         tag = f"{tag}, exit code {fact['exit_code']}"
-    return Line("Result", value_text(fact["value"]), icon="result", tone="call", tag=tag)
+    value = (
+        short(fact["stderr"]) if fact["value"] is None and fact.get("stderr") else value_text(fact["value"])
+    )
+    return Line("Result", value, icon="result", tone="call", tag=tag)
 
 
 def _decided(fact: Data) -> Line:

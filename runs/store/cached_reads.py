@@ -9,9 +9,11 @@ from runs.models import Exchange, Run
 def read_before(run: Run, call: ToolCall, seq: int) -> ToolReturned | None:
     """Return what the same call gave before row `seq`; None where it is not known, or something was changed since.
 
-    A call that changed something counts also where the run went back over it: it has happened.
+    A call that changed something counts also where the run went back over it: it has happened. What a fork has copied
+    counts for nothing: the run that it was copied from may have changed something since.
     """
-    live = run.steps.filter(kind="ask", live=True, seq__lt=seq).values("seq")
+    own = run.steps.filter(kind="ask", live=True, seq__gt=run.copied_upto or 0, seq__lt=seq)
+    live = own.values("seq")
     same = run.exchanges.filter(
         seq__in=live, kind="tool_call", fingerprint=call.fingerprint, status="answered"
     )

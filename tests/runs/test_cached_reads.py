@@ -167,6 +167,16 @@ def test_a_write_that_was_gone_back_over_has_still_happened() -> None:
     assert [value for value, kept in gave(run) if kept == 0] == ["first", "saved", "second"]
 
 
+def test_a_fork_reads_again_what_its_source_may_have_changed_since() -> None:
+    run = begun(LOOK, LOOK, LOOK, SAVE, FINAL, **ON)
+    assert [kept for _, kept in gave(run)][1:3] == [calls(run)[0].seq] * 2
+    forked = work(actions.fork(run, at=transitions(run, "continue")[0], by=None))
+    own = calls(forked)[1].seq
+    assert own > (forked.copied_upto or 0)
+    assert gave(forked)[1:3] == [("second", 0), ("second", own)]
+    check_replay(forked)
+
+
 def test_a_rule_on_repeated_calls_asks_before_the_cache_answers() -> None:
     rules = [{"when": {"tool": "search", "same_call": 2}, "do": "ask"}, *ALLOW]
     run = begun(LOOK, LOOK, FINAL, **(ON | {"rules": rules}))

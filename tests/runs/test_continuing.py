@@ -346,3 +346,10 @@ def test_the_command_continues_and_ends_as_launch_does() -> None:
     assert "has not ended" in refused("continue", str(waiting.pk), "--goal", "x")
     assert "goal: Say what" in refused("continue", str(first.pk), "--goal", " ")
     assert "There is no run 999" in refused("continue", "999", "--goal", "x")
+    _, code = told(
+        "continue", str(first.pk), "--goal", "x", "--run-settings", '{"max_steps": 7}', "--inline", "--json"
+    )
+    assert (code, Run.objects.latest("pk").settings["max_steps"]) == (0, 7)
+    assert "must be a JSON object" in refused(
+        "continue", str(first.pk), "--goal", "x", "--run-settings", "[]"
+    )

@@ -32,6 +32,13 @@ def test_fork_prints_the_number_of_the_new_run() -> None:
     work(made)
 
 
+def test_continue_takes_its_own_settings_too() -> None:
+    words = ("--goal", "more", "--settings", '{"max_steps": 1}', "--inline", "--json")
+    done = command("continue", str(finished().pk), *words)
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    assert json.loads(done.stdout)["run"]["settings"]["max_steps"] == 1
+
+
 def test_fork_takes_its_own_settings_where_django_would_take_them_for_a_module() -> None:
     run = finished()
     done = command(

@@ -9,6 +9,7 @@ import pytest
 
 from runs import actions
 from runs.models import Run
+from runs.reading.ending import ending_of
 from tests.runs.running import (
     FINAL,
     TOOLS,
@@ -90,6 +91,13 @@ def test_one_that_fails_is_told_and_the_run_goes_on() -> None:
     assert run.status == "succeeded"
     assert "answer" not in metadata(run) and metadata(run)["exit_reason"] == "fatal_error"
     check_replay(run)
+
+
+def test_one_that_fails_or_is_denied_stands_beside_the_agents_word() -> None:
+    failed = begun(LOOK, FINAL, child=("no JSON",) * 3)
+    denied = begun(LOOK, FINAL, rules=[{"when": {"tool": "agent.auth"}, "do": "deny"}])
+    said = [ending.beside for run in (failed, denied) if (ending := ending_of(run)) is not None]
+    assert said == [("1 call failed",), ("1 call did not run",)]
 
 
 def test_it_is_no_tool_of_the_model() -> None:

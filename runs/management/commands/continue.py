@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions
-from runs.management.asking import check_one_speaks, json_of, run_of
+from runs.management.asking import bad_input, check_one_speaks, json_of, run_of
 from runs.management.commands import launch
 
 
@@ -23,18 +23,27 @@ class Command(launch.Command):
         parser.add_argument("run", metavar="RUN")
         parser.add_argument("--goal", metavar="TEXT", required=True)
         parser.add_argument("--model", metavar="NAME", help="another model of the site")
+        parser.add_argument(
+            "--run-settings",
+            metavar="FILE|JSON",
+            help="settings in place of those of the same name; also written --settings '{…}'",
+        )
         parser.add_argument("--script", metavar="FILE|JSON", help="prepared replies in place of a model")
         launch.add_following(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Launch the next run."""
         check_one_speaks(options)
+        settings = json_of(options["run_settings"], "--settings")
+        if not isinstance(settings, dict | None):
+            raise bad_input("settings: The settings must be a JSON object.")
         with launch.refusing():
             made = actions.continue_run(
                 run_of(options["run"]),
                 goal=options["goal"],
                 by=None,
                 model=options["model"] or "",
+                settings=settings,
                 script=json_of(options["script"], "--script"),
                 driven_by="the caller" if options["inline"] else "a worker",
             )
