@@ -19,7 +19,7 @@ SUBJECTS = {
         {
             "runs/rights.py": ALL,
             "runs/actions/common.py": ALL,
-            "runs/actions/copying.py": ("_check_copying", "_forked", "_first_answer", "_question", "replay"),
+            "runs/actions/copying.py": ("check_copying", "_forked", "_first_answer", "_question", "replay"),
             "runs/actions/launching.py": ("start_run", "new_run", "check_launch", "_check_parts"),
             "runs/actions/mending.py": ALL,
             "runs/actions/site.py": ("halt_site", "unhalt_site", "_check_halting"),
