@@ -52,7 +52,7 @@ def check_continuing(run: Run, by: Person) -> None:
 
 
 def _without(settings: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The settings without these, those of subgraphs without prepared answers."""
+    """Return the settings without these names, and those of subgraphs without prepared answers."""
     kept = {name: value for name, value in settings.items() if name not in names}
     if children := kept.get("subgraphs"):
         kept["subgraphs"] = {

@@ -86,7 +86,7 @@ def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.
 
 def check_copying(person: Person, run: Run) -> None:
     """`NotAllowed` where the person may not see the run, or may not launch one."""
-    if person is not None and not Run.objects.for_user(person).filter(pk=run.pk).exists():
+    if person is not None and not run.seen_by(person):
         raise NotAllowed(f"Run {run.pk} is not yours to see.")
     if not may_launch(person):
         raise NotAllowed("You may not launch runs. An administrator can add you to the group “operators”.")

@@ -45,7 +45,7 @@ class Result:
     value: Json
     files: tuple[MadeFile, ...] = ()
     exit_code: int | None = None
-    """Another one than 0 makes the call a failed one; the model reads output and stderr all the same."""
+    """A code other than 0 makes the call a failed one; the model still reads output and stderr."""
     stderr: str = ""
 
 

@@ -380,7 +380,7 @@ class Journey:
         raise TypeError(f"{pending.effect.kind} is not performed by a worker")
 
     def _read_before(self, call: ToolCall, seq: int) -> ToolReturned | None:
-        """What the same call of a tool that reads gave before, where the run's settings want that again."""
+        """Return the earlier result of the same read, where `cache_reads` is set and there is one."""
         if not self.ledger.terms.settings.cache_reads or call.effects != "read":
             return None
         spec = self.ports.tools.specs.get(call.tool)

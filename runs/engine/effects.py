@@ -286,7 +286,7 @@ class ToolReturned(Value):
     kind: Literal["tool_returned"] = "tool_returned"
     value: Json = None
     exit_code: int | None = Field(default=None, exclude_if=is_none)
-    """That of a program which the tool ran; another one than 0 makes the call a failed one."""
+    """Of the program that the tool ran; a code other than 0 makes the call a failed one."""
     stderr: str = Field(default="", exclude_if=operator.not_)
     files: tuple[MadeFile, ...] = ()
     ran: bool = True

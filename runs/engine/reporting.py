@@ -7,7 +7,7 @@ from runs.engine.facts import ToolReported
 
 
 def reported(tool: str, answer: ToolReturned | ChildFinished | Failed) -> ToolReported:
-    """Return the result of the call, or its error: another exit code than 0 is one."""
+    """Return the call's result, or its error; an exit code other than 0 is an error."""
     match answer:
         case ToolReturned(exit_code=code):
             return ToolReported(

@@ -92,7 +92,7 @@ def common_block(fact: Fact) -> Block | None:
 
 
 def _earlier_text(earlier: EarlierRun) -> str:
-    """An earlier run: what was wanted, how it ended, and what it leaves; each part as data, and cut."""
+    """Return an earlier run's goal, end and results; each part is fenced as data, and cut."""
     how = f"{earlier.reason}: {earlier.message}" if earlier.message else earlier.reason
     parts = [
         "An earlier run of this conversation. It is over, and its files are not in the folder of this one.",
@@ -108,9 +108,9 @@ def _earlier_text(earlier: EarlierRun) -> str:
 
 
 def result_text(fact: ToolReported, most: int = SHOWN) -> str:
-    """A result as the model reads it; that of a program with its exit code, its output and what it wrote to stderr.
+    """Return a result as the model reads it; a program's has its exit code, its output and its stderr.
 
-    `most` is how many characters of each are shown.
+    Each is cut after `most` characters.
     """
     if not fact.of_program:
         return cut(as_text(fact.value), most) if fact.error is None else f"error: {cut(fact.error, most)}"
@@ -126,7 +126,7 @@ def as_text(value: Any) -> str:
 
 
 def cut(text: str, most: int = SHOWN) -> str:
-    """`text`, at most so many characters of it."""
+    """Return `text`, cut after `most` characters."""
     return text if len(text) <= most else f"{text[:most]}… [{len(text) - most} characters more]"
 
 

@@ -563,13 +563,13 @@ def action(state: RuledState, answer: Answer | None) -> Ask | Go:
 
 
 def _due(state: RuledState) -> str | None:
-    """The next fixed subgraph that has not run yet."""
+    """Return the name of the next fixed subgraph that has not run; None after the last."""
     fixed = (name for name, child in state.settings.subgraphs.items() if child.at)
     return next((name for name in fixed if name not in state.merged), None)
 
 
 def subgraph(state: RuledState, answer: Answer | None) -> Ask | Go:
-    """Runs a fixed subgraph with the run's goal, and merges its metadata; one that fails is told."""
+    """Run a fixed subgraph with the run's goal, and merge its metadata; the model reads why one failed."""
     name = _due(state)
     match answer:
         case None if name is not None:

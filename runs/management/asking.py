@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from runs import driver, store
+from runs import actions, driver, store
 from runs.models import Interrupt, Run, RunStatus
 from runs.reading.arguments import fields_of
 from runs.reading.cards import headline_now
@@ -24,11 +26,29 @@ INTERRUPTED = 130
 STOPPED = 74
 """Something outside stopped the command, as `agentsite.stopped` has it."""
 _ENDS = {"succeeded": 0, "stopped": 3, "failed": 4, "cancelled": 5}
+EXIT_CODES = (
+    "Exit code: 0 succeeded, 3 stopped, 4 failed, 5 cancelled, 6 waiting for a person, 2 bad input, "
+    "74 the site is halted."
+)
+"""What the help of a command says that drives or follows a run."""
 
 
 def bad_input(sentence: str) -> CommandError:
     """The error that ends a command with exit code 2."""
     return CommandError(sentence, returncode=BAD_INPUT)
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """End the command with exit code 2 where the new run can't be made."""
+    try:
+        yield
+    except actions.BadLaunch as fault:
+        raise bad_input(
+            "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
+        ) from None
+    except actions.NotPossible as fault:
+        raise bad_input(fault.sentence) from None
 
 
 def exit_code(run: Run) -> int:

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 from django.db import transaction
 
 from runs import actions
-from runs.management.asking import bad_input, driven_inline, exit_code, halt_notice, run_of
+from runs.management.asking import driven_inline, exit_code, halt_notice, refusing, run_of
 from runs.management.going_back import BEGIN_AGAIN, check_sure, told_of_beginning_again
 from runs.models import Run
 from runs.reading import export
@@ -69,14 +69,8 @@ class CopyingCommand(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Make the run, and print its number; it is taken back where it may do again what nobody is sure of."""
         run = self.run_of(options)
-        try:
+        with refusing():
             made, found = self._made(run, options)
-        except actions.BadLaunch as fault:
-            raise bad_input(
-                "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
-            ) from None
-        except actions.NotPossible as fault:
-            raise bad_input(fault.sentence) from None
         self.tell(found, options)
         stays = None
         if options["inline"]:

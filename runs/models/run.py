@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, PermissionsMixin
@@ -49,16 +49,24 @@ LOST = Q(status=RunStatus.RUNNING) & (Q(worker="") | Q(lease_until__lt=Now(), si
 """Runs whose worker is lost."""
 
 
+def _seen_by(user: AbstractBaseUser | AnonymousUser) -> Literal["all", "own", "none"]:
+    """Return which runs the person may see: their own, and all with the permission to view runs."""
+    if not user.is_authenticated or not isinstance(user, PermissionsMixin):
+        return "none"
+    return "all" if user.has_perm("runs.view_run") else "own"
+
+
 class RunQuerySet(models.QuerySet["Run"]):
     """Runs, as they are asked for."""
 
     def for_user(self, user: AbstractBaseUser | AnonymousUser) -> RunQuerySet:
         """Those that `user` may see: their own, and all for who may view runs."""
-        if not user.is_authenticated or not isinstance(user, PermissionsMixin):
-            return self.none()
-        if user.has_perm("runs.view_run"):
-            return self
-        return self.filter(owner_id=user.pk)
+        match _seen_by(user):
+            case "all":
+                return self
+            case "own":
+                return self.filter(owner_id=user.pk)
+        return self.none()
 
     def due(self) -> RunQuerySet:
         """Those that want a worker now: queued and due, or held by a worker whose lease ran out.
@@ -187,10 +195,9 @@ class Run(models.Model):
         return self.status in FINISHED
 
     def seen_by(self, user: AbstractBaseUser | AnonymousUser) -> bool:
-        """Return whether `user` may see it: the rule of `for_user`, for a run that is read already."""
-        if not user.is_authenticated or not isinstance(user, PermissionsMixin):
-            return False
-        return user.has_perm("runs.view_run") or self.owner_id == user.pk
+        """Return whether `user` may see it: what `for_user` asks the database, of a run that is read already."""
+        seen = _seen_by(user)
+        return seen == "all" or (seen == "own" and self.owner_id == user.pk)
 
     @property
     def stopping(self) -> bool:

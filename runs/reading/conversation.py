@@ -14,9 +14,8 @@ MOST_LATER = 50
 
 @dataclass(frozen=True)
 class Member:
-    """One run of a conversation: its number in the conversation, and its run."""
+    """One run of a conversation, as the page names it."""
 
-    number: int
     run: int
     goal: str
     seen: bool
@@ -27,7 +26,6 @@ class Member:
 class Conversation:
     """The place of a run in its conversation."""
 
-    number: int
     before: tuple[Member, ...]
     after: tuple[Member, ...]
     """Along the newest run that continues each."""
@@ -35,8 +33,13 @@ class Conversation:
     """Other runs that continue this one."""
 
     @property
+    def number(self) -> int:
+        """Return the place of the run, counted from 1."""
+        return len(self.before) + 1
+
+    @property
     def total(self) -> int:
-        """How many runs there are."""
+        """Return how many runs there are."""
         return self.number + len(self.after)
 
 
@@ -45,16 +48,13 @@ def conversation_of(run: Run, user: Any) -> Conversation | None:
     visible = Run.objects.for_user(user)
     earlier = earlier_runs(run)
     there = set(visible.filter(pk__in=[one.run for one in earlier]).values_list("pk", flat=True))
-    before = tuple(
-        Member(number, one.run, one.goal, one.run in there) for number, one in enumerate(earlier, 1)
-    )
-    number = len(earlier) + 1
+    before = tuple(Member(one.run, one.goal, one.run in there) for one in earlier)
     followers = list(visible.filter(continues=run).order_by("-pk")[:MOST_LATER])
     after: list[Member] = []
     newest = followers[0] if followers else None
     while newest is not None and len(after) < MOST_LATER:
-        after.append(Member(number + len(after) + 1, newest.pk, newest.goal, seen=True))
+        after.append(Member(newest.pk, newest.goal, seen=True))
         newest = visible.filter(continues=newest).order_by("-pk").first()
     if not before and not after:
         return None
-    return Conversation(number, before, tuple(after), tuple(followers[1:]))
+    return Conversation(before, tuple(after), tuple(followers[1:]))

@@ -139,13 +139,14 @@ def _arguments(args: Any, path: tuple[str, ...], label: str, whole: bool) -> Ite
 
 
 def _result(fact: Data, path: tuple[str, ...], whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
-    if fact.get("error") is not None:
-        yield Where((*path, "error"), "error", "error"), fact["error"]
-    gave_nothing = fact.get("error") is not None and fact.get("value") is None
-    if whole and not gave_nothing:
-        yield Where((*path, "value"), "result", "result"), fact.get("value")
-    elif not gave_nothing:
-        yield from _inside(fact.get("value"), (*path, "value"), "result")
+    value, error = fact.get("value"), fact.get("error")
+    if error is not None:
+        yield Where((*path, "error"), "error", "error"), error
+    if error is None or value is not None:
+        if whole:
+            yield Where((*path, "value"), "result", "result"), value
+        else:
+            yield from _inside(value, (*path, "value"), "result")
     for name, value in fact.items():
         if name not in ("tool", "value", "error"):
             yield from _inside(value, (*path, name), name)

@@ -78,7 +78,7 @@ def _marked(line: Line, facts: list[Data]) -> Line:
 
 
 def _continuing(earlier: list[Data]) -> Line:
-    """The run directly before this one speaks; how many there are is its tag."""
+    """Return the line of the run directly before this one, with how many there are as its tag."""
     return _replace(
         SPEAKING["conv.run"](earlier[-1]), tag=f"{words.plural(len(earlier), 'run')} before this one"
     )

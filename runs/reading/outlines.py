@@ -30,7 +30,7 @@ Data = dict[str, Any]
 
 LIKE_A_CALL = ("tool_call", "child_run")
 UNSAID = {"run.spent", "run.asked", "run.feedback", "run.summary"}
-"""Facts that are no difference by themselves: what a step cost is told beside it, and other facts say the rest."""
+"""Facts that a comparison skips: a step's cost stands beside it, and other facts say what the rest of these repeat."""
 BY_CHANCE = {
     "react.decision": ("cached",),
     "ruled.step.committed": ("number",),

@@ -1,6 +1,6 @@
-"""A run that continues another one: a new run with a goal of its own that begins with what the runs before it left.
+"""Continuing a run: a new run with its own goal, whose first step holds what the runs before it left.
 
-All that it knows of them stands in its first row, so that it needs none of those runs any more.
+It reads nothing of those runs later, so they may be deleted.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def check_continuing(run: Run) -> None:
 
 
 def earlier_runs(run: Run) -> tuple[EarlierRun, ...]:
-    """The runs before the run, the oldest first; a copy of a run has those of that run."""
+    """Return the runs that the run continues, oldest first; a copy has those of its source."""
     return tuple(fact for fact in _facts(run.steps.filter(seq=1)) if isinstance(fact, EarlierRun))
 
 
 def _told_of(run: Run) -> EarlierRun:
-    """What the runs after `run` know of it."""
+    """Return what the runs that continue `run` know of it."""
     ended = _facts(run.steps.filter(live=True, facts_json__contains='"react.exit"').order_by("-seq")[:1])
     summaries = folded(context_blocks(run)).standing()
     newest = max(summaries, key=lambda summary: summary.seq, default=None)

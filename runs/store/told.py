@@ -216,7 +216,7 @@ def _is_of(run: Run, seq: int, forked: Forked) -> bool:
 
 
 def _continues(run: Run, earlier: tuple[EarlierRun, ...]) -> bool:
-    """Whether the run is marked as continuing the last of the runs before it; a copy of such a run is not."""
+    """Return whether `Run.continues` names the last earlier run of the log; that of a copy names none."""
     last = earlier[-1].run if earlier and not run.origin else None
     there = last is not None and Run.objects.filter(pk=last).exists()
     return run.continues_id == (last if there else None)

@@ -42,12 +42,12 @@ def continue_run(request: HttpRequest, run_id: int) -> HttpResponse:
 
 
 def _by_field(fault: actions.BadLaunch) -> dict[str, str]:
-    """The sentences at the field that they are about; others with the name of what they are about."""
+    """Return each field's sentences; those about anything else stand under `other`, with its path."""
     found: dict[str, str] = {}
     for problem in fault.problems:
         field = problem.path.partition(".")[0]
-        own = field in FIELDS
-        said = problem.message if own else f"{problem.path}: {problem.message}"
-        name = field if own else "other"
+        name, said = field, problem.message
+        if field not in FIELDS:
+            name, said = "other", f"{problem.path}: {problem.message}"
         found[name] = f"{found[name]} {said}" if name in found else said
     return found

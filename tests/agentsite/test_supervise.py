@@ -106,7 +106,7 @@ async def test_a_process_that_has_ended_is_told_by_the_name_it_was_started_with(
     running.stop()
     await task
     first, second = [line.removeprefix("I am ") for line in log.read_text().splitlines()]
-    assert lost == [first], "and nothing is told of what is stopped with all others"
+    assert lost == [first], "a process that ends because all are stopped is not reported"
     assert first != second
 
 

@@ -1,4 +1,4 @@
-"""Continues a run that has ended: a follow-up goal in a new run; options and exit codes are those of launch."""
+"""Continue a run that has ended with a follow-up goal, in a new run; options and exit codes are those of launch."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions
-from runs.management.asking import bad_input, check_one_speaks, json_of, run_of
+from runs.management.asking import EXIT_CODES, bad_input, check_one_speaks, json_of, refusing, run_of
 from runs.management.commands import launch
 
 
 class Command(launch.Command):
     """Continue a run from the command line, as the installation's operator."""
 
-    help = (
-        "Continue a run that has ended with a follow-up goal, in a new run. Exit code: 0 succeeded, 3 stopped, "
-        "4 failed, 5 cancelled, 6 waiting for a person, 2 bad input, 74 the site is halted."
-    )
+    help = f"Continue a run that has ended with a follow-up goal, in a new run. {EXIT_CODES}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The run, its follow-up goal, and another model or script."""
@@ -37,7 +34,7 @@ class Command(launch.Command):
         settings = json_of(options["run_settings"], "--settings")
         if not isinstance(settings, dict | None):
             raise bad_input("settings: The settings must be a JSON object.")
-        with launch.refusing():
+        with refusing():
             made = actions.continue_run(
                 run_of(options["run"]),
                 goal=options["goal"],

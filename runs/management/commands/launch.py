@@ -6,14 +6,13 @@ import json
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 from django.core.management.base import BaseCommand
 
 from runs import actions, driver, store
 from runs.management.asking import (
+    EXIT_CODES,
     asked_by,
     bad_input,
     check_one_speaks,
@@ -23,6 +22,7 @@ from runs.management.asking import (
     how_to_answer,
     interrupted,
     json_of,
+    refusing,
     stopped,
     unasked_model,
     unfit_answer,
@@ -37,7 +37,7 @@ Driver = Literal["a worker", "the caller"]
 
 
 def add_following(parser: ArgumentParser) -> None:
-    """How a new run is driven or followed, and what is printed of it."""
+    """Add the options that say who drives a new run, and what is printed of it."""
     parser.add_argument(
         "--inline", action="store_true", help="execute in this process, without broker or server"
     )
@@ -45,26 +45,10 @@ def add_following(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the export instead")
 
 
-@contextmanager
-def refusing() -> Iterator[None]:
-    """End the command with exit code 2 where the run can't be started."""
-    try:
-        yield
-    except actions.BadLaunch as fault:
-        raise bad_input(
-            "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
-        ) from None
-    except actions.NotPossible as fault:
-        raise bad_input(fault.sentence) from None
-
-
 class Command(BaseCommand):
     """Launch a run from the command line, as the installation's operator."""
 
-    help = (
-        "Start a run. Exit code: 0 succeeded, 3 stopped, 4 failed, 5 cancelled, 6 waiting for a person, 2 bad input, "
-        "74 the site is halted."
-    )
+    help = f"Start a run. {EXIT_CODES}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The arguments of spec/interfaces.md."""
