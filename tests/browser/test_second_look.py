@@ -11,6 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.browser.walking import reload_until_it_asks
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def test_without_scripts_the_site_asks_once_more_and_shows_all_of_it(
     )
     page = context.new_page()
     page.goto(f"/runs/{run}/")
+    reload_until_it_asks(page)
     page.get_by_role("button", name="Approve").click()
     expect(page.locator("[data-card]")).to_contain_text("Read all of it, to the end")
     expect(page.locator(".escapes__text")).to_contain_text(DEED)

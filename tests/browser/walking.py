@@ -45,6 +45,16 @@ def approve(page: Page) -> None:
     button.click()
 
 
+def reload_until_it_asks(page: Page) -> None:
+    """A page without scripts is loaded again by its reader."""
+
+    def asks() -> bool:
+        page.reload()
+        return page.locator("[data-card]").count() > 0
+
+    wait_for(asks)
+
+
 def check_ended(site: Site, page: Page, run: str) -> dict[str, Any]:
     """The page shows the answer and every row once and in order; the log verifies. Gives the export."""
     expect(page.locator('[data-panel="header"]')).to_contain_text("Finished")

@@ -11,7 +11,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.stack import Site, wait_for
+from tests.browser.walking import reload_until_it_asks
+from tests.stack import Site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -142,22 +143,12 @@ def test_without_scripts_a_run_is_launched_decided_and_read(
     page.get_by_label("write_file").check()
     page.get_by_role("button", name="Launch").click()
     page.wait_for_url(re.compile(r"/runs/\d+/$"))
-    _reload_until_it_asks(page)
+    reload_until_it_asks(page)
     page.locator("textarea[name='arg.content']").fill("43\n")
     page.get_by_role("button", name="Approve").click()
     expect(page.locator(".note--success")).to_have_text("Recorded: approved with changes.")
     assert "43" in page.locator("[data-kind=decision]").inner_text()
     context.close()
-
-
-def _reload_until_it_asks(page: Page) -> None:
-    """A page without scripts is loaded again by its reader."""
-
-    def asks() -> bool:
-        page.reload()
-        return page.locator(".card").count() > 0
-
-    wait_for(asks)
 
 
 def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who: dict[str, object]) -> None:
