@@ -84,7 +84,7 @@ class Patience:
     """A few seconds on an idle machine; on a busy one a child that is only slow is not given up for that."""
     slow_after: float = 15.0
     """When the terminal is told that a child is waited for."""
-    stopped_for: float = 1.0
+    stopped_for: float = 0.5
     """Seconds after which a child that was stopped by a signal is replaced."""
     last_words: float = 5.0
     """How long a child that tells of its end has for that where nobody wants to wait."""

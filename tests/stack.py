@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,11 @@ class DidNotStart(AssertionError):
 class Site:
     """One running site: its address, its sign-in link, its processes."""
 
-    def __init__(self, data_dir: Path, port: int, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, port: int, environ: dict[str, str] | None = None, options: Sequence[str] = ()
+    ) -> None:
         self.data_dir = data_dir
+        self.options = options
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.environ = own_environ(data_dir) | (environ or {})
@@ -60,7 +63,7 @@ class Site:
         self.lines = []
         self.forker.close()
         self.process = subprocess.Popen(
-            [sys.executable, "manage.py", "up", "--port", str(self.port), "--no-browser"],
+            [sys.executable, "manage.py", "up", "--port", str(self.port), "--no-browser", *self.options],
             cwd=ROOT,
             env=self.environ,
             stdin=subprocess.DEVNULL,
@@ -255,12 +258,19 @@ def prepare(data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def running_site(
-    data_dir: Path, environ: dict[str, str] | None = None, *, fresh: bool = False
+    data_dir: Path,
+    environ: dict[str, str] | None = None,
+    *,
+    fresh: bool = False,
+    options: Sequence[str] = (),
 ) -> Iterator[Site]:
-    """A site that runs for the length of a `with`, and leaves no process behind; `fresh`: on an empty directory."""
+    """A site that runs for the length of a `with`, and leaves no process behind.
+
+    `fresh`: on an empty directory; `options`: more of `up`'s.
+    """
     if not fresh:
         prepare(data_dir)
-    site = Site(data_dir, free_port(), environ)
+    site = Site(data_dir, free_port(), environ, options)
     site.start()
     try:
         yield site

@@ -25,10 +25,10 @@ pytestmark = pytest.mark.stack
 EVERYBODY = {"broker", "worker", "scheduler", "web"}
 
 
-def up(data_dir: Path, port: int) -> subprocess.CompletedProcess[str]:
+def up(data_dir: Path, port: int, *options: str) -> subprocess.CompletedProcess[str]:
     """An `up` that is expected to refuse."""
     return subprocess.run(
-        [sys.executable, "manage.py", "up", "--port", str(port), "--no-browser"],
+        [sys.executable, "manage.py", "up", "--port", str(port), "--no-browser", *options],
         cwd=ROOT,
         env=own_environ(data_dir),
         capture_output=True,
@@ -183,8 +183,16 @@ def test_an_unreachable_database_is_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_terminate_stops_as_cleanly_as_an_interrupt(tmp_path: Path) -> None:
-    with running_site(tmp_path / "data") as site:
+@pytest.mark.parametrize("workers", ["0", "17", "two", "-1"])
+def test_a_number_of_workers_that_can_not_be_is_named(tmp_path: Path, workers: str) -> None:
+    refused = up(tmp_path / "data", free_port(), f"--workers={workers}")
+    assert refused.returncode == 2
+    assert f"give a number from 1 to 16, not '{workers}'" in refused.stderr
+
+
+def test_terminate_stops_several_workers_as_cleanly_as_an_interrupt(tmp_path: Path) -> None:
+    with running_site(tmp_path / "data", options=("--workers", "3")) as site:
+        assert set(site.pids) == EVERYBODY | {"worker-2", "worker-3"}
         assert site.process is not None
         os.kill(site.process.pid, signal.SIGTERM)
         assert site.process.wait(30) == 0

@@ -119,7 +119,7 @@ class Visitor:
 
 
 def launch(count: int, replies: list[Any], goal: str, **settings: Any) -> list[int]:
-    """Launch `count` runs of one script, without a hint; their keys."""
+    """Launch `count` runs of one script; their keys."""
     from runs import actions
 
     script = {"replies": {"decision": replies}, "tools": {"search": SEARCH, "send": SEND}}
@@ -131,6 +131,15 @@ def launch(count: int, replies: list[Any], goal: str, **settings: Any) -> list[i
         "script": script,
     }
     return [actions.start_run(**given).pk for _ in range(count)]
+
+
+def wait_until(runs: list[int], *statuses: str) -> None:
+    """Wait until all the runs have one of these statuses; look seldom enough to leave the processor to the site."""
+    until = time.monotonic() + SECONDS
+    while count := left(runs, *statuses):
+        if time.monotonic() > until:
+            raise TimeoutError(f"{count} of {len(runs)} runs are not {' or '.join(statuses)} yet")
+        time.sleep(LOOK_S)
 
 
 def left(runs: list[int], *statuses: str) -> int:
@@ -173,7 +182,7 @@ def backlog(client: Client, count: int) -> float:
     runs = launch(count, [think("search", q="tides"), FINAL], "one call")
     with Visitor(client, "/runs/") as visitor:
         began = time.time()
-        wait_for(lambda: not left(runs, *ENDED), SECONDS)
+        wait_until(runs, *ENDED)
     return told("backlog", runs, began, visitor)
 
 
@@ -182,7 +191,7 @@ def answers(client: Client, count: int) -> tuple[float, Counter[int]]:
     from runs.models import Interrupt
 
     runs = launch(count, [think("send", to="bob"), FINAL], "ask me")
-    wait_for(lambda: not left(runs, "waiting"), SECONDS)
+    wait_until(runs, "waiting")
     questions = [str(pk) for pk in Interrupt.objects.filter(run__in=runs).values_list("pk", flat=True)]
     paths = [f"/interrupts/{question}/" for question in questions]
     with ThreadPoolExecutor(8) as readers:
@@ -204,7 +213,7 @@ def answers(client: Client, count: int) -> tuple[float, Counter[int]]:
         answered = time.time() - began - 0.5
         if set(statuses) != {302}:
             sys.exit(f"The answers were not taken: {dict(statuses)}")
-        wait_for(lambda: not left(runs, *ENDED), SECONDS)
+        wait_until(runs, *ENDED)
     longest = told("answers", runs, began, visitor)
     waits.sort()
     print(
@@ -219,7 +228,7 @@ def writers(client: Client, count: int) -> float:
     runs = launch(count, [*[think("search", q="tides")] * 60, FINAL], "write")
     with Visitor(client, "/runs/") as visitor:
         began = time.time()
-        wait_for(lambda: not left(runs, *ENDED), SECONDS)
+        wait_until(runs, *ENDED)
     return told("writers", runs, began, visitor)
 
 
@@ -235,7 +244,7 @@ def freezes(site: Site, client: Client, count: int, times: int) -> float:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
             wait_for(lambda pid=pid: site.pids.get("worker", pid) != pid, 60)  # type: ignore[misc]
-        wait_for(lambda: not left(runs, *ENDED), SECONDS)
+        wait_until(runs, *ENDED)
     return told("freezes", runs, began, visitor)
 
 
@@ -261,11 +270,12 @@ def measure(options: argparse.Namespace, url: str) -> bool:
         prepare(data)
         own = {"DATABASE_URL": url} if url else {}
         site = Site(data, free_port(), own)
-        os.environ |= {"AGENTSITE_DATA_DIR": str(data), "HINTS": "0", "DATABASE_POOL": "0", **own}
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
-        django.setup()
         site.start()
         stack.callback(site.stop)
+        # Set up when the broker's socket is there: a launch of here leaves its hint, as a launch of the form does.
+        os.environ |= {"AGENTSITE_DATA_DIR": str(data), "DATABASE_POOL": "0", **own}
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
+        django.setup()
         from agentsite.management.commands.up import worker_command
 
         logs = data / "logs"

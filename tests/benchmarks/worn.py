@@ -1,6 +1,6 @@
 """How a real site bears what wears it down, with the usual lease; prints what it saw.
 
-    python3 -m tests.benchmarks.worn [frozen] [pills] [asleep] [clock] [--database sqlite|postgres]
+    python3 -m tests.benchmarks.worn [frozen] [pills] [asleep] [clock] [--workers N] [--database sqlite|postgres]
 
 `frozen`: a worker that stops inside a write. `pills`: a run of each kind of tool that kills its worker, beside 30
 others. `asleep`: all processes stopped for 45 s. `clock`: set back by an hour, ahead by an hour.
@@ -134,7 +134,7 @@ def _environment(more: dict[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _sites(database: str) -> Sites:
+def _sites(database: str, workers: int) -> Sites:
     @contextlib.contextmanager
     def site(environ: dict[str, str]) -> Iterator[Site]:
         with contextlib.ExitStack() as stack:
@@ -145,7 +145,9 @@ def _sites(database: str) -> Sites:
                 if programs is None:
                     raise SystemExit("The programs of PostgreSQL (initdb, postgres) were not found.")
                 own["DATABASE_URL"] = stack.enter_context(postgres.cluster(programs))
-            yield stack.enter_context(running_site(Path(folder) / "data", own))
+            yield stack.enter_context(
+                running_site(Path(folder) / "data", own, options=("--workers", str(workers)))
+            )
 
     return site
 
@@ -160,9 +162,10 @@ def main() -> None:
     )
     parser.add_argument("what", nargs="*", choices=[*MEASURES, []], default=[])
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     for name in options.what or MEASURES:
-        MEASURES[name](_sites(options.database))
+        MEASURES[name](_sites(options.database, options.workers))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import sys
 import webbrowser
 from argparse import ArgumentTypeError
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ WORKER_THREADS = 64
 WORKER_CONNECTIONS = (
     WORKER_THREADS + HANDS + 8
 )  # a run holds one while its model answers; a renewing thread needs more
+
+MOST_WORKERS = 16
 
 LONGEST_DRAIN_S = 3600.0
 TO_END_S = 10.0
@@ -77,9 +80,18 @@ class Command(BaseCommand):
             metavar="SECONDS",
             help="how long Ctrl-C waits for calls that change something (default: 25); again stops at once",
         )
+        parser.add_argument(
+            "--workers",
+            type=count_of,
+            default=1,
+            metavar="N",
+            help=f"worker processes (default: 1, at most {MOST_WORKERS}); with two, one that hangs stops no run",
+        )
         parser.add_argument("--no-browser", action="store_true", help="don't open the page in a browser")
 
-    def handle(self, *args: Any, port: int, drain: float, no_browser: bool, **options: Any) -> None:
+    def handle(
+        self, *args: Any, port: int, drain: float, workers: int, no_browser: bool, **options: Any
+    ) -> None:
         """Everything in its order; exit code 0 after Ctrl-C."""
         os.umask(0o077)
         data_dir: Path = settings.DATA_DIR
@@ -95,7 +107,8 @@ class Command(BaseCommand):
                     self.say(sentence)
                 collect_static_files(data_dir)
                 opens_browser = not no_browser and has_display()
-                asyncio.run(self.serve(port, drain, record, opens_browser=opens_browser))
+                children = children_of(data_dir, port, drain, workers)
+                asyncio.run(self.serve(port, children, record, opens_browser=opens_browser))
             except OperationalError as why:
                 raise DatabaseAway(why) from None
             except (GaveUp, NotReady, broker.NoBrokerProgram, broker.NotPrivate) as why:
@@ -106,7 +119,7 @@ class Command(BaseCommand):
             renew_id()
         self.say("Stopped.")
 
-    async def serve(self, port: int, drain: float, record: Path, *, opens_browser: bool) -> None:
+    async def serve(self, port: int, children: Sequence[Child], record: Path, *, opens_browser: bool) -> None:
         """The processes, from the first to the last."""
         address = address_of(port)
         link = await asyncio.to_thread(administrator_link, address)
@@ -121,7 +134,6 @@ class Command(BaseCommand):
             if opens_browser:
                 await asyncio.to_thread(webbrowser.open, link)
 
-        children = children_of(settings.DATA_DIR, port, drain)
         await Supervisor(children, self.say, record, {"address": address}).run(welcome)
 
     def say(self, sentence: str) -> None:
@@ -173,7 +185,14 @@ def seconds_of(text: str) -> float:
     return seconds
 
 
-def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
+def count_of(text: str) -> int:
+    """A number of workers on the command line."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_WORKERS):
+        raise ArgumentTypeError(f"give a number from 1 to {MOST_WORKERS}, not {text!r}")
+    return int(text)
+
+
+def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[Child]:
     """What is kept running: the broker (unless REDIS_URL names one) first, because the others need it."""
     logs = private_dir(data_dir / "logs")
     own = {
@@ -197,7 +216,7 @@ def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
     manage = str(settings.BASE_DIR / "manage.py")
     # A worker listens to the broker all day and may wait longer than a page that only leaves a hint there.
     own |= {"DRAIN_SECONDS": str(drain)}
-    workers = own | {"DATABASE_POOL": str(WORKER_CONNECTIONS), "BROKER_TIMEOUT": "10"}
+    working = own | {"DATABASE_POOL": str(WORKER_CONNECTIONS), "BROKER_TIMEOUT": "10"}
     drained: dict[str, Any] = {
         "grace": drain + TO_END_S,
         "tells": DRAIN_TELLS,
@@ -205,7 +224,10 @@ def children_of(data_dir: Path, port: int, drain: float) -> list[Child]:
     }
     return [
         *children,
-        Child("worker", worker_command(), logs / "worker.log", workers, lost=release_runs, **drained),
+        *(
+            Child(name, worker_command(), logs / f"{name}.log", working, lost=release_runs, **drained)
+            for name in ("worker", *(f"worker-{number}" for number in range(2, workers + 1)))
+        ),
         Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own, **drained),
         Child(
             "web",
