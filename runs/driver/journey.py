@@ -112,7 +112,7 @@ class Journey:
         """Whether the gates have let the ask that waits pass a moment ago, in this slice."""
 
     def travel(self, limit: Slice) -> list[int]:
-        """Move after move. Which runs want a worker next."""
+        """Prepare, and move. Which runs want a worker next."""
         try:
             if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST and self._left_to_a_person(times):
                 return self.ledger.woken
@@ -120,6 +120,16 @@ class Journey:
         except UNUSABLE as fault:
             self._refuse(fault)
             return self.ledger.woken
+        try:
+            woken = self._moves(limit)
+            self.ledger.flush()
+        except BaseException:
+            self.ledger.rescue()
+            raise
+        return woken
+
+    def _moves(self, limit: Slice) -> list[int]:
+        """Move after move, until the run parks, ends or is left. Which runs want a worker next."""
         ledger = self.ledger
         started, moves = time.monotonic(), 0
         answer = ledger.loaded.answer
@@ -226,9 +236,6 @@ class Journey:
         except BaseException:
             ledger.keep(asked, answer)
             raise
-        effect = pending.effect if pending else None
-        if asked is not None and isinstance(effect, ToolCall) and not effect.repeatable:
-            spool.drop(asked.key)
         self.just_passed = isinstance(decision.move, Ask) and decision.move.attempt == 1
         if isinstance(decision.move, Rewind):
             self.went_back = True

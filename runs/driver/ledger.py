@@ -13,11 +13,12 @@ import time
 from dataclasses import replace
 from datetime import UTC, timedelta
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import OperationalError, connection
 
 from runs import live, store
+from runs.driver import spool
 from runs.driver.away import once_there
 from runs.driver.ports import script_of
 from runs.engine.effects import (
@@ -52,7 +53,18 @@ log = logging.getLogger(__name__)
 TIMES_KEPT = 5
 """How often it is tried to keep a paid answer; each try waits as long as the database lets it."""
 
+MOST_ROWS, LONGEST_S = 50, 0.1
+"""Rows and seconds after which what is gathered is written, though no effect begins yet."""
+
 RISKS = {"none": "low", "read": "low", "write": "medium", "send": "high", "execute": "high"}
+
+
+class Paid(NamedTuple):
+    """An answer that has come, its ask, and whether the ask is in the database."""
+
+    asked: store.Asked
+    answer: Answer
+    written: bool
 
 
 class Ledger:
@@ -73,6 +85,11 @@ class Ledger:
         """A repeatable ask that is written with what follows from it."""
         self.noted: list[store.Row] = []
         """Rows that say that the site's rules have changed, and are written before all else."""
+        self.gathered: store.Batch | None = None
+        """The moves since the last commit. Nothing outside has seen them, and no effect has begun since."""
+        self.gathered_since = 0.0
+        self.paid: Paid | None = None
+        """The answer that the gathered moves follow from."""
         self.started_here = False
         """Whether this worker itself has just written the ask that must not be repeated."""
         self.said: store.Said | None = None
@@ -105,6 +122,7 @@ class Ledger:
         """Go by these rules of the site from here on; where they are others, the next batch says so first."""
         if site.text == self.site_rules:
             return
+        self.flush()  # the calls that were reached are counted in the database
         seq, facts = self.snapshot.head + 1, store.facts_text((SiteRulesChanged(rules=site.told),))
         self.noted.append(store.Row(seq, "note", self.snapshot.node, facts=facts))
         rules = named(self.terms, site.rules)
@@ -117,9 +135,8 @@ class Ledger:
     def write_noted(self) -> None:
         """Write that the site's rules have changed, where nothing else follows from it."""
         if self.noted:
-            self.head_hash = store.commit(self._opened(self.snapshot.totals))
-            self.noted = []
-            live.ring(self.run.pk, self.snapshot.head)
+            self.gathered = self._opened(self.snapshot.totals)
+            self.flush()
 
     @property
     def parked(self) -> bool:
@@ -150,20 +167,33 @@ class Ledger:
             self.snapshot, totals=replace(self.snapshot.totals, active_seconds=round(active, 6))
         )
 
+    def rescue(self) -> None:
+        """Write what is gathered after a fault; where that can't be done, save the paid answer alone."""
+        try:
+            self.flush()
+        except BaseException:
+            if self.paid is not None:
+                self._keep(self.paid)
+            raise
+
     def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
-        """Save a paid answer that led nowhere, for the next worker where its ask is written, else as cost.
+        """Save a paid answer that led nowhere, unless it is among what is gathered."""
+        if answer is not None and asked is not None and self.paid is None:
+            self._keep(Paid(asked, answer, self.held_back is None))
+
+    def _keep(self, paid: Paid) -> None:
+        """Save the answer for the next worker where its ask is written, else as cost.
 
         The time that it took counts too; of a model call that failed nothing else does.
         """
-        if answer is None or asked is None:
-            return
+        asked = paid.asked
         if asked.answer is None:
-            asked.answered(answer)
+            asked.answered(paid.answer)
         seconds = round(self.snapshot.totals.active_seconds - self.counted_s, 6)
         asked_of = self.run.pk, self.epoch, asked
         for _ in range(TIMES_KEPT):
             try:
-                once_there(partial(store.keep_answer, *asked_of, seconds, written=self.held_back is None))
+                once_there(partial(store.keep_answer, *asked_of, seconds, written=paid.written))
                 return
             except OperationalError as fault:  # the row was locked for too long
                 log.warning("run %s: a paid answer could not be kept yet: %s", self.run.pk, fault)
@@ -172,50 +202,90 @@ class Ledger:
     def write(
         self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None = None
     ) -> None:
-        """Write a move with the answer it concludes; `remember` is the transition whose reply is kept."""
+        """Gather a move with the answer it concludes; commit what is gathered where the world is asked next.
+
+        `remember` is the transition whose reply is kept.
+        """
         move = decision.move
         if isinstance(move, Ask) and self._can_wait(move, answer):
-            self.held_back = self._ask_rows(move)
+            self.flush()  # its effect begins before it is written
+            self.held_back = self._ask_rows(move, self.head_hash)
             self.asked = self.held_back[1]
             self.snapshot = self._reached(advance(self.machine, self.snapshot, move, decision.totals), move)
             return
         if isinstance(move, Rewind):
             self.write_noted()  # it is gone over as every row before
+            self.flush()
+        asked, written = self.asked, self.held_back is None
         batch = self._opened(decision.totals)
         self._conclude(batch, answer)
-        batch.artifacts = store.made_by(move.facts, answer, self.asked.seq if self.asked else None)
         if isinstance(move, Rewind):
             self._go_back(batch, move)
         else:
             self._go_on(batch, move, decision, remember)
-        failpoint("before_ask_commit" if answer is None else "before_conclusion_commit")
-        self._commit(batch)
-        failpoint("after_commit_before_ring")
-        self._written(batch, move)
+        made = store.made_by(move.facts, answer, asked.seq if asked else None)
+        batch.artifacts += tuple((batch.rows[-1].seq, one) for one in made)
+        if self.gathered is None:
+            self.gathered_since = self.mark
+        self.gathered = batch
+        if answer is not None and asked is not None:
+            self.paid = Paid(asked, answer, written)
+        self._taken_in(batch, move)
+        late = time.monotonic() - self.gathered_since > LONGEST_S
+        ended = self.snapshot.node == END
+        if not isinstance(move, Go | Compact) or ended or late or len(batch.rows) >= MOST_ROWS:
+            self.flush()
+            if isinstance(move, Rewind):
+                store.stop_children(self.run.pk, move.to)
+        failpoint("between_moves")
 
-    def _commit(self, batch: store.Batch) -> None:
-        """Write it; a question with the answer that was prepared for it."""
+    def flush(self) -> None:
+        """Commit what is gathered, in one transaction. After it, and only then, viewers are told."""
+        batch = self.gathered
+        if batch is None:
+            return
+        if self.paid is not None:
+            failpoint("before_conclusion_commit")
+        if batch.rows[-1].kind == "ask":
+            failpoint("before_ask_commit")
         if self.said is None:
             self.head_hash = store.commit(batch)
-            return
-        self.head_hash, self.unfit = store.commit_answered(batch, self.said)
-        self.answered = self.unfit is None
+        else:
+            self.head_hash, self.unfit = store.commit_answered(batch, self.said)
+            self.answered = self.unfit is None
+        failpoint("after_commit_before_ring")
+        self.started_here = bool(batch.asked) and batch.asked[-1].status == "started"
+        if self.paid is not None and batch.concluded is not None and batch.concluded.kind == "tool_call":
+            spool.drop(batch.concluded.key)
+        self.gathered = self.paid = None
+        self.counted_s = batch.totals.active_seconds
+        self._tell(batch)
 
     def _can_wait(self, move: Ask, answer: Answer | None) -> bool:
         first = answer is None and self.held_back is None
         return first and not move.delay_s and repeatable(move.effect)
 
     def _opened(self, totals: Totals) -> store.Batch:
-        return store.Batch(
-            run_id=self.run.pk,
-            epoch=self.epoch,
-            node=self.snapshot.node,
+        """Return what is gathered as a batch that may grow: where a move fails, what is gathered stays as it was."""
+        before = self.gathered
+        if before is None:
+            before = store.Batch(
+                run_id=self.run.pk,
+                epoch=self.epoch,
+                node=self.snapshot.node,
+                totals=totals,
+                known=replace(self.snapshot.totals, active_seconds=self.counted_s),
+                head_hash=self.head_hash,
+                prompt_hash=self.prompt_hash,
+                rows=[],
+            )
+        return replace(
+            before,
             totals=totals,
-            known=replace(self.snapshot.totals, active_seconds=self.counted_s),
-            head_hash=self.head_hash,
-            prompt_hash=self.prompt_hash,
             site_rules=self.site_rules,
-            rows=[*self.noted],
+            rows=[*before.rows, *self.noted],
+            asked=[*before.asked],
+            budgets=[*before.budgets],
         )
 
     def _conclude(self, batch: store.Batch, answer: Answer | None) -> None:
@@ -248,7 +318,7 @@ class Ledger:
         before = self.snapshot
         asked: store.Asked | None = None
         if isinstance(move, Ask):
-            row, asked = self._ask_rows(move)
+            row, asked = self._ask_rows(move, store.hash_after(batch))
             batch.asked.append(asked)
             if isinstance(move.effect, ToolCall):
                 batch.host = allowed_by_person(before.state, move.effect)
@@ -291,7 +361,8 @@ class Ledger:
             seq, "transition", node, move.edge, self.machine.targets[node, move.edge], facts, ms=ms
         )
 
-    def _ask_rows(self, move: Ask) -> tuple[store.Row, store.Asked]:
+    def _ask_rows(self, move: Ask, head_hash: str) -> tuple[store.Row, store.Asked]:
+        """`head_hash` is that of the row before."""
         seq, effect = self.snapshot.head + 1, move.effect
         row = store.Row(seq, "ask", self.snapshot.node, facts=store.facts_text(move.facts))
         if move.facts:
@@ -305,13 +376,15 @@ class Ledger:
             name=_name(effect),
             request=effect.model_dump_json(),
             status="started" if deed else "asked",
-            key=before.key if before is not None else self._key(seq, call),
+            key=before.key
+            if before is not None
+            else self._key(seq - self._added if call else seq, call or head_hash),
             attempt=move.attempt,
             fingerprint=call,
         )
         return row, asked
 
-    def _key(self, seq: int, call: str | None) -> str:
+    def _key(self, place: int, what: str) -> str:
         """The idempotency key of what is asked at a row, with at most 64 characters.
 
         After a restore the same call at the same move has the same key, so that the far side still knows it; the rows
@@ -319,9 +392,8 @@ class Ledger:
         of another run that was given the same number, has another key: it would be taken for done. What is no call has
         the hash of the rows before, which no other life repeats.
         """
-        place = seq - self._added if call else seq
         born = self.run.created_at.astimezone(UTC).isoformat(timespec="microseconds")
-        told = hashlib.sha256(f"{born} {place} {call or self.head_hash}".encode()).hexdigest()
+        told = hashlib.sha256(f"{born} {place} {what}".encode()).hexdigest()
         return f"run-{self.run.pk}-{place}-{told[:12]}"
 
     @cached_property
@@ -377,17 +449,15 @@ class Ledger:
         after = replace(after, calls=store.reached_calls(self.run, after.rules, move.to))
         self.snapshot, self.asked, self.blocks = after, None, None
 
-    def _written(self, batch: store.Batch, move: Move) -> None:
-        """After the commit, and only then, viewers are told."""
-        self.held_back, self.noted = None, []
+    def _taken_in(self, batch: store.Batch, move: Move) -> None:
+        """What is gathered is behind the next move."""
+        self.held_back, self.noted, self.started_here = None, [], False
         self.prompt_hash = batch.prompt_hash
-        self.counted_s = batch.totals.active_seconds
-        self.started_here = bool(batch.asked) and batch.asked[-1].status == "started"
-        if isinstance(move, Rewind):
-            store.stop_children(self.run.pk, move.to)
         if isinstance(move, Compact) and self.blocks is not None:
             self.blocks = needed(self.blocks)
-        live.ring(self.run.pk, self.snapshot.head)
+
+    def _tell(self, batch: store.Batch) -> None:
+        live.ring(self.run.pk, batch.rows[-1].seq)
         if batch.interrupt is not None and not self.answered:
             live.ring_inbox()
         if batch.child is not None:

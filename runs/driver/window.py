@@ -55,6 +55,7 @@ class Reader:
         """The blocks, the ask that is not written yet included."""
         ledger = self.ledger
         if ledger.blocks is None:
+            ledger.flush()
             ledger.blocks = store.load_window(self.run, ledger.machine, ledger.snapshot.head)
         return ledger.blocks + ledger.blocks_held_back()
 

@@ -99,7 +99,7 @@ from runs.store.loading import (
     terms_of,
     window_at,
 )
-from runs.store.log import Asked, Batch, Row, chain, charge, check_seat, commit, start
+from runs.store.log import Asked, Batch, Row, chain, charge, check_seat, commit, hash_after, start
 from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
 from runs.store.patience import impatient
 from runs.store.people import (
@@ -222,6 +222,7 @@ __all__ = [
     "halt_sentence",
     "halt_site",
     "hand_back",
+    "hash_after",
     "held_with_room",
     "holds_a_deed",
     "impatient",

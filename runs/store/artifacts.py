@@ -8,7 +8,8 @@ Source: spec/context.md, "Artifacts".
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -127,16 +128,16 @@ def content_of(value: Json) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def write_artifacts(run_id: int, seq: int, made: tuple[Made, ...]) -> None:
-    """One row for each, the next version of its name; in the transaction of row `seq`, by whoever has the seat."""
-    known = Artifact.objects.filter(run_id=run_id, name__in=[one.name for one in made])
-    newest = dict(known.order_by().values_list("name").annotate(newest=Max("version")))
+def write_artifacts(run_id: int, made: Sequence[tuple[int, Made]]) -> None:
+    """One row for each, the next version of its name; in the transaction of its step, by whoever has the seat."""
+    known = Artifact.objects.filter(run_id=run_id, name__in=[one.name for _, one in made])
+    newest = Counter(dict(known.order_by().values_list("name").annotate(newest=Max("version"))))
     Artifact.objects.bulk_create(
         Artifact(
             run_id=run_id,
             seq=seq,
             name=one.name,
-            version=newest.get(one.name, 0) + 1,
+            version=_next(newest, one.name),
             kind=one.kind,
             media_type=one.media_type,
             size=one.size,
@@ -145,8 +146,13 @@ def write_artifacts(run_id: int, seq: int, made: tuple[Made, ...]) -> None:
             call_seq=one.call_seq,
             tool=one.tool[:100],
         )
-        for one in made
+        for seq, one in made
     )
+
+
+def _next(newest: Counter[str], name: str) -> int:
+    newest[name] += 1
+    return newest[name]
 
 
 def clear_parts(run_id: int) -> None:

@@ -138,8 +138,8 @@ class Batch:
     """An ask that waited for its answer, and that the run ends without."""
     remembered: int | None = None
     """The model exchange whose reply has passed validation."""
-    artifacts: tuple[Made, ...] = ()
-    """What the last row makes known."""
+    artifacts: tuple[tuple[int, Made], ...] = ()
+    """What the rows make known, each with the number of its row."""
     budgets: list[BudgetRow] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
     """Other columns of the run."""
@@ -191,7 +191,7 @@ def commit(batch: Batch, *, savepoint: bool = True) -> str:
         if batch.dead_after is not None or batch.node == END:
             supersede(batch.run_id)
         if batch.artifacts:
-            write_artifacts(batch.run_id, batch.rows[-1].seq, batch.artifacts)
+            write_artifacts(batch.run_id, batch.artifacts)
         if batch.interrupt is not None:
             batch.interrupt.save(force_insert=True)
         if batch.child is not None:
@@ -206,6 +206,11 @@ def commit(batch: Batch, *, savepoint: bool = True) -> str:
             tell_parent(parent, seq, finished.model_copy(update={"cost_usd": cost}))
         failpoint("inside_commit")
     return head_hash
+
+
+def hash_after(batch: Batch) -> str:
+    """Return the hash of the batch's last row."""
+    return _chained(batch.run_id, batch.rows, batch.head_hash)[0]
 
 
 def _chained(run_id: int, rows: list[Row], head_hash: str) -> tuple[str, list[Any]]:

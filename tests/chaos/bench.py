@@ -44,6 +44,7 @@ PLACES = (
     ("inside_put", 1),
     ("after_effect", 6),
     ("before_ask_commit", 6),
+    ("between_moves", 12),
     ("before_conclusion_commit", 6),
     ("inside_commit", 8),
     ("after_started", 3),

@@ -22,6 +22,7 @@ KILL_POINTS: Mapping[str, tuple[str, ...]] = {
     "K5": ("after_started",),
     "K6": ("effect_begun",),
     "K7": ("effect_done", "after_effect", "before_conclusion_commit"),
+    "K7 moves": ("between_moves",),
     "K8": ("after_commit_before_ring",),
     "K9": ("celery at before_claim",),
     "K10": ("inside_question", "before_ask_commit", "inside_commit"),

@@ -421,11 +421,11 @@ def test_a_worker_that_leaves_between_two_that_are_lost_is_no_move() -> None:
 
 PLACES = [
     "after_claim:kill9",
-    "before_ask_commit:kill9",
+    *(f"between_moves:kill9:{nth}" for nth in range(1, 10)),
     "before_conclusion_commit:kill9",
     "before_conclusion_commit:kill9:3",
     "after_commit_before_ring:kill9",
-    "after_commit_before_ring:kill9:3",
+    "after_commit_before_ring:kill9:2",
     "after_effect:kill9",
 ]
 
@@ -456,6 +456,13 @@ def test_killed_anywhere_the_run_goes_on_with_exact_totals(place: str, tmp_path:
     assert totals(run) == (2, 1, 200, 40, 0.002)
     assert kinds(run).count("recovered") == 1
     assert kinds(run).count("transition") == 10
+
+
+def test_killed_before_the_intent_of_a_deed_is_written_nobody_is_asked_about_it(tmp_path: Path) -> None:
+    played = script(think("send", to="bob"), FINAL)
+    run = launch_and_die(played, "before_ask_commit:kill9", tmp_path, rules=ALLOW)
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
+    assert not run.interrupts.exists()
 
 
 def test_killed_before_a_deed_ended_a_person_says_whether_it_happened(tmp_path: Path) -> None:
