@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command, get_commands, load_command_class
+from django.test import Client
 
 from agentsite.environment import ROOT, Environment
 from manage import own_settings
@@ -31,12 +32,15 @@ from runs.engine.settings import Settings
 from runs.machines import CATALOGUE
 from runs.models import Run
 from runs.signals import on_after_compaction
+from tests.chaos.findings import NAMES
+from tests.chaos.report import KILL_POINTS
 from tests.runs.running import check_everything
 
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "runs" / "README.md", *DOCS.rglob("*.md")])
 OWN = ("agentsite", "runs", "docs", "tests", "templates", "static")
 
+NAME = re.compile(r"\bI\d+\b")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -205,6 +209,17 @@ def test_the_environment_is_that_of_the_code() -> None:
         assert told.get(str(field.alias)) == wanted, field.alias
 
 
+def test_every_name_that_verify_or_the_bench_prints_is_explained() -> None:
+    told = {row[0] for row in rows(text_of(DOCS / "invariants.md"))}
+    printed = {
+        name for path in (ROOT / "runs" / "store").glob("*.py") for name in NAME.findall(path.read_text())
+    }
+    assert {"I1", "I5"} < printed
+    kill_points = {name.split()[0] for name in KILL_POINTS}
+    assert printed | {*NAMES} | kill_points <= told
+    assert "docs/invariants.md" in parser_of("verify").format_help()
+
+
 def own_commands() -> set[str]:
     return {name for name, app in get_commands().items() if app in ("agentsite", "runs")}
 
@@ -355,7 +370,9 @@ def test_the_tool_is_found_and_called(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.database
 @pytest.mark.django_db(transaction=True)
-def test_the_machine_plays_its_script(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machine_plays_its_script_and_is_shown(
+    place: Path, monkeypatch: pytest.MonkeyPatch, client: Client
+) -> None:
     example = module_of(DOCS / "extending.md", 1, place, monkeypatch)
     monkeypatch.setitem(CATALOGUE, "one_answer", example.ONE_ANSWER)
     (script,) = (json.loads(block) for block in blocks(DOCS / "extending.md", "json"))
@@ -365,6 +382,9 @@ def test_the_machine_plays_its_script(place: Path, monkeypatch: pytest.MonkeyPat
     ended = driver.drive_inline(run.pk)
     assert (ended.status, ended.answer) == ("succeeded", "Tides come twice a day.")
     check_everything()
+    client.force_login(User.objects.create_superuser(username="admin"))
+    for address in ("new/", f"{run.pk}/", *(f"{run.pk}/steps/{seq}/" for seq in range(1, ended.head + 1))):
+        assert client.get(f"/runs/{address}").status_code == 200, address
 
 
 def test_the_receiver_hears_of_compactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
