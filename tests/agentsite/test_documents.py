@@ -139,20 +139,10 @@ def prose(path: Path) -> str:
 
 
 def own_files() -> Iterator[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in listed.stdout.splitlines():
-        path = ROOT / name
-        wanted = (
-            path.suffix in (".py", ".md", ".html", ".css", ".js", ".mjs", ".toml", ".in")
-            or path.name == "run"
-        )
-        if wanted and "vendor" not in path.parts and name not in KEPT_ELSEWHERE and path.exists():
+    folders = (ROOT / name for name in OWN)
+    for path in (*ROOT.glob("*.*"), *(path for folder in folders for path in folder.rglob("*"))):
+        told = path.suffix in (".py", ".md", ".html", ".css", ".js", ".mjs", ".toml", ".in")
+        if told and "vendor" not in path.parts and str(path.relative_to(ROOT)) not in KEPT_ELSEWHERE:
             yield path
 
 
@@ -363,9 +353,9 @@ def test_the_tool_is_found_and_called(tmp_path: Path, monkeypatch: pytest.Monkey
     example = module_of(DOCS / "extending.md", 0, tmp_path, monkeypatch)
     (tool,) = tools_named("shop_tools:TOOL")
     where = Place(folder=tmp_path, key="key", deadline_s=1)
-    assert tool.run(tool.arguments(article="lamp"), where).value == {"article": "lamp", "pieces": 12}
+    assert tool.run(example.StockArguments(article="lamp"), where).value == {"article": "lamp", "pieces": 12}
     with pytest.raises(example.UnknownArticle, match="sofa"):
-        tool.run(tool.arguments(article="sofa"), where)
+        tool.run(example.StockArguments(article="sofa"), where)
 
 
 @pytest.mark.database
