@@ -123,9 +123,11 @@ KEPT_ELSEWHERE = {"CHANGELOG.md", "runs/DECISIONS.md"}
 
 
 def prose(path: Path) -> str:
-    """What a source file says to readers: docstrings and comments; of any other file all."""
+    """What a file that may cite another says to readers: code in docstrings and comments, any other in all of it."""
     source = path.read_text(encoding="utf-8")
-    if path.suffix != ".py" or not CITED.search(source):
+    if not any(part in source for part in (".md", "spec/", "seeds/")):
+        return ""
+    if path.suffix != ".py":
         return source
     said = [
         node.value.value
