@@ -1,7 +1,7 @@
 """A site as a backup has it: the database in one transaction, the directories by a rename, and both or neither.
 
 Also the id that the database and a file beside it share: where they differ, somebody has put an old database in the
-place of the site's, and what runs did since is not in their logs. Source: reliability.md, D30.
+place of the site's, and what runs did since is not in their logs. See docs/operating.md, "Backup and restore".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a person can do: each checks the right, makes one move, tells.
 
-Source: spec/runtime.md; who may do what: docs/decisions/approvals.md, "Who may do what?".
+Who may do what: docs/operating.md, "People and rights".
 """
 
 from runs.actions.common import MAX_NOTE, NotAllowed, TooLong

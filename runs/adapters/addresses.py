@@ -1,4 +1,4 @@
-"""Which network addresses a tool may reach on a stranger's word: public ones only (reliability.md, D21).
+"""Which network addresses a tool may reach on a stranger's word: public ones only.
 
 The rule looks at addresses and never at names: however a host is spelled, what it resolves to is judged.
 """

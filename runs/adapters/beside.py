@@ -1,6 +1,6 @@
 """One file in an open directory: written beside its place, moved into it, and taken out again.
 
-Source: spec/context.md, "Artifacts".
+See docs/context.md, "Artifacts".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A model and tools that play prepared answers: for demonstrations, tests, and reproducing a run.
 
-Source: spec/interfaces.md, "Scripted model".
+See docs/commands.md, "Scripts".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a worker keeps in memory of the run it drives, and the batches in which it writes it.
 
 The ask of an effect that may be repeated is held back, and written together with what follows from its answer, in
-one transaction; any other ask is written before the deed (spec/runtime.md, "How many commits").
+one transaction; any other ask is written before the deed (docs/runtime.md, "Commits").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the gates let pass is looked at once more: before an answer is heard, and directly before the deed.
 
-Source: spec/runtime.md, "Interrupts".
+See docs/runtime.md, "Questions".
 """
 
 from __future__ import annotations

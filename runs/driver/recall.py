@@ -2,7 +2,8 @@
 
 A path names a place of the run itself (`st:4`, `su:9`, `fi:a.txt`); with `run:7/` before it, one of run 7 of the same
 owner. Whose a run is is looked up at each reading; a run of somebody else answers as one that is not there. Nothing in
-the world is called, so an answer never says that something `ran`. Source: spec/context.md, "Infra tools".
+the world is called, so an answer never says that something `ran`. See docs/context.md, "Tools for the run's own
+record".
 """
 
 from __future__ import annotations

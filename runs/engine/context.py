@@ -1,7 +1,7 @@
 """How full the window is, and which older blocks a summary is to stand for when it gets too full.
 
 The cut falls between rounds, so that a call is never parted from its result; the plan and what a person pinned stay
-as they are; an earlier summary is carried on, not nested. Source: spec/context.md, "Compaction".
+as they are; an earlier summary is carried on, not nested. See docs/context.md, "Compaction".
 """
 
 from __future__ import annotations

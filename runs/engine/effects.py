@@ -1,6 +1,6 @@
 """The whole list of what a run can do to the world, and of what the world can answer.
 
-An effect is asked and later answered; both survive JSON. Source: spec/runtime.md, "The kernel".
+An effect is asked and later answered; both survive JSON. See docs/runtime.md, "The kernel".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERDICTS: dict[InterruptKind, tuple[Verdict, ...]] = {
     "plan": ("approve", "edit", "reject", "abort", "rollback"),
     "may_have_happened": ("approve", "respond", "reject", "abort", "rollback"),
 }
-"""What a person may answer to each kind of interrupt (spec/runtime.md, "Interrupts")."""
+"""What a person may answer to each kind of interrupt (docs/runtime.md, "Questions")."""
 
 
 LET_PASS: tuple[Verdict, ...] = ("approve", "edit")
@@ -94,7 +94,7 @@ class ToolCall(Value):
 
 
 class Compaction(Value):
-    """A summary that is to stand in place of older blocks, and the model call that waits for it (spec/context.md)."""
+    """A summary that is to stand in place of older blocks, and the model call that waits for it."""
 
     kind: Literal["compaction"] = "compaction"
     first: int

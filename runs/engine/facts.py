@@ -15,7 +15,7 @@ from runs.engine.values import Json, Value, is_none
 
 
 class Fact(Value):
-    """One conclusion. `kind` is the spec's string, and names its template."""
+    """One conclusion. `kind` is stored, never changes its meaning, and names its template."""
 
     kind: str
 

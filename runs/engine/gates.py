@@ -1,7 +1,7 @@
 """Gates see every effect before the world does: let it pass, hold it for a person, answer for it, or stop.
 
 They are asked in this order: every N steps (on entry to the deciding node), limits, approvals, repeated calls, hosts.
-No machine knows of them. Source: spec/runtime.md, "Gates" and "Rules".
+No machine knows of them. See docs/runtime.md, "Gates".
 """
 
 from __future__ import annotations

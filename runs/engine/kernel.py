@@ -2,7 +2,7 @@
 
 `decide` gives the next move of a run and what its last answer cost; `advance` gives the run after that move.
 Answers that mean the same in every machine end here and never reach a node. No I/O, no clock, no randomness.
-Source: spec/runtime.md, "The kernel".
+See docs/runtime.md, "The kernel".
 """
 
 from __future__ import annotations
@@ -571,7 +571,7 @@ def rewound(machine: Machine, snapshot: Snapshot, move: Rewind, node: str, state
 
 
 def status_of(machine: Machine, state: State) -> str:
-    """The final status that an exit reason means (spec/machines.md, "Common to all four")."""
+    """The final status that an exit reason means (docs/machines.md, "What all machines share")."""
     match state.exit_reason:
         case "fatal_error" | "tool_error" | "model_error":
             return "failed"

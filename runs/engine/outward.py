@@ -1,4 +1,4 @@
-"""What a run has read, and to which hosts its calls may carry it (reliability.md, D24).
+"""What a run has read, and to which hosts its calls may carry it. See docs/runtime.md, "Gates".
 
 What a host said may go back to that host. Anything else goes to a host that the launch or the site has named, or that a
 person has let through.

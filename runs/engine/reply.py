@@ -1,7 +1,7 @@
 """The one reader of what a model says, for every role and machine: the one object that fits the role.
 
 The kernel has taken the reasoning off before (`reasoning`). A reply that can't be read is refused with place and cause.
-Source: spec/machines.md, "Common to all four".
+See docs/machines.md, "What all machines share".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The settings that every run has; a machine adds its own. Unknown keys are errors.
 
-Source: spec/interfaces.md, "Settings of a run".
+See docs/machines.md, "Settings of every run".
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class GivenAnswer(Value):
 
 
 class ContextSettings(Value):
-    """How much the model may read (spec/context.md). Tokens."""
+    """How much the model may read (docs/context.md, "Window and estimate"). Tokens."""
 
     limit_tokens: int | None = Field(default=None, ge=256, le=MOST)
     compact_at: float = Field(default=0.9, gt=0, le=1)

@@ -1,7 +1,7 @@
 """The sources that a run's searches found. Each has a number that stays the same through the run.
 
 A tool's result is one of sources where it is a list of objects with a `url`; the pool is a fold of such results, in
-order, so that it needs no place of its own. Source: spec/context.md, "Sources pool".
+order, so that it needs no place of its own. See docs/context.md, "Sources".
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The prefix stays the same from round to round. What a tool, a page or a person said is data: it is fenced and named
 as such, and never stands in the system text. Older blocks may have a summary in their place; people may have pinned
-some, or changed or taken back a summary: all of that is facts, and `shown` folds them. Source: spec/context.md.
+some, or changed or taken back a summary: all of that is facts, and `shown` folds them. See docs/context.md,
+"The prompt".
 """
 
 from __future__ import annotations

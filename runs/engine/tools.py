@@ -99,7 +99,7 @@ class InspectedCall(Value):
     spec: ToolSpec | None
     args: dict[str, Any]
     flaws: tuple[Flaw, ...]
-    """What keeps it from running, in the order of spec/machines.md: codes `missing_tool_id`, `unknown_tool_id`,
+    """What keeps it from running, in this order: codes `missing_tool_id`, `unknown_tool_id`,
     `tool_not_allowed`, `bad_params`, `missing_required`, `type_mismatch`, `unknown_param`."""
     drops: tuple[Drop, ...]
 
@@ -124,7 +124,7 @@ def inspect_call(tools: Mapping[str, ToolSpec], tool_id: object, params: object)
 
 
 def check_arguments(spec: ToolSpec, args: dict[str, Any]) -> CheckedCall:
-    """`args` against the tool's schema (spec/machines.md, "Common to all four").
+    """`args` against the tool's schema (docs/machines.md, "What all machines share").
 
     Of a call that changes something nothing is left out: what would be dropped from another is a fault of it.
     """
@@ -263,7 +263,7 @@ _ARTICLE = {
 
 
 def _is_a(name: str, value: Any) -> bool:
-    """JSON schema's types; a boolean is neither integer nor number, and 30.0 is an integer (spec/machines.md)."""
+    """JSON schema's types; a boolean is neither integer nor number, and 30.0 is an integer."""
     match name:
         case "string":
             return isinstance(value, str)

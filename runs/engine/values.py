@@ -1,7 +1,7 @@
 """Values that travel through the engine, and the one door that foreign data passes.
 
 Nothing here knows what a run is. A value is frozen; a stored text is canonical, so that hashes are taken of the
-text that is kept and never of something read back (reliability.md, D17).
+text that is kept and never of something read back.
 """
 
 from __future__ import annotations

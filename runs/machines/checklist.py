@@ -1,7 +1,7 @@
 """`checklist`: the model acknowledges a plan in its notes, step by step, and may complete once every step is.
 
 Pure functions: the settings, the facts, the state and its fold, the three nodes, and the words for the model.
-Source: spec/machines.md, "checklist" (seed 001).
+See docs/machines.md, "checklist".
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _plan_flaw(state: ChecklistState) -> str:
 
 
 class ChecklistState(State):
-    """The control state of a `checklist` run: the budget's names are those of the seed's BudgetStateV2."""
+    """The control state of a `checklist` run: the budget stands at its top."""
 
     exploration_budget: int
     exploitation_budget: int
@@ -500,7 +500,7 @@ def _inspected(state: ChecklistState, reply: DecisionReply) -> InspectedCall:
 
 
 def _violation(state: ChecklistState, reply: DecisionReply, call: InspectedCall | None) -> Violation | None:
-    """The first thing that is wrong with a decision (spec/machines.md, "checklist", 5)."""
+    """The first thing that is wrong with a decision (docs/machines.md, "checklist")."""
     if reply.action not in ACTIONS:
         return Violation("invalid_action", f"action must be one of {', '.join(ACTIONS)}.")
     if reply.summary and reply.action not in ("complete", "exit"):

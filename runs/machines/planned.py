@@ -1,7 +1,7 @@
 """`planned`: follows a plan, records why a step was skipped, and plans again where it fails or is left.
 
 Pure functions: the settings, the facts, the state and its fold, the four nodes, and the words for the model.
-Source: spec/machines.md, "planned" (seed 003).
+See docs/machines.md, "planned".
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _pending_flaw(state: PlannedState) -> str:
 
 
 class PlannedState(State):
-    """The control state of a `planned` run, with the seed's names."""
+    """The control state of a `planned` run."""
 
     plan: Annotated[tuple[PlanRow, ...], Checked(_plan_flaw)] = ()
     plan_outline: str = ""

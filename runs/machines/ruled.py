@@ -1,7 +1,7 @@
 """`ruled`: every thought is validated by rules before it may act.
 
 Pure functions: the settings, the facts, the state and its fold, the five nodes, and the words for the model.
-Source: spec/machines.md, "ruled" (seed 004).
+See docs/machines.md, "ruled".
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Draft(Value):
 
 
 class Metadata(Value):
-    """The extended state, with the seed's names, and beside them what fixed subgraphs left."""
+    """The extended state, and beside it what fixed subgraphs left."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     goal: str

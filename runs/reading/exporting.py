@@ -1,4 +1,4 @@
-"""A run as JSON for other systems. Source: spec/interfaces.md, "Export"."""
+"""A run as JSON for other systems. See docs/commands.md, "Export"."""
 
 from __future__ import annotations
 

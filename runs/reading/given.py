@@ -1,7 +1,7 @@
 """What was decided on the way of a run and of its children, as `settings.answers` gives it beforehand.
 
 The answers of a child stand in its own settings, which every call of it has: they are told where the calls were
-answered alike, as far as each went. Source: spec/interfaces.md, "Scripted model".
+answered alike, as far as each went. See docs/commands.md, "Scripts".
 """
 
 from __future__ import annotations

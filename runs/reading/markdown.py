@@ -2,7 +2,6 @@
 
 Three doors, one behind the other: the parser knows no raw HTML, no images and three kinds of addresses; what it makes
 passes a sanitiser that knows the same few elements; and the pages' content security policy stops what both let through.
-Source: reliability.md, D27.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The call that a stopped run did not hear of any more: no row can tell how it ended, but its exchange does.
 
 A call that is under way can't be undone by who stops the run. Its answer is kept the moment it arrives, though the log
-is closed by then (spec/runtime.md, "Stopping").
+is closed by then (docs/runtime.md, "Stopping").
 """
 
 from __future__ import annotations

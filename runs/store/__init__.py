@@ -2,7 +2,7 @@
 
 Everything a run is stands in its rows; the head on `Run` is kept beside them in the same transaction. One seat: a
 write that continues a run carries the epoch it was claimed with, and one that finds another epoch does nothing.
-Source: spec/runtime.md, "One log".
+See docs/runtime.md, "One log".
 """
 
 from runs.store.again import for_people

@@ -1,8 +1,8 @@
 """Once more, where the database gives a transaction up for the sake of another one.
 
-PostgreSQL ends one of two transactions that wait for each other; it has written nothing, and is simply made again
-(reliability.md, D12). What is decorated here opens its own transaction, and changes nothing outside of it that a second
-time would be wrong after. Within a transaction of the caller's it is the caller's to repeat.
+PostgreSQL ends one of two transactions that wait for each other; it has written nothing, and is simply made again.
+What is decorated here opens its own transaction, and changes nothing outside of it that a second time would be wrong
+after. Within a transaction of the caller's it is the caller's to repeat.
 """
 
 from __future__ import annotations

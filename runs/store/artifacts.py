@@ -2,7 +2,7 @@
 
 A row stands beside the row of the log that made it known, and is written with it. The bytes of a file lie in the run's
 own directory under their SHA-256; those of any other artifact are the tool's result, which stands in the log.
-Source: spec/context.md, "Artifacts".
+See docs/context.md, "Artifacts".
 """
 
 from __future__ import annotations

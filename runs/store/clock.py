@@ -1,4 +1,7 @@
-"""What time it is: the database's clock says, for a worker's own may be wrong, or jump (reliability.md, D4)."""
+"""What time it is: the database's clock says, for a worker's own may be wrong, or jump.
+
+See docs/runtime.md, "Leases".
+"""
 
 from __future__ import annotations
 

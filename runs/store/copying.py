@@ -2,7 +2,7 @@
 
 A copy is the log from its first row to row k, those that were gone back over included: every row keeps its `seq`, so
 that whatever names a row (a path the model read, a rollback, a summary) still names the same one. It is written in one
-transaction, its files in it; the run that is copied from is only read. Source: spec/runtime.md, "Going back".
+transaction, its files in it; the run that is copied from is only read. See docs/runtime.md, "Going back".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Directly before a deed: do the site's rules let it pass as they did, and may whoever approved it still decide?
 
-Both are looked at in the transaction that commits the intent. Source: spec/runtime.md, "Interrupts";
-reliability.md, D13.
+Both are looked at in the transaction that commits the intent. See docs/runtime.md,
+"Questions".
 """
 
 from __future__ import annotations

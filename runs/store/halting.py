@@ -1,7 +1,7 @@
 """The kill switch of the site: a row that every claim and every intent reads; each throw of it is one, and is kept.
 
 An intent (the transaction that writes an effect as begun) and the switch exclude one another, so each intent is
-committed before the switch or sees it; nothing begins after the switch is committed. Source: reliability.md, D16b.
+committed before the switch or sees it; nothing begins after the switch is committed. See docs/operating.md, "Halt".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows, their hash chain, and the one transaction that a move is.
 
 Plain SQL through Django's connection: the cost of a transition is a few statements and one sync, whatever the
-length of the run (performance.md).
+length of the run.
 """
 
 from __future__ import annotations

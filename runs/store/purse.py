@@ -3,7 +3,7 @@
 A run's limits on cost and tokens hold for itself and for every run that came from it. A model call whose worst case is
 known is reserved first, under the root's row, so that calls of the same family at the same moment can't pass a limit
 together; the row that concludes the call settles it. A script's call is known exactly. Calls whose cost is not known
-are made one at a time in a family that shares a limit on cost. Source: reliability.md, D15.
+are made one at a time in a family that shares a limit on cost. See docs/runtime.md, "Limits".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What holds of a run beside its log: it has a way on, and each decision is that of its question.
 
-The numbers are those of reliability.md, "What every fault test checks at the end".
+The names are those of docs/invariants.md, "The invariants".
 """
 
 from __future__ import annotations

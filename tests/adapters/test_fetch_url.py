@@ -1,4 +1,4 @@
-"""The fetch tool reads public pages, and nothing else however it is asked (reliability.md, D21)."""
+"""The fetch tool reads public pages, and nothing else however it is asked."""
 
 from __future__ import annotations
 

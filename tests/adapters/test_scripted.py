@@ -1,4 +1,4 @@
-"""A script plays as it is written, and says where it is wrong (spec/interfaces.md, "Scripted model")."""
+"""A script plays as it is written, and says where it is wrong (docs/commands.md, "Scripts")."""
 
 from __future__ import annotations
 

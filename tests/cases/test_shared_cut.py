@@ -1,4 +1,4 @@
-"""A reply that was cut off is never carried out, though what there is of it may parse (../shared/cases/README.md)."""
+"""A reply that was cut off is never carried out, though what there is of it may parse."""
 
 from __future__ import annotations
 

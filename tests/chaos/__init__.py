@@ -2,7 +2,7 @@
 
     python -m tests.chaos --kills 2000 --database both
 
-Source: reliability.md, sections 1 and 4.
+Its names are explained in docs/invariants.md.
 """
 
 MODEL_KEY = "AGENTSITE_KEY_CHAOS"

@@ -53,7 +53,7 @@ PLACES = (
     ("after_commit_before_ring", 8),
     ("before_hint", 3),
 )
-"""Kill points of workers (K2 to K10 and K12 of reliability.md), and up to which of the times that they are reached."""
+"""Kill points of workers (docs/invariants.md, K2 to K10 and K12), and up to which of the times they are reached."""
 
 PLACES_OF = {
     "person": (("before_hint", 8), ("inside_commit", 8)),

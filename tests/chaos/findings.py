@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 NAMES = (*(f"I{number}" for number in range(1, 14)), "D4", "D4b", "K12")
-"""I1 to I13 of reliability.md; beside them rules D4 and D4b, and the kill point whose outcome is files."""
+"""The names that docs/invariants.md explains, but for the kill points: of these K12, whose outcome is files."""
 
 
 @dataclass(frozen=True)

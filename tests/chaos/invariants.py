@@ -1,4 +1,4 @@
-"""What every fault test checks at the end: I1 to I13 of reliability.md, over the database and what lies beside it.
+"""What every fault test checks at the end: I1 to I13 of docs/invariants.md, over the database and what lies beside it.
 
 What the database alone can tell is `manage.py verify --all`'s to check; here it is asked, and the rest is added: the
 far side's ledger (effects), limits (purses), pages, copies. Each check is said to which invariants it looks.

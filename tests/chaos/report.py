@@ -33,7 +33,7 @@ KILL_POINTS: Mapping[str, tuple[str, ...]] = {
     "K12 backup": ("backup_after_table", "backup_before_rename"),
     "K12 file": ("inside_put",),
 }
-"""The kill points of reliability.md, and which deaths of the bench are at them."""
+"""The kill points of docs/invariants.md, and which deaths of the bench are at them."""
 
 
 @dataclass

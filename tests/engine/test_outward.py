@@ -1,4 +1,4 @@
-"""A run that has read something asks before it contacts a host that has not been named (reliability.md, D24)."""
+"""A run that has read something asks before it contacts a host that has not been named."""
 
 from __future__ import annotations
 

@@ -350,4 +350,4 @@ PLAYS: dict[str, Play] = {
         advisory=frozenset({"retries"}),
     ),
 }
-"""By the machine's name, as spec/machines.md describes it."""
+"""By the machine's name."""

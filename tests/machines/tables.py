@@ -1,4 +1,4 @@
-"""The tables of spec/machines.md, copied by hand: what each machine declares is held against them."""
+"""The machines' edges and exit reasons, written by hand: each declaration is compared with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`checklist`: the sentences of spec/machines.md, one by one."""
+"""`checklist`: each rule of its description, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`contract`: the sentences of spec/machines.md, one by one."""
+"""`contract`: each rule of its description, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each machine declares is the table of spec/machines.md, and nothing else."""
+"""Each machine declares the edges and exit reasons of the tables, and nothing else."""
 
 from __future__ import annotations
 

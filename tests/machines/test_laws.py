@@ -1,4 +1,4 @@
-"""The laws of spec/runtime.md, for every machine, in random worlds.
+"""The laws of docs/invariants.md, "The laws of the kernel", for every machine, in random worlds.
 
 `--hypothesis-profile=ci` plays WORLDS of them; without it a tenth.
 """

@@ -1,4 +1,4 @@
-"""`planned`: the sentences of spec/machines.md, one by one."""
+"""`planned`: each rule of its description, one by one."""
 
 from __future__ import annotations
 

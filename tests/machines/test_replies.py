@@ -211,7 +211,6 @@ def test_a_fallback_answer_is_given_without_its_reasoning() -> None:
 
 
 def test_an_unusable_replan_leaves_the_rows_place_and_bound_and_counts_as_a_replan() -> None:
-    """spec/machines.md, `planned`."""
     world = ScriptedWorld().tool("look", *["seen", *[Failed(blame="recoverable", message="no")] * 9])
     world.model_says("no plan at all", role="planner").model_says("It failed.", role="fallback")
     rows = [{"tool": "look", "args": {"at": str(number)}} for number in range(3)]

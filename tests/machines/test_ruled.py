@@ -1,4 +1,4 @@
-"""`ruled`: the sentences of spec/machines.md, one by one."""
+"""`ruled`: each rule of its description, one by one."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ def stranger(name: str, *permissions: str) -> User:
 
 
 def check_everything() -> None:
-    """What holds of every run at any time: its log verifies, and it has a way to go on (reliability.md, I1 to I3)."""
+    """What holds of every run at any time: its log verifies, and it can go on (docs/invariants.md, I1 to I3)."""
     for run in Run.objects.all():
         check_run(run)
 

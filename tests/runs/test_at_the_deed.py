@@ -1,6 +1,6 @@
 """Directly before a deed the site's rules of that moment hold, and the right of whoever approved it.
 
-Where either has changed a person is asked anew, and the row says why. Source: spec/runtime.md, "Interrupts".
+Where either has changed a person is asked anew, and the row says why. See docs/runtime.md, "Questions".
 """
 
 from __future__ import annotations

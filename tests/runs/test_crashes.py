@@ -1,4 +1,4 @@
-"""The worker dies: every row of the table in spec/runtime.md, in this process and by kill -9 in another.
+"""The worker dies: every row of the table in docs/runtime.md, "Crashes", in this process and by kill -9 in another.
 
 The tool with a ledger of its own (`EffectsLedger`) stands outside the database: what it says has happened has.
 """

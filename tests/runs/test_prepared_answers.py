@@ -1,7 +1,7 @@
 """Answers given at launch decide nothing that their launcher may not decide.
 
 Without the right to decide they count in a script, for tools behind which there is nothing real, and for no rule of
-the site. Source: spec/interfaces.md, "Scripted model".
+the site. See docs/commands.md, "Scripts".
 """
 
 from __future__ import annotations

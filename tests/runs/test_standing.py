@@ -1,4 +1,4 @@
-"""`verify` names the invariant of reliability.md that does not hold beside the log: I1, I2, I4, I5."""
+"""`verify` names the invariant of docs/invariants.md that does not hold beside the log: I1, I2, I4, I5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one page of the public web as text (reliability.md, D21).
+"""Reads one page of the public web as text.
 
 Each hop is checked anew: its address is resolved here, judged and connected to; the name serves TLS and Host.
 """

@@ -2,7 +2,7 @@
 
 Pure functions, in the order of a story: `settings` and the `budgets` that follow from them, the model's `replies`, the
 `facts` that are concluded, the `state` and its fold; then the nodes (`deciding`, `calling`, `judging`) and what is told
-of the state (`telling`). Here is the declaration. Source: spec/machines.md, "contract" (seeds 000 and 002).
+of the state (`telling`). Here is the declaration. See docs/machines.md, "contract".
 """
 
 from runs.engine.machine import COMMON_EXITS, END, Edge, Machine

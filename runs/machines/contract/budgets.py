@@ -58,7 +58,7 @@ class StageBudget(Value):
 
 
 class BudgetState(Value):
-    """Both levels, with the seed's names."""
+    """The budget of the whole run, and that of each slot."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
     whole: GlobalBudget = Field(alias="global")
@@ -77,7 +77,7 @@ DERIVED: dict[Depth | None, Hint] = {
 def derive(
     slots: Iterable[Slot], hints: Mapping[str, Hint], depth: Depth | None, plan_shape: str | None, caps: Caps
 ) -> BudgetState:
-    """The budget that a contract gets (spec/machines.md, "Budget derivation")."""
+    """The budget that a contract gets (docs/machines.md, "contract")."""
     stages = {slot.id: _stage(slot, hints.get(slot.id, Hint()), depth, plan_shape) for slot in slots}
     explore = sum(stage.max_explore for stage in stages.values())
     exploit = sum(stage.max_exploit for stage in stages.values())

@@ -80,7 +80,7 @@ def _contract_of(own: ContractSettings, replied: ModelReplied) -> tuple[Fact, ..
 
 
 def _judged(state: ContractState, found: Read[Reply] | Unread) -> Ask | Go:
-    """What follows from a decision outside wrap-up (steps 5 to 10 of the specification)."""
+    """What follows from a decision outside wrap-up."""
     if isinstance(found, Unread):
         return _violated(state, DecisionUnread(message=found.why), "decision_invalid", found.why)
     reply = found.reply

@@ -51,7 +51,7 @@ class Artifact(Value):
 
 
 class ContractState(State):
-    """The control state of a `contract` run, with the seed's names."""
+    """The control state of a `contract` run."""
 
     last_decision: Reply | None = None
     """Without its notes and summary, which are in the log."""

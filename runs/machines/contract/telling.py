@@ -41,7 +41,7 @@ def _row(scope: str, line: str, level: GlobalBudget | StageBudget, name: str) ->
 
 
 def budget_text(state: ContractState) -> str:
-    """BUDGET_STATE: one or two lines, the second where a slot is current (spec/machines.md)."""
+    """BUDGET_STATE: one or two lines, the second where a slot is current."""
     whole = [_left(state, state.budget.whole, name, word) for word, _, name in GLOBAL_LINES]
     if state.is_wrapup_round:
         whole.append("wrapup active")

@@ -59,7 +59,7 @@ def system(terms: Terms) -> str:
 
 
 def active_state(state: ChecklistState) -> str:
-    """Where the run stands: for the tail of every prompt, and for the page. Source: spec/machines.md."""
+    """Where the run stands: for the tail of every prompt, and for the page."""
     now = min(state.decision_rounds_used + 1, state.max_iterations)
     lines = ["[ACTIVE STATE]", f"iteration {now}/{state.max_iterations}"]
     for name, used, most in (

@@ -1,6 +1,6 @@
 """What the model of role `summary` is told, and how its reply becomes the text of a summary.
 
-VERSION rises with every change of a sentence. Source: spec/context.md, "Compaction".
+VERSION rises with every change of a sentence. See docs/context.md, "Compaction".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts a run, or a list of them; see spec/interfaces.md for the exit codes."""
+"""Start a run, or a list of them. Exit codes: docs/commands.md, "Exit codes"."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Command(BaseCommand):
     help = f"Start a run. {EXIT_CODES}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The arguments of spec/interfaces.md."""
+        """Add the options of one launch and of a batch."""
         parser.add_argument("--machine", metavar="M", help="contract, checklist, planned or ruled")
         parser.add_argument("--goal", metavar="TEXT")
         parser.add_argument("--model", metavar="NAME", help="a model of the site")

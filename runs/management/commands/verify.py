@@ -25,7 +25,7 @@ class Command(BaseCommand):
     other bytes than the run wrote is a fault.
     """
 
-    help = "Verify a run's log; names the first fault. Exit code 1 on one."
+    help = "Verify a run's log; names the first fault. Exit code 1 on one. docs/invariants.md explains I1 to I13."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Which runs."""
