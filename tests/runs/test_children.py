@@ -265,6 +265,12 @@ def test_the_error_of_a_child_names_its_run_and_its_cause(
     check_replay(run)
 
 
+def test_what_a_failed_child_says_counts_as_read_from_it() -> None:
+    run = work(family("no", "no", "no"))
+    facts = json.loads(step_of_result(run).facts_json)
+    assert [fact["tool"] for fact in facts if fact["kind"] == "run.read"] == ["agent.inner"]
+
+
 def test_a_cause_that_the_childs_earlier_slice_wrote_is_told_too() -> None:
     """The step that names the cause may have been committed before the one that ends the run."""
     checklist = {"machine": "checklist", "settings": {"max_consecutive_violations": 0}}
