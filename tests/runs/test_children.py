@@ -265,6 +265,18 @@ def test_the_error_of_a_child_names_its_run_and_its_cause(
     check_replay(run)
 
 
+def test_a_cause_that_was_changed_in_the_record_is_found() -> None:
+    run = work(family("no", "no", "no"))
+    (asked,) = run.exchanges.filter(kind="child_run")
+    kept = asked.answer_json or ""
+    for was, forged in (("fatal_error", "max_steps"), ("3 replies", "2 replies")):
+        assert was in kept
+        run.exchanges.filter(pk=asked.pk).update(answer_json=kept.replace(was, forged))
+        misfit = store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
+        assert misfit is not None and misfit.seq in (asked.seq, step_of_result(run).seq)
+    run.exchanges.filter(pk=asked.pk).update(answer_json=kept)
+
+
 def test_what_a_failed_child_says_counts_as_read_from_it() -> None:
     run = work(family("no", "no", "no"))
     facts = json.loads(step_of_result(run).facts_json)
