@@ -334,8 +334,9 @@ class Ledger:
             if self.asked is not None and self.asked.status != "answered" and self.held_back is None:
                 batch.left_behind = self.asked.seq
             batch.changes = store.ended(self.machine, after.state)
+            unwritten = [row.facts for row in batch.rows]
             batch.parent = store.for_parent(
-                self.run, self.machine, after.state, batch.changes, after.totals.cost_usd
+                self.run, self.machine, after.state, batch.changes, after.totals.cost_usd, unwritten
             )
         elif isinstance(move, Ask):
             self._park(batch, move)

@@ -330,8 +330,17 @@ class ChildFinished(Value):
     status: str
     answer: str | None = None
     cost_usd: float = 0.0
+    exit_reason: str = Field(default="", exclude_if=operator.not_)
+    """Why a child without a result ended; empty in records that were made before it was kept."""
+    message: str = Field(default="", exclude_if=operator.not_)
+    """The same in the words of the step that ended it."""
     metadata: dict[str, Any] = Field(default={}, exclude_if=operator.not_)
     """Of a fixed node: what is merged into its parent's."""
+
+    @property
+    def gave_result(self) -> bool:
+        """Whether its answer is its parent's result: it has one, and neither failed nor was cancelled."""
+        return self.answer is not None and self.status in ("succeeded", "stopped")
 
 
 class Failed(Value):

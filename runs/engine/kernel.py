@@ -122,7 +122,7 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         if isinstance(settled, _Ready | _Again):
             totals = settled.totals
     beside = cost_of(answer) + read + _found_out(snapshot, answer)
-    if not isinstance(move, Rewind):  # the state of then has not heard it
+    if not isinstance(move, Rewind):  # a rewind has its own: the state of then is told why
         beside += _feedback(machine, snapshot, answer)
     return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
 
@@ -441,8 +441,11 @@ def _limit_reason(call: HumanCall) -> str:
 
 def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message: str = "") -> Rewind:
     """The move that goes back to the state after row `to`."""
-    kept = machine.kept(snapshot.state)
-    return Rewind(to, (Rewound(from_seq=snapshot.head, to_seq=to, kept=kept, by=by, message=message),))
+    back = Rewound(
+        from_seq=snapshot.head, to_seq=to, kept=machine.kept(snapshot.state), by=by, message=message
+    )
+    said = HumanSaid(verdict="rollback", to_step=to, message=message, by=by)
+    return Rewind(to, (back, *machine.feedback(None, said)))
 
 
 def uncertain(snapshot: Snapshot, *known: Known) -> HumanCall:

@@ -200,8 +200,8 @@ class Machine:
     built_in: tuple[ToolSpec, ...] = ()
     """Tools of its own, permitted in every run. They touch nothing: such a call gives back its arguments, or, where it
     is an infra call, what it found in the run's own record."""
-    feedback: Callable[[HumanCall, HumanSaid], tuple[Fact, ...]] = lambda call, said: ()
-    """What the state keeps of a person's verdict on a question."""
+    feedback: Callable[[HumanCall | None, HumanSaid], tuple[Fact, ...]] = lambda call, said: ()
+    """What the state keeps of a person's verdict on a question; None: of a rollback, whatever was asked."""
     metadata: Callable[[Any], dict[str, Any]] = lambda state: {}
     """The extended state, which a parent merges into its own where the run is a fixed node of it."""
     keeps_summary: bool = False

@@ -86,8 +86,8 @@ def _gives(call: ToolCall | ChildRun, answer: Answer | None) -> bool:
     match answer:
         case ToolReturned(ran=ran):
             return ran or (isinstance(call, ToolCall) and call.infra)
-        case ChildFinished(answer=text):
-            return text is not None
+        case ChildFinished(answer=text, message=why):
+            return text is not None or bool(why)
     return False
 
 

@@ -20,9 +20,21 @@ def reported(tool: str, answer: ToolReturned | ChildFinished | Failed) -> ToolRe
                 ran=answer.ran,
                 files=tuple(file.name for file in answer.files),
             )
-        case ChildFinished(answer=str(text), status="succeeded" | "stopped"):
-            return ToolReported(tool=tool, value=text)
-        case ChildFinished(status=status):
-            return ToolReported(tool=tool, error=f"The child run ended {status}, without an answer.")
+        case ChildFinished() if answer.gave_result:
+            return ToolReported(tool=tool, value=answer.answer)
+        case ChildFinished():
+            return ToolReported(tool=tool, error=_child_error(answer))
         case Failed(message=why, ran=ran):
             return ToolReported(tool=tool, error=why, ran=ran)
+
+
+ENDED = {"failed": "failed", "cancelled": "was cancelled", "stopped": "stopped without an answer"}
+
+
+def _child_error(child: ChildFinished) -> str:
+    """Return which child run gave no result, and why."""
+    if not child.exit_reason:  # recorded before the reason was kept: a replay must come to the same words
+        return f"The child run ended {child.status}, without an answer."
+    ended = ENDED.get(child.status, "ended without an answer")
+    said = f": {child.message}" if child.message else "."
+    return f"Child run {child.run} {ended} ({child.exit_reason}){said}"

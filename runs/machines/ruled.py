@@ -346,11 +346,11 @@ def evolve(state: RuledState, fact: Fact) -> State:
     return evolve_common(state, fact)
 
 
-def feedback(call: HumanCall, said: HumanSaid) -> tuple[Fact, ...]:
-    """What a person said of a question, or changed. On a draft the facts of its judgement tell it."""
-    if call.about == "human_approval":
+def feedback(call: HumanCall | None, said: HumanSaid) -> tuple[Fact, ...]:
+    """Return what a person said of a question or a rollback, or changed; other facts tell the verdict on a draft."""
+    if call is not None and call.about == "human_approval":
         return ()
-    held = call_in(call.holds)
+    held = call_in(call.holds) if call else None
     changed = (
         f"Changed {held.tool} to {canonical(said.args or {})}." if held and said.verdict == "edit" else ""
     )

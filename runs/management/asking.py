@@ -167,12 +167,16 @@ def call_shown(question: Interrupt) -> str:
     return "\n".join((escaped(question.tool), *given)).replace("\n", "\n    ")
 
 
-def how_to_answer(question: Interrupt) -> str:
-    """What is asked, about which call, and the command that answers it."""
+def how_to_answer(question: Interrupt, followed: Run) -> str:
+    """Return what is asked, by which run, about which call, and the command that answers it."""
     verdict, *others = question.verdicts
+    child = question.run
+    asks = "It asks"
+    if child.pk != followed.pk:
+        asks = f"Run {child.pk} ({visible(child.child_name)}), a child of run {child.parent_id}, asks"
     more = {"respond": " --message TEXT", "top_up": f" --args '{{\"{question.limit}\": AMOUNT}}'"}
     lines = [
-        f"It asks: {visible(_title(question))}",
+        f"{asks}: {visible(_title(question))}",
         *([f"    {call}"] if (call := call_shown(question)) else []),
         f"  python3 manage.py decide {question.pk} --verdict {verdict}{more.get(verdict, '')}",
         f"  or another verdict: {', '.join(others)}",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from django.utils import timezone
@@ -9,7 +12,7 @@ from django.utils import timezone
 from runs.engine.effects import ChildFinished
 from runs.engine.kernel import status_of
 from runs.engine.machine import Machine, State
-from runs.models import Run
+from runs.models import Run, Step
 
 
 def ended(machine: Machine, state: State) -> dict[str, Any]:
@@ -33,10 +36,25 @@ def _metadata(run: Run, machine: Machine, state: State) -> dict[str, Any]:
     return {**machine.metadata(state), **answer, "exit_reason": state.exit_reason}
 
 
+def _message(run: Run, unwritten: Iterable[str]) -> str:
+    """Return the words of the step that set the exit reason: one of the batch at hand, or one written before."""
+    written = Step.objects.filter(run=run, live=True, facts_json__contains='"react.exit"').order_by("-seq")
+    for text in chain(unwritten, written.values_list("facts_json", flat=True)[:1]):
+        for fact in json.loads(text):
+            if fact["kind"] == "react.exit":
+                return str(fact["message"])
+    return ""
+
+
 def for_parent(
-    run: Run, machine: Machine, state: State, changes: dict[str, Any], cost_usd: float
+    run: Run,
+    machine: Machine,
+    state: State,
+    changes: dict[str, Any],
+    cost_usd: float,
+    unwritten: Iterable[str],
 ) -> tuple[int, int, ChildFinished] | None:
-    """What the parent is told, where there is one."""
+    """Return what the parent is told, where there is one. `unwritten` are the facts of the batch at hand."""
     if run.parent_id is None or run.parent_seq is None:
         return None
     finished = ChildFinished(
@@ -46,4 +64,7 @@ def for_parent(
         cost_usd=cost_usd,
         metadata=_metadata(run, machine, state),
     )
+    if not finished.gave_result:
+        why = {"exit_reason": state.exit_reason or "", "message": _message(run, unwritten)}
+        finished = finished.model_copy(update=why)
     return run.parent_id, run.parent_seq, finished

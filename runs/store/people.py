@@ -122,7 +122,7 @@ def abort(run_id: int, by: str, message: str = "") -> Run:
         batch = batch_on(run, row, **changes)
         batch.node = END
         batch.totals = loaded.snapshot.totals.after(loaded.answer)
-        batch.parent = for_parent(run, loaded.machine, state, changes, batch.totals.cost_usd)
+        batch.parent = for_parent(run, loaded.machine, state, changes, batch.totals.cost_usd, [row.facts])
         commit(batch)
     run.refresh_from_db()
     return run

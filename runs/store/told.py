@@ -162,7 +162,7 @@ def _told_by(fact: ToolReported) -> str:
 def _answered(tool: str, answer: Answer | None) -> str:
     """The same of an answer; empty where it does not say how the row has it."""
     match answer:
-        case ChildFinished() if answer.answer is None or answer.status not in ("succeeded", "stopped"):
+        case ChildFinished() if not answer.gave_result and not answer.exit_reason:
             return ""
         case ToolReturned() | ChildFinished() | Failed():
             return _told_by(reported(tool, answer))
@@ -240,7 +240,9 @@ def _children(run: Run, ended: Mapping[int, tuple[int, ChildFinished]]) -> Itera
             continue
         if (child.parent_id, child.parent_seq) != (run.pk, seq):
             yield seq, f"run {number} answered it, and is not marked as its child"
-        elif (child.status, child.answer) != (answer.status, answer.answer):
+        elif (child.status, child.answer) != (answer.status, answer.answer) or (
+            answer.exit_reason not in ("", child.exit_reason)
+        ):
             yield seq, f"run {number} ended otherwise than its answer says"
 
 

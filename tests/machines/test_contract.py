@@ -189,6 +189,16 @@ def test_an_unknown_depth_of_the_coordinator_is_passed_over(world: ScriptedWorld
     assert stage(run).max_explore == 3
 
 
+def test_the_coordinators_reply_has_room_for_all_that_it_is_asked_for(world: ScriptedWorld) -> None:
+    state = world.start(CONTRACT, coordinator="model").state
+    schema = CONTRACT.reply_schema("coordinator", state)
+    assert schema is not None
+    assert set(schema["properties"]) == {"slots", "depth", "plan_shape", "hints"}
+    assert all(f'"{name}"' in words.COORDINATE for name in schema["properties"])
+    hint = schema["properties"]["hints"]["additionalProperties"]
+    assert set(hint["properties"]) == set(Hint.model_fields)
+
+
 # --- reading the reply ------------------------------------------------------------------------------------
 
 

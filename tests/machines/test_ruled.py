@@ -455,6 +455,18 @@ def test_feedback_holds_the_message_of_a_resume(world: ScriptedWorld) -> None:
     assert run.state.metadata.user_feedback == {"step_2": "Go on."}
 
 
+def test_feedback_holds_the_message_of_a_rollback(world: ScriptedWorld) -> None:
+    world.model_says(LOOK, call("search", q="moon"), final())
+    world.person_says(
+        said("resume", message="Go on."),
+        lambda run: said("rollback", to_step=step_end(run, 1), message="Look again."),
+    )
+    run = world.drive(RULED, interrupt_every=1)
+    assert run.state.steps == 1
+    assert run.state.metadata.user_feedback == {"step_2": "Look again."}
+    assert not any("Look again." in text for text in prompt_of(run))
+
+
 def test_two_messages_in_one_step_are_both_kept(world: ScriptedWorld) -> None:
     world.model_says(LOOK)
     sending(world, said("resume", message="Go on."), said("approve", message="He waits."))

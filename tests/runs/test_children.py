@@ -10,10 +10,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store, tasks
+from runs.driver.journey import Slice
 from runs.engine.effects import ModelReplied, Usage
 from runs.feeds.reads import look
 from runs.management.going_back import told_of_going_back
-from runs.models import Run
+from runs.models import Run, Step
+from runs.reading import row_views
 from runs.reading.again import Again, again, staying
 from tests.factories import cast_member, signed_in
 from tests.page_forms import forms_of
@@ -35,6 +37,7 @@ from tests.runs.running import (
     transitions,
     work,
 )
+from tests.runs.test_replays import check_replay
 
 pytestmark = [pytest.mark.database]
 
@@ -57,12 +60,15 @@ def child_of(run: Run) -> Run:
     return Run.objects.get(parent=run)
 
 
+def step_of_result(run: Run) -> Step:
+    step = run.steps.filter(edge="executed").order_by("seq").first()
+    assert step is not None
+    return step
+
+
 def result_of(run: Run) -> dict[str, Any]:
-    row = run.steps.filter(edge="executed").order_by("seq").first()
-    assert row is not None
-    found: dict[str, Any] = next(
-        fact for fact in json.loads(row.facts_json) if fact["kind"] == "react.tool.result"
-    )
+    facts = json.loads(step_of_result(run).facts_json)
+    found: dict[str, Any] = next(fact for fact in facts if fact["kind"] == "react.tool.result")
     return found
 
 
@@ -233,6 +239,70 @@ def test_a_child_without_an_answer_is_an_error_that_the_parent_goes_on_from(
     assert run.status == "succeeded"
     assert "error" in result_of(run)
     assert result_of(run)["error"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "settings", "told"),
+    [
+        (["no", "no", "no"], {}, "failed (fatal_error): 3 replies in a row could not be read."),
+        ([], {}, "failed (model_error): script exhausted (role decision, call 1)"),
+        ([think("search", q="a")], {"max_steps": 1}, "stopped without an answer (max_steps)."),
+        (
+            [think("search", q="a")],
+            {"ruleset": [{"type": "max_depth", "value": 0}]},
+            "stopped without an answer (rule_violation): Step 1 is past the 0 that are allowed.",
+        ),
+    ],
+)
+def test_the_error_of_a_child_names_its_run_and_its_cause(
+    inner: list[Any], settings: dict[str, Any], told: str
+) -> None:
+    run = work(family(*inner, settings=settings))
+    child = child_of(run)
+    assert result_of(run)["error"].startswith(f"Child run {child.pk} {told}")
+    shown = [row.summary for row in row_views(run) if row.seq == step_of_result(run).seq]
+    assert [f"Child run {child.pk} {told[:20]}" in summary for summary in shown] == [True]
+    check_replay(run)
+
+
+def test_a_cause_that_was_changed_in_the_record_is_found() -> None:
+    run = work(family("no", "no", "no"))
+    (asked,) = run.exchanges.filter(kind="child_run")
+    kept = asked.answer_json or ""
+    for was, forged in (("fatal_error", "max_steps"), ("3 replies", "2 replies")):
+        assert was in kept
+        run.exchanges.filter(pk=asked.pk).update(answer_json=kept.replace(was, forged))
+        misfit = store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
+        assert misfit is not None and misfit.seq in (asked.seq, step_of_result(run).seq)
+    run.exchanges.filter(pk=asked.pk).update(answer_json=kept)
+
+
+def test_what_a_failed_child_says_counts_as_read_from_it() -> None:
+    run = work(family("no", "no", "no"))
+    facts = json.loads(step_of_result(run).facts_json)
+    assert [fact["tool"] for fact in facts if fact["kind"] == "run.read"] == ["agent.inner"]
+
+
+def test_a_cause_that_the_childs_earlier_slice_wrote_is_told_too() -> None:
+    """The step that names the cause may have been committed before the one that ends the run."""
+    checklist = {"machine": "checklist", "settings": {"max_consecutive_violations": 0}}
+    played = script(CALL, FINAL, subgraphs={"inner": {"replies": {"decision": ["prose"]}}})
+    run = launch(played=played, subgraphs={"inner": checklist})
+    slice_of(run)
+    child = child_of(run)
+    while not child.finished:
+        slice_of(child, Slice(moves=1))
+    error = result_of(work(run))["error"]
+    assert error.startswith(f"Child run {child.pk} stopped without an answer (protocol_violation)")
+
+
+def test_the_error_of_a_child_that_a_person_cancelled_says_so() -> None:
+    run = family(think("send", to="bob"))
+    work(run)
+    work(child_of(run))
+    actions.abort(child_of(run), by=None, message="Not today.")
+    error = result_of(work(run))["error"]
+    assert error.startswith(f"Child run {child_of(run).pk} was cancelled (aborted): Not today.")
 
 
 def test_a_child_that_was_stopped_with_an_answer_gives_it() -> None:

@@ -21,7 +21,7 @@ from django.db import connection
 from agentsite.environment import ROOT
 from runs import actions
 from runs.engine.effects import ToolReturned
-from runs.management.asking import exit_code
+from runs.management.asking import asked_by, exit_code, how_to_answer
 from runs.management.commands.launch import Command
 from runs.models import Interrupt, Run, RunStatus
 from runs.reading.cards import card_of
@@ -604,6 +604,27 @@ def test_following_a_run_ends_where_its_child_asks_a_person() -> None:
     assert not run.interrupts.exists()
     asked = Command()._followed(run, "", silent=True)
     assert (run.status, [question.run for question in asked]) == ("waiting", [run.children.get()])
+
+
+def test_a_question_of_a_child_is_told_with_the_number_of_the_child() -> None:
+    run = with_a_child_that_asks()
+    (asked,) = asked_by(run)
+    shown = how_to_answer(asked, run)
+    assert f"Run {run.children.get().pk} (inner), a child of run {run.pk}, asks: " in shown
+    assert "It asks" not in shown
+    assert how_to_answer(asked, run.children.get()).startswith("It asks: ")
+
+
+def test_launch_says_that_a_question_is_its_childs() -> None:
+    inner = {"replies": {"decision": [think("send", to="bob"), FINAL]}}
+    played = json.dumps(script(think("agent.inner", goal="Ask"), FINAL, subgraphs={"inner": inner}))
+    settings = json.dumps({"subgraphs": {"inner": {"machine": "ruled", "settings": {}}}})
+    out, code = told("launch", *GOAL, "--script", played, f"--run-settings={settings}", "--inline", "--wait")
+    run = Run.objects.get(parent=None)
+    assert code == 6
+    assert (
+        f"Run {run.pk}: waiting\nRun {run.children.get().pk} (inner), a child of run {run.pk}, asks: " in out
+    )
 
 
 @contextlib.contextmanager

@@ -221,7 +221,7 @@ def test_the_queue_the_commands_and_the_row_say_the_same() -> None:
     said = card(run).title
     assert asked_now([question]) == {question.pk: (said, card(run).why)}
     assert headline_now(question) == said
-    assert said in how_to_answer(question)
+    assert said in how_to_answer(question, question.run)
     assert said in signed_in(User.objects.get(username="bob")).get("/needs-you/").text
     row = next(view for view in row_views(run, limit=100) if view.seq == question.seq)
     assert (row.line.title, "reached" in row.line.text) == ("Limit", False)

@@ -70,7 +70,8 @@ def test_what_people_said_and_rollbacks_are_listed() -> None:
     at = run.steps.filter(kind="transition").order_by("seq")[0].seq
     assert "Not to bob." in panel(run)
     again = work(launch(LOOK, think("send", to="bob"), FINAL))
-    actions.rewind(again, to=at, by=None)
+    actions.rewind(again, to=at, by=None, message="Not by mail.")
+    assert "Not by mail." in panel(again)
     mark = again.steps.get(kind="rewind").seq
     assert f"Rolled back to step {at}" in panel(again) and f"( step {mark} )" in panel(again)
 

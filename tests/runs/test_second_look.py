@@ -184,7 +184,7 @@ def test_a_plan_shows_its_rows_whole_and_wants_the_same_look() -> None:
 def test_the_command_shows_the_call_whole_and_wants_to_be_told_that_it_was_seen() -> None:
     asked = pending(asking(HIDDEN["10,000 blanks"][0], mode="x"))
     shown = "    run\n      mode: x\n      command: ls⟨␣ × 10,000⟩; rm -rf /srv/data\n"
-    assert shown in how_to_answer(asked)
+    assert shown in how_to_answer(asked, asked.run)
     words = ("decide", str(asked.pk), "--verdict", "approve")
     with pytest.raises(CommandError) as refused:
         call_command(*words)

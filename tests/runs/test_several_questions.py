@@ -77,7 +77,7 @@ def test_a_single_question_is_shown_as_it_was() -> None:
 def test_all_questions_stand_in_the_row_and_by_command(machine: str) -> None:
     run = asking(machine, *ASKED)
     assert row_views(run)[-1].line.text == " ".join(ASKED)
-    assert f"It asks: {' '.join(ASKED)}" in how_to_answer(pending(run))
+    assert f"It asks: {' '.join(ASKED)}" in how_to_answer(pending(run), run)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

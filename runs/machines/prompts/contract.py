@@ -161,7 +161,7 @@ def reply_schema(name: str, state: ContractState) -> dict[str, Any] | None:
     """The JSON schema of a reply, as narrow as the state allows; None for free text."""
     match name:
         case "coordinator":
-            return _coordinator_schema()
+            return _coordinator_schema(guided=state.terms.guided)
         case "decision" if state.is_wrapup_round:
             return _ending(state)
         case "decision" if state.terms.guided:
@@ -239,7 +239,21 @@ def _map_schema(slots: list[str], artifacts: list[str]) -> dict[str, Any]:
     return {"type": "array", "items": entry}
 
 
-def _coordinator_schema() -> dict[str, Any]:
+HINTS: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "properties": {
+            name: {"type": "integer", "minimum": 0} for name in ("explore", "exploit", "render", "ctx_reads")
+        },
+        "additionalProperties": False,
+    },
+}
+"""Rounds and reads by slot, where the depth does not fit it."""
+
+
+def _coordinator_schema(*, guided: bool) -> dict[str, Any]:
+    """The contract: its slots, and how much each deserves. A weak model gives no hints."""
     slot = object_schema(
         {
             "id": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,39}$"},
@@ -248,13 +262,12 @@ def _coordinator_schema() -> dict[str, Any]:
             "format": TEXT,
         }
     )
-    return object_schema(
-        {
-            "slots": {"type": "array", "items": slot, "maxItems": 8},
-            "depth": {"type": "string", "enum": ["shallow", "medium", "deep"]},
-            "plan_shape": {"type": "string", "enum": ["single_step", "multi_step"]},
-        }
-    )
+    asked = {
+        "slots": {"type": "array", "items": slot, "maxItems": 8},
+        "depth": {"type": "string", "enum": ["shallow", "medium", "deep"]},
+        "plan_shape": {"type": "string", "enum": ["single_step", "multi_step"]},
+    }
+    return object_schema(asked if guided else {**asked, "hints": HINTS})
 
 
 # --- a weak model -----------------------------------------------------------------------------------------------

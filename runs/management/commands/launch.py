@@ -152,7 +152,7 @@ class Command(BaseCommand):
         if run.answer:
             self.stdout.write(visible(run.answer))
         for question in asked:
-            self.stdout.write(how_to_answer(question))
+            self.stdout.write(how_to_answer(question, run))
 
     def _batch(self, items: Any) -> None:
         if not isinstance(items, list):
