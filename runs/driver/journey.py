@@ -70,13 +70,13 @@ DELTA_S = 0.125
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """How long a worker keeps a run before others get their turn: moves, and seconds of machine time."""
+    """How long a worker keeps a run: at most so many moves, and, where another run waits for a worker, seconds."""
 
-    moves: int = 50
-    seconds: float = 5.0
+    moves: int = sys.maxsize
+    seconds: float = 1.0
 
 
-WHOLE = Slice(sys.maxsize, float("inf"))
+WHOLE = Slice(seconds=float("inf"))
 """Where nobody else waits for this process."""
 
 
@@ -155,9 +155,14 @@ class Journey:
             moves += 1
             if isinstance(move, Ask) and (move.delay_s or ledger.parked):
                 return self._parked()
-            over = moves >= limit.moves or time.monotonic() - started > limit.seconds
-            if over and ledger.may_leave and ledger.snapshot.node != END:
+            if not ledger.may_leave or ledger.snapshot.node == END:
+                continue
+            if moves >= limit.moves:
                 return [*ledger.woken, self.run.pk]
+            if time.monotonic() - started > limit.seconds:
+                if store.others_wait():
+                    return [*ledger.woken, self.run.pk]
+                started = time.monotonic()
         return ledger.woken
 
     def _prepare(self) -> None:

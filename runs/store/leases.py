@@ -226,6 +226,11 @@ _NO_MOVE = (
 """Rows that may come between two losses: a halt, a worker that left in order, the lost call that is made anew."""
 
 
+def others_wait() -> bool:
+    """Whether a run waits for a worker."""
+    return Run.objects.due().exists()
+
+
 def lost_in_a_row(run: Run) -> int:
     """Return how many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
     return len(_losses(run))

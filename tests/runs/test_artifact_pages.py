@@ -263,7 +263,7 @@ def test_the_page_of_many_versions_lists_the_newest() -> None:
     one = Artifact.objects.get(run=run)
     same = Made("a.txt", "file", one.media_type, one.size, one.sha256, None, one.call_seq, one.tool)
     for _ in range(120):
-        write_artifacts(run.pk, one.seq, (same,))
+        write_artifacts(run.pk, [(one.seq, same)])
     page = get(run, "a.txt").text
     Artifact.objects.filter(run=run, version__gt=1).delete()
     assert page.count('class="made__version"') == 100

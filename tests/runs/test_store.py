@@ -296,11 +296,21 @@ def test_a_slice_never_ends_between_the_row_of_a_deed_and_the_deed(moves: int) -
     assert not run.interrupts.exists()
 
 
-def test_a_slice_that_is_over_by_time_ends_too() -> None:
-    run = launch(*[think("search", q=str(number)) for number in range(3)], FINAL)
+def test_a_slice_ends_by_time_where_another_run_waits_for_a_worker() -> None:
+    run, other = (launch(*[think("search", q=str(number)) for number in range(3)], FINAL) for _ in range(2))
     slice_of(run, Slice(seconds=0))
     assert run.status == "queued"
     assert 0 < run.head < 5
+    slice_of(other, Slice())
+    assert other.status == "succeeded"
+
+
+def test_a_slice_goes_on_for_as_long_as_no_other_run_waits() -> None:
+    run = launch(*[think("search", q=str(number)) for number in range(3)], FINAL)
+    paused = launch(FINAL)
+    store.pause(paused.pk, "ann", "")
+    slice_of(run, Slice(seconds=0))
+    assert run.status == "succeeded"
 
 
 def test_duplicate_hints_at_the_same_moment_harm_nothing() -> None:
