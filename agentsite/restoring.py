@@ -84,7 +84,7 @@ def restore(backup: Backup) -> Restored:
 def _load(backup: Backup, why: str, epoch: str) -> int:
     """The one transaction: tables, paused runs, the new id."""
     with backups.transaction.atomic():
-        paused = backups.load(backup.lines, why)
+        paused = backups.load(backup.lines, why, backup.manifest.made_at)
         backups.mark_restored(epoch)
         failpoint("restore_before_commit")
     return paused

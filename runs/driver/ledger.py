@@ -503,6 +503,7 @@ class Ledger:
             risk=_risk(call),
             fingerprint=print_,
             limit=call.limit,
+            figures_json=call.figures.model_dump_json() if call.figures else "",
             host=call.host,
             verdicts_json=json.dumps([verdict for verdict in call.verdicts if verdict != "edit" or print_]),
             deadline=deadline,

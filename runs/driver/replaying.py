@@ -24,7 +24,7 @@ def record_of(run: Run) -> Record:
     terms = store.terms_of(run, tool_specs(run), guided=bool(profile and profile.guided))
     steps = list(run.steps.order_by("seq"))
     exchanges = {exchange.seq: exchange for exchange in run.exchanges.all()}
-    begins = max((step.seq for step in steps if '"run.forked"' in step.facts_json), default=0)
+    begins = max((step.seq for step in steps if step.has("run.forked")), default=0)
     return Record(
         run=str(run.pk),
         machine=run.machine,
@@ -85,7 +85,16 @@ def _facts(machine: Machine, step: Step) -> tuple[object, ...]:
 
 
 def _row(step: Step, exchange: Exchange | None) -> RecordedRow:
-    row = RecordedRow(
+    asked = {}
+    if exchange is not None:
+        asked = {
+            "effect": json.loads(exchange.request_json),
+            "attempt": exchange.attempt,
+            "answer": json.loads(exchange.answer_json) if exchange.answer_json else None,
+            "prompt_chars": exchange.prompt_chars,
+            "input_tokens": exchange.input_tokens,
+        }
+    return RecordedRow(
         seq=step.seq,
         kind=step.kind,
         node=step.node,
@@ -93,17 +102,8 @@ def _row(step: Step, exchange: Exchange | None) -> RecordedRow:
         to=step.to,
         facts=tuple(json.loads(step.facts_json)),
         state=json.loads(step.state_json) if step.state_json else None,
+        **asked,
     )
-    if exchange is None:
-        return row
-    asked = {
-        "effect": json.loads(exchange.request_json),
-        "attempt": exchange.attempt,
-        "answer": json.loads(exchange.answer_json) if exchange.answer_json else None,
-        "prompt_chars": exchange.prompt_chars,
-        "input_tokens": exchange.input_tokens,
-    }
-    return row.model_copy(update=asked)
 
 
 # --- the new run ----------------------------------------------------------------------------------------------------

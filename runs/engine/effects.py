@@ -177,6 +177,22 @@ class Draft(Value):
         return fingerprint(self.tool, {"thought": self.thought, "args": self.args})
 
 
+class AtLimit(Value):
+    """The figures of a question at a limit, in the limit's own unit."""
+
+    name: str
+    used: float
+    limit: float
+    root: int = 0
+    """The run whose limit it is, where others count in it; else 0."""
+    left: float | None = None
+    """What is left, where that is too little for the next call; None where the limit is reached."""
+    aside: float = 0.0
+    """What of `used` was only set aside, for calls under way in other runs."""
+    rounded: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether the figures have only the digits of the title: an earlier version kept no others."""
+
+
 class HumanCall(Value):
     """A question to a person. It may hold an effect back until it is answered."""
 
@@ -190,6 +206,10 @@ class HumanCall(Value):
     """Names of the gates that have been answered for the effect that is held, this one included."""
     limit: str = ""
     """Of kind `limit`: which one."""
+    figures: AtLimit | None = Field(default=None, exclude_if=is_none)
+    """Of kind `limit`: how far it was used when this was asked."""
+    cost_usd: float = Field(default=0.0, exclude_if=operator.not_)
+    """What the model call that is held may cost, where a rule asks about that; else 0."""
     host: str = ""
     """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
     lost: int = 0

@@ -29,6 +29,8 @@ class Notice(Fact):
     param: str = ""
     rest: str = ""
     """What of a reply was not read; the model is not shown it again."""
+    rule: str = Field(default="", exclude_if=operator.not_)
+    """The name of the rule that has it noted; empty where none has, and in older rows."""
 
 
 MADE_ANEW = "not_happened"
@@ -140,6 +142,8 @@ class Exited(Fact):
     kind: Literal["react.exit"] = "react.exit"
     reason: str
     message: str = ""
+    rule: str = Field(default="", exclude_if=operator.not_)
+    """The name of the rule that ends the run; empty where none does, and in older rows."""
 
 
 class Rewound(Fact):
@@ -179,11 +183,13 @@ class LimitRaised(Fact):
 
 
 class Paused(Fact):
-    """A person paused the run."""
+    """A person, the runtime or a restore paused the run."""
 
     kind: Literal["run.paused"] = "run.paused"
     by: str
     message: str = ""
+    backup: str | None = Field(default=None, exclude_if=is_none)
+    """By a restore: when its backup was made (ISO 8601, UTC), empty where that is not known. Else None."""
 
 
 class Resumed(Fact):

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
-from runs.engine import outward, wording
+from runs.engine import outward
 from runs.engine.effects import (
+    AtLimit,
     ChildRun,
     Effect,
     EffectClass,
@@ -59,6 +60,8 @@ class End:
 
     reason: str
     message: str = ""
+    rule: str = ""
+    """The name of the rule that says so; empty where a limit does."""
 
 
 Opinion = Pass | Hold | Refuse | End
@@ -134,9 +137,9 @@ def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) 
         case "ask":
             return Hold(call, (asked,))
         case "deny":
-            return End("aborted", f"{REFUSED}{rule.words()}")
+            return End("aborted", f"{REFUSED}{rule.words()}", name)
         case "notify":
-            return Pass((Notice(code="rule_notified", message=rule.words()), asked))
+            return Pass((_noted(name, rule), asked))
 
 
 def _due(snapshot: Snapshot, name: str, every: int, turns: int) -> int:
@@ -174,10 +177,21 @@ def limits(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opini
             return Refuse(Failed(blame="recoverable", message=f"The limit {name} is reached.", ran=False))
         if snapshot.state.terms.settings.on_limit == "stop":
             return End(LIMIT_REASONS[name])
-        title, why = wording.at_limit(name, line.used, line.limit, line.root, line.aside)
-        call = HumanCall(about="limit", title=title, why=why, holds=effect, passed=passed, limit=name)
-        return Hold(call)
+        return Hold(at_limit(line.figures).model_copy(update={"holds": effect, "passed": passed}))
     return PASS
+
+
+def at_limit(told: AtLimit) -> HumanCall:
+    """The question at a limit, in words."""
+    why = f"The run's limit {told.name} is {told.limit:g}."
+    if told.root:
+        why = f"The limit {told.name} of run {told.root} is {told.limit:g}, for it and all that came from it."
+    if told.aside > 0:
+        why = f"{why} Of what counts, {told.aside:g} is set aside for calls under way in other runs."
+    if told.left is not None:
+        why = f"{why} The next call may use more than the {told.left:g} that are left."
+    title = f"Limit reached: {told.name} {told.used:g} of {told.limit:g}"
+    return HumanCall(about="limit", title=title, why=why, limit=told.name, figures=told)
 
 
 class _Line(NamedTuple):
@@ -188,6 +202,13 @@ class _Line(NamedTuple):
     limit: float
     root: int = 0
     aside: float = 0.0
+
+    @property
+    def figures(self) -> AtLimit:
+        left = self.limit - self.used if self.used < self.limit else None
+        return AtLimit(
+            name=self.name, used=self.used, limit=self.limit, root=self.root, left=left, aside=self.aside
+        )
 
 
 def _lines(snapshot: Snapshot) -> Iterator[_Line]:
@@ -317,12 +338,14 @@ def _cost_rules(snapshot: Snapshot, effect: ModelCall, passed: tuple[str, ...]) 
             return PASS
         match rule.do:
             case "ask":
-                call = _question(rule, "manual", wording.at_cost(snapshot.next_cost_usd))
-                return Hold(call.model_copy(update={"holds": effect, "passed": (*passed, name)}))
+                cost = snapshot.next_cost_usd
+                call = _question(rule, "manual", f"The next model call may cost ${cost:.4f}. Go on?")
+                held = {"holds": effect, "passed": (*passed, name), "cost_usd": cost}
+                return Hold(call.model_copy(update=held))
             case "deny":
-                return End("cost_limit", f"{REFUSED}{rule.words()}")
+                return End("cost_limit", f"{REFUSED}{rule.words()}", name)
             case "notify":
-                return Pass((Notice(code="rule_notified", message=rule.words()),))
+                return Pass((_noted(name, rule),))
     return PASS
 
 
@@ -350,7 +373,11 @@ def _apply(
         case "deny":
             return Refuse(Failed(blame="recoverable", message=f"{REFUSED}{rule.words()}", ran=False))
         case "notify":
-            return Pass((Notice(code="rule_notified", message=rule.words()),))
+            return Pass((_noted(name, rule),))
+
+
+def _noted(name: str, rule: InterruptRule) -> Notice:
+    return Notice(code="rule_notified", message=rule.words(), rule=name)
 
 
 def _ask_about(call: ToolCall | ChildRun, gate: str, why: str, passed: tuple[str, ...]) -> HumanCall:

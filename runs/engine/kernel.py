@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from runs.engine import context, gates, outward, wording
+from runs.engine import context, gates, outward
 from runs.engine.effects import (
     Answer,
     ChildFinished,
@@ -47,6 +47,7 @@ from runs.engine.settings import LIMIT_REASONS
 from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
 from runs.engine.timeline import blocks_of
 from runs.engine.tools import check_arguments
+from runs.engine.unended import unended, unended_for_good, unended_told
 
 ATTEMPTS = 3
 """How often a call that fails for a passing reason is tried in all."""
@@ -59,6 +60,9 @@ MARGIN = 1.25
 
 DELAYS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
+
+RULES_CHANGED = "The site's rules changed after this call was allowed."
+"""Why a question comes about a call that had been let pass."""
 
 MORE_ROOM = 2
 """How many times its usual length a reply may have after one that was cut off for its length."""
@@ -187,13 +191,13 @@ def _unended(
     totals = snapshot.totals.after(replied)
     if replied.ended == "error" and pending.attempt < ATTEMPTS:
         number = pending.attempt + 1
-        notice = Notice(code="retried", message=f"{wording.unended(replied)} Attempt {number} of {ATTEMPTS}.")
+        notice = Notice(code="retried", message=f"{unended(replied)} Attempt {number} of {ATTEMPTS}.")
         return _Again(Ask(call, (notice,), DELAYS_S[pending.attempt - 1], number), totals)
     if replied.ended != "error" and not call.cut:
         room = MORE_ROOM if replied.ended == "length" else call.room
-        notice = Notice(code=f"reply_{replied.ended}", message=wording.unended_told(replied))
+        notice = Notice(code=f"reply_{replied.ended}", message=unended_told(replied))
         return _Again(Ask(call.model_copy(update={"cut": True, "room": room}), (notice,)), totals)
-    why = wording.unended_for_good(replied, limited=_is_limited(snapshot, call))
+    why = unended_for_good(replied, limited=_is_limited(snapshot, call))
     if call.closes or call.at_limit == "fail":
         return _Ready(Failed(blame="fatal", message=why), totals)
     return Decision(_stop("model_error", why), totals)
@@ -236,8 +240,8 @@ def _enter(machine: Machine, snapshot: Snapshot, told: tuple[Fact, ...] = ()) ->
         match gates.on_entry(machine, snapshot):
             case gates.Hold(call=call, facts=facts):
                 return Ask(call, told + facts)
-            case gates.End(reason=reason, message=message):
-                return Stop(reason, (*told, Exited(reason=reason, message=message)))
+            case gates.End(reason=reason, message=message, rule=rule):
+                return Stop(reason, (*told, Exited(reason=reason, message=message, rule=rule)))
             case gates.Pass(facts=facts):
                 return _ask_node(machine, snapshot, None, told + facts)
     return _ask_node(machine, snapshot, None, told)
@@ -280,8 +284,8 @@ def _through(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, 
             return Ask(call, ask.facts + facts)
         case gates.Refuse(answer=answer):
             return _ask_node(machine, snapshot, answer, ask.facts)
-        case gates.End(reason=reason, message=message):
-            return Stop(reason, (*ask.facts, Exited(reason=reason, message=message)))
+        case gates.End(reason=reason, message=message, rule=rule):
+            return Stop(reason, (*ask.facts, Exited(reason=reason, message=message, rule=rule)))
 
 
 def _weighed(machine: Machine, snapshot: Snapshot, ask: Ask) -> Ask:
@@ -323,7 +327,7 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
         case Summarised() if window is not None and not context.still_apt(window, compaction):
             return _through(machine, snapshot, Ask(compaction.holds), compaction.passed)
         case Summarised(ended=ended) if ended != "stop":
-            why = wording.unended(answer)
+            why = unended(answer)
         case Summarised(unfit=why) if why:
             pass
         case Summarised(text=text) if text.strip() and window is not None:
@@ -472,7 +476,7 @@ def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...
     again = Ask(call, attempt=pending.attempt)
     move = _through(machine, replace(snapshot, pending=None, calls=calls), again, passed)
     if isinstance(move, Ask) and isinstance(move.effect, HumanCall) and move.effect.about == "tool_call":
-        why = f"{wording.RULES_CHANGED} {move.effect.why}"
+        why = f"{RULES_CHANGED} {move.effect.why}"
         return replace(move, effect=move.effect.model_copy(update={"why": why}))
     return move
 
@@ -480,9 +484,26 @@ def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...
 def opened_anew(snapshot: Snapshot, question: HumanCall, lapsed: ApprovalLapsed) -> Ask:
     """The question whose answer counts no more, about the call as it would be made now."""
     waits = snapshot.pending.effect if snapshot.pending else None
-    why = f"{wording.lapsed(lapsed.verdict, lapsed.by, lapsed.channel)} {question.why}".strip()
+    why = f"{_lapsed_because(lapsed.verdict, lapsed.by, lapsed.channel)} {question.why}".strip()
     held = waits if isinstance(waits, ToolCall) else question.holds
     return Ask(question.model_copy(update={"why": why, "holds": held}), (lapsed,))
+
+
+def _lapsed_because(verdict: str, by: str, channel: str) -> str:
+    """Why a question is asked anew that was answered."""
+    did = {"resume": "Resumed", "top_up": "The limit was raised"}.get(verdict, "Approved")
+    if channel == "settings":
+        return f"{did} by an answer given at launch, which may not answer this."
+    return f"{did} by {by}, who may no longer decide."
+
+
+def lost_in_a_row(times: int, faults: int) -> str:
+    """How many workers in a row left a run without a move; `faults` of them met a fault of our own code."""
+    if not faults:
+        return f"{times} workers in a row stopped while they drove this run."
+    lost = times - faults
+    stopped = f"{lost} worker{'s' if lost > 1 else ''} stopped"
+    return f"{stopped} and {faults} met a fault while they drove this run."
 
 
 def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:
@@ -497,7 +518,7 @@ def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:
             holds, passed = call, gates.in_force(snapshot)
         case _:
             holds, passed = None, ()
-    title = f"{wording.lost_in_a_row(times, faults)} Try again?"
+    title = f"{lost_in_a_row(times, faults)} Try again?"
     why = f"Each stopped before it could commit a step at {snapshot.node}. Look at the worker's log first."
     question = HumanCall(about="manual", title=title, why=why, holds=holds, passed=passed)
     return Ask(question.model_copy(update={"lost": times, "faults": faults}))

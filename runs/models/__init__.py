@@ -4,7 +4,7 @@ JSON is kept as canonical text: hashes are taken of the text that is stored.
 """
 
 from runs.models.artifacts import Artifact
-from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step
+from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step, tells, tells_of
 from runs.models.people import Decision, Interrupt
 from runs.models.run import FINISHED, LOOKS, LOST, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
 from runs.models.site import (
@@ -44,4 +44,6 @@ __all__ = [
     "Skill",
     "Step",
     "same_server",
+    "tells",
+    "tells_of",
 ]

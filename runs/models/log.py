@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import CharField, F, Q, Value
+from django.db.models.functions import Cast, Concat
 
+from runs.engine.fact_kinds import fact_kinds, has_kind, name_of
 from runs.models.run import Run
+
+
+class FactKinds(models.TextField):  # type: ignore[type-arg]
+    """The column of the fact kinds: it follows from `facts_json` whenever a row is saved."""
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> str:  # noqa: FBT001 (Django's signature)
+        """Return the kinds of the row's facts."""
+        found = fact_kinds(model_instance.facts_json)  # type: ignore[attr-defined]
+        setattr(model_instance, self.attname, found)
+        return found
+
+
+def tells(*kinds: str) -> Q:
+    """Return the condition that a step has a fact of one of these kinds."""
+    found = Q()
+    for kind in kinds:
+        found |= Q(fact_kinds__contains=name_of(kind))
+    return found
+
+
+def tells_of(kind: str, **mark: Any) -> Q:
+    """Return the condition that a step has a fact of this kind with this mark (`fact_kinds.MARKS`).
+
+    The mark's value may be a column of the query around this one.
+    """
+    ((name, value),) = mark.items()
+    if isinstance(value, F | Concat):
+        before = name_of(kind, name, "")[:-1]
+        return Q(fact_kinds__contains=Concat(Value(before), Cast(value, CharField()), Value(" ")))
+    return Q(fact_kinds__contains=name_of(kind, name, value))
 
 
 class Step(models.Model):
@@ -35,6 +67,8 @@ class Step(models.Model):
     edge = models.CharField(max_length=40, null=True, blank=True)
     to = models.CharField(max_length=40, null=True, blank=True)
     facts_json = models.TextField(default="[]")
+    fact_kinds = FactKinds(default="", editable=False)
+    """The kinds of its facts, for queries (`runs.engine.fact_kinds`); derived, and not hashed."""
     state_json = models.TextField(null=True, blank=True)
     """The control state after the step; null where it is that of the row before."""
     at = models.DateTimeField()
@@ -51,6 +85,10 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id}:{self.seq} {self.kind}"
+
+    def has(self, *kinds: str) -> bool:
+        """Return whether it has a fact of one of these kinds."""
+        return has_kind(self.fact_kinds, kinds)
 
 
 class Exchange(models.Model):

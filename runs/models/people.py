@@ -40,6 +40,8 @@ class Interrupt(models.Model):
     fingerprint = models.CharField(max_length=16, blank=True, default="")
     limit = models.CharField(max_length=20, blank=True, default="")
     """Of kind `limit`: which one."""
+    figures_json = models.TextField(blank=True, default="")
+    """Of kind `limit`: how far it was used when this was asked (`AtLimit`); else empty."""
     host = models.CharField(max_length=MOST_NAME, blank=True, default="")
     """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
     verdicts_json = models.TextField(default="[]")
@@ -62,6 +64,12 @@ class Interrupt(models.Model):
     def args(self) -> dict[str, Any]:
         """The arguments of the call that is held, typed as the tool's schema has them."""
         found: dict[str, Any] = json.loads(self.args_json)
+        return found
+
+    @property
+    def figures(self) -> dict[str, Any] | None:
+        """How far the limit was used when this was asked; None where it asks about something else."""
+        found: dict[str, Any] | None = json.loads(self.figures_json) if self.figures_json else None
         return found
 
     @property

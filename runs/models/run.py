@@ -220,6 +220,10 @@ class Run(models.Model):
         own_end = self.origin == "replay" and self.head > (self.copied_upto or 0)
         return own_end and self.status == RunStatus.CANCELLED
 
+    def ends_replay(self, seq: int) -> bool:
+        """Return whether row `seq` is the one that a replay ends with because its record goes no further."""
+        return self.replayed_only and seq == (self.copied_upto or 0) + 1
+
     @property
     def script_json(self) -> str:
         """The script, or empty."""

@@ -230,7 +230,7 @@ def _headline(interrupt: Interrupt, questions: tuple[str, ...] = ()) -> str:
     if interrupt.tool and interrupt.kind == "tool_call":
         return f"Run {call_text(interrupt.tool, interrupt.args)}?"
     if interrupt.kind == "limit":
-        return as_asked(interrupt.title, interrupt.why)
+        return as_asked(interrupt.title, interrupt.figures)
     return unseen.escaped(title_of(interrupt, questions))
 
 

@@ -23,7 +23,7 @@ from runs.engine.facts import (
 )
 from runs.engine.machine import Block
 from runs.engine.timeline import SUMMARY, Context, common_block, folded
-from runs.models import Compaction, Exchange, Run, Step
+from runs.models import Compaction, Exchange, Run, Step, tells, tells_of
 from runs.reading import words
 from runs.reading.aligning import differing_words
 from runs.reading.prompts import blocks_at
@@ -179,7 +179,7 @@ def compactions_of(models: Mapping[int, str]) -> dict[int, dict[int, CompactionV
     """The compactions of several runs, given the model of each: by run, then by row; in three queries, however many."""
     logs: dict[int, _Log] = {run_id: _Log(run_id, model) for run_id, model in models.items()}
     kinds = (Step.Kind.COMPACTION, Step.Kind.NOTE)
-    rows = Step.objects.filter(run__in=models, kind__in=kinds, facts_json__contains='"conv.')
+    rows = Step.objects.filter(tells(*_FACTS), run__in=models, kind__in=kinds)
     for step in rows.order_by("seq").only("run_id", "seq", "live", "at", "facts_json").iterator():
         logs[step.run_id].take(step)
     asks = Exchange.objects.filter(run__in=models, kind="compaction").order_by("seq")
@@ -300,21 +300,16 @@ def kind_words(kind: str) -> str:
 
 def in_state(found: QuerySet[Compaction], state: str) -> QuerySet[Compaction]:
     """Those of `found` that are in a state of `STATES`."""
-    # Facts are stored as the engine writes them, the kind first: a text that a person wrote can't look like one.
     notes = Step.objects.filter(run=OuterRef("run"), live=True, kind=Step.Kind.NOTE)
-    number = Cast(OuterRef("seq"), CharField())
-    undone = Concat(Value('[{"kind":"conv.summary.undone","summary":'), number, Value(","))
     later = Compaction.objects.filter(run=OuterRef("run"), live=True, seq__gt=OuterRef("seq"))
     # The row that each of these asks about is that of the query around it.
-    taken_back = Exists(notes.filter(facts_json__startswith=undone))
-    carried_on = later.filter(
-        ~taken_back, facts_json__contains=Concat(Value(',"updates":'), number, Value(","))
-    )
+    taken_back = Exists(notes.filter(tells_of("conv.summary.undone", summary=OuterRef("seq"))))
+    carried_on = later.filter(~taken_back, tells_of("conv.range.summary", updates=OuterRef("seq")))
     found = found.annotate(
         was_undone=taken_back,
         was_carried_on=Exists(carried_on),
-        pinned_in=_newest(notes, "pinned"),
-        unpinned_in=_newest(notes, "unpinned"),
+        pinned_in=_newest(notes, "conv.pinned"),
+        unpinned_in=_newest(notes, "conv.unpinned"),
     )
     pinned = Q(pinned_in__gt=F("unpinned_in"))
     match state:
@@ -329,12 +324,10 @@ def in_state(found: QuerySet[Compaction], state: str) -> QuerySet[Compaction]:
     return found.filter(~pinned, live=True, was_undone=False, was_carried_on=False)
 
 
-def _newest(notes: QuerySet[Step], what: str) -> Coalesce:
+def _newest(notes: QuerySet[Step], kind: str) -> Coalesce:
     """The newest row that pinned, or unpinned, the summary; 0 where there is none."""
-    begins = Concat(
-        Value(f'[{{"kind":"conv.{what}","path":"su:'), Cast(OuterRef("seq"), CharField()), Value('",')
-    )
-    rows = notes.filter(facts_json__startswith=begins).order_by("-seq").values("seq")[:1]
+    summary = Concat(Value("su:"), Cast(OuterRef("seq"), CharField()), output_field=CharField())
+    rows = notes.filter(tells_of(kind, path=summary)).order_by("-seq").values("seq")[:1]
     return Coalesce(Subquery(rows), Value(0))
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from runs.models import Run, Step
+from runs.models import Run, Step, tells
 from runs.reading.words import plural
 
 
@@ -40,7 +40,7 @@ def ending_of(run: Run) -> Ending | None:
 
 
 def _cause(live: Any) -> tuple[int, str]:
-    found = live.filter(facts_json__contains='"react.exit"').order_by("-seq").first()
+    found = live.filter(tells("react.exit")).order_by("-seq").first()
     if found is None:
         return 0, ""
     facts = json.loads(found.facts_json)
@@ -51,9 +51,7 @@ def _beside(live: Any) -> tuple[tuple[str, ...], int]:
     """What went wrong on the way, counted, and where it began."""
     found: Counter[str] = Counter()
     first = 0
-    told = live.none()
-    for name in ("react.tool.result", "ruled.subgraph.merged", "step.skipped"):
-        told = told | live.filter(facts_json__contains=f'"{name}"')
+    told = live.filter(tells("react.tool.result", "ruled.subgraph.merged", "step.skipped"))
     for seq, text in told.order_by("seq").values_list("seq", "facts_json"):
         kinds = [kind for fact in json.loads(text) if (kind := _kind(fact))]
         found.update(kinds)

@@ -92,13 +92,14 @@ def _steps(run: Run, exchanges: dict[int, Exchange]) -> list[Data]:
     for step in Step.objects.filter(run=run).order_by("seq"):
         if step.state_json is not None:
             state = json.loads(step.state_json)
-        rows.append(_step(step, state, exchanges.get(step.seq)))
+        rows.append(_step(run, step, state, exchanges.get(step.seq)))
     return rows
 
 
-def _step(step: Step, state: Data, exchange: Exchange | None) -> Data:
+def _step(run: Run, step: Step, state: Data, exchange: Exchange | None) -> Data:
     facts = json.loads(step.facts_json)
     asked = json.loads(exchange.request_json) if exchange else None
+    ends = run.ends_replay(step.seq)
     return {
         "seq": step.seq,
         "kind": step.kind,
@@ -108,7 +109,7 @@ def _step(step: Step, state: Data, exchange: Exchange | None) -> Data:
         "to": step.to,
         "state": state,
         "facts": facts,
-        "summary": line_of(step.kind, step.node, step.edge, facts, asked).plain,
+        "summary": line_of(step.kind, step.node, step.edge, facts, asked, ends_replay=ends).plain,
         "started_at": step.at.isoformat(),
         "ms": step.ms,
         "usage": _usage(exchange),

@@ -12,11 +12,11 @@ from django.db.models import QuerySet
 from django.template import TemplateDoesNotExist, loader
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.engine import wording
 from runs.engine.effects import ANSWER, ModelReplied, Summarised, changes_something
 from runs.engine.ports import Message
 from runs.engine.reasoning import joined, parted
 from runs.engine.sources import Source
+from runs.engine.unended import unended as how_it_ended
 from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.compactions import CompactionView, compaction_view
@@ -233,7 +233,7 @@ def _replied(answer: dict[str, Any] | None) -> tuple[str, str, str]:
     read = ANSWER.validate_python(answer)
     assert isinstance(read, ModelReplied | Summarised)
     spoken, thought = parted(read.text)
-    unended = "" if read.ended == "stop" else wording.unended(read)
+    unended = "" if read.ended == "stop" else how_it_ended(read)
     return spoken, joined(read.reasoning, thought), unended
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from django.db.models import OuterRef, Subquery
 
 from runs.driver.ports import price_of
-from runs.engine import gates, wording
-from runs.engine.effects import EFFECT, HumanCall, ModelCall
+from runs.engine import gates
+from runs.engine.effects import EFFECT, AtLimit, HumanCall, ModelCall
 from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit
 from runs.models import Budget, Exchange, Interrupt, ModelProfile, Run
@@ -234,9 +234,9 @@ def title(name: str, used: float, limit: float, root: int = 0, aside: float = 0.
     return f"{said}{' reached' if used >= limit else ''}: {figures(name, used, limit)} {counts}{by}"
 
 
-def as_asked(stored: str, why: str) -> str:
-    """The title and the reason that a question about a limit is kept under, in words: as it stood when it was asked."""
-    told = wording.limit_told(stored, why)
+def as_asked(stored: str, figures: Mapping[str, Any] | None) -> str:
+    """The title of a question about a limit, in words: as the limit stood when it was asked."""
+    told = AtLimit.model_validate(figures) if figures else None
     if told is None or told.name not in words.LIMIT:
         return stored
     said = title(told.name, told.used, told.limit, told.root, told.aside)

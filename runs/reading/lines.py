@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs.engine import wording
 from runs.engine.facts import FOUND_OUT, MADE_ANEW
 from runs.engine.reply import ONE_ACTION
 from runs.engine.timeline import NO_COMPACTION, WAITS
@@ -18,13 +17,21 @@ ASKED_AGAIN = {"retried", "context_overflow", "reply_length", "reply_content_fil
 """Codes of the notice on a model call that is made again."""
 
 
-def line_of(kind: str, node: str, edge: str | None, facts: list[Data], asked: Data | None) -> Line:
-    """The line of a row. `asked` is the effect of its exchange, for rows of kind `ask`."""
+def line_of(
+    kind: str,
+    node: str,
+    edge: str | None,
+    facts: list[Data],
+    asked: Data | None,
+    *,
+    ends_replay: bool = False,
+) -> Line:
+    """The line of a row. `asked` is the effect of its exchange, for rows of kind `ask`; see `Run.ends_replay`."""
     match kind:
         case "ask" if asked is not None:
             return _asked(asked, facts)
         case "stop":
-            return _stopped(facts)
+            return _stopped(facts, ends_replay=ends_replay)
     for fact in sorted(facts, key=_weight):
         speak = SPEAKING.get(fact["kind"])
         if speak is not None:
@@ -163,7 +170,7 @@ def _human_asked(asked: Data, facts: list[Data]) -> Line:
     code = call_text(held["tool"], held["args"]) if held.get("kind") == "tool_call" else ""
     title = words.INTERRUPT[asked["about"]].text
     text = (
-        as_asked(asked["title"], asked["why"])
+        as_asked(asked["title"], asked.get("figures"))
         if asked["about"] == "limit"
         else asked["why"]
         if code or anew
@@ -172,7 +179,7 @@ def _human_asked(asked: Data, facts: list[Data]) -> Line:
     return Line(title, text, code, "hand", "ask", "turn", "asks a person anew" if anew else "asks a person")
 
 
-def _stopped(facts: list[Data]) -> Line:
+def _stopped(facts: list[Data], *, ends_replay: bool) -> Line:
     for fact in facts:
         if fact["kind"] == "react.exit":
             text = short(fact["message"])
@@ -180,7 +187,7 @@ def _stopped(facts: list[Data]) -> Line:
             tone = {"aborted": "quiet", "fatal_error": "bad", "model_error": "bad", "tool_error": "bad"}.get(
                 reason, "warn"
             )
-            tag = words.REPLAYED if wording.is_replayed(fact["message"]) else words.exit_words(reason)
+            tag = words.REPLAYED if ends_replay else words.exit_words(reason)
             return Line("Ended", text, icon="stop", tone=tone, level="turn", tag=tag)
     return Line("Ended", icon="stop", level="turn")
 

@@ -240,7 +240,7 @@ def _held(asked: dict[str, Any]) -> tuple[str, str, Word | None]:
     call = _call_in(asked)
     code, touches = (call_text(call.tool, call.args), _touches(call.effects)) if call else ("", None)
     if asked["about"] == "limit":
-        return code, as_asked(asked["title"], asked["why"]), touches
+        return code, as_asked(asked["title"], asked.get("figures")), touches
     return code, "" if code else short(whole_title(asked)), touches
 
 

@@ -169,7 +169,7 @@ def _view(
         node=step.node,
         edge=step.edge or "",
         to=step.to or "",
-        line=line_of(step.kind, step.node, step.edge, facts, asked),
+        line=line_of(step.kind, step.node, step.edge, facts, asked, ends_replay=run.ends_replay(step.seq)),
         at=step.at,
         since=words.seconds(max(0.0, (step.at - _began(run, step)).total_seconds())),
         duration=_duration(concludes),

@@ -9,19 +9,16 @@ from pydantic import ValidationError
 from runs import driver, store
 from runs.driver import NoMachine
 from runs.engine.effects import changes_something
-from runs.engine.facts import AnswersKept
 from runs.engine.gates import at_loosest
 from runs.engine.settings import Settings
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
-from runs.models import Run, Step
-
-_KEPT = f'"kind":"{AnswersKept.model_fields["kind"].default}"'
+from runs.models import Run, Step, tells
 
 
 def with_kept_answers(run_ids: Iterable[int]) -> set[int]:
     """Those of the runs for which somebody kept answers that were given before."""
-    rows = Step.objects.filter(run__in=list(run_ids), live=True, facts_json__contains=_KEPT)
+    rows = Step.objects.filter(tells("run.answers.kept"), run__in=list(run_ids), live=True)
     return set(rows.values_list("run", flat=True))
 
 

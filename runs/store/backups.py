@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -21,10 +21,10 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.functions import Now
 
 from runs.engine.facts import Paused
+from runs.engine.old_rows import THE_RESTORE
 from runs.models import UNFINISHED, RestoreEpoch, Run, RunStatus
 from runs.store.appending import append
 from runs.store.moment import without_time_limits
-from runs.store.restored import THE_RESTORE
 
 LEFT_OUT = frozenset({"sessions.session", "runs.remembered", "runs.restoreepoch"})
 LEFT_OUT_APPS = frozenset({"axes"})
@@ -117,7 +117,7 @@ class ForeignTable(Exception):
         super().__init__(f"The backup's {name} has not the columns that this version has.")
 
 
-def load(lines: Callable[[Table], Iterable[str]], why: str) -> int:
+def load(lines: Callable[[Table], Iterable[str]], why: str, made_at: datetime | None = None) -> int:
     """Replace everything by the lines of each table, and pause what is unfinished. One transaction; runs paused."""
     with transaction.atomic():
         with connection.cursor() as cursor:
@@ -128,7 +128,7 @@ def load(lines: Callable[[Table], Iterable[str]], why: str) -> int:
                 _fill(cursor, table, lines(table))
             if connection.vendor == "postgresql":
                 _raise_sequences(cursor)
-        return pause_unfinished(why)
+        return pause_unfinished(why, made_at)
 
 
 def _empty(cursor: Any) -> None:
@@ -197,8 +197,10 @@ def _reader(field: Any) -> Reader | None:
 # --- what it means for runs ---------------------------------------------------------------------------------------
 
 
-def pause_unfinished(why: str) -> int:
+def pause_unfinished(why: str, made_at: datetime | None = None) -> int:
     """Pause every unfinished run, with a row that says why: what it did since can't be known. How many.
+
+    `made_at` is the time of the backup; None where it is not known.
 
     Leases are gone, and workers of before are fenced, from finished runs too: a worker may have held another run of
     that number.
@@ -207,9 +209,11 @@ def pause_unfinished(why: str) -> int:
         list(Run.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
         Run.objects.update(epoch=_epoch_nobody_has(), worker="", lease_until=Now(), hinted_at=None)
         unfinished = Run.objects.filter(status__in=UNFINISHED).order_by("pk")
+        backup = made_at.astimezone(UTC).isoformat() if made_at else ""
+        paused = Paused(by=THE_RESTORE, message=why, backup=backup)
         count = 0
         for run in unfinished.iterator(chunk_size=500):
-            append(run, "pause", (Paused(by=THE_RESTORE, message=why),), status=RunStatus.PAUSED)
+            append(run, "pause", (paused,), status=RunStatus.PAUSED)
             count += 1
     return count
 

@@ -11,7 +11,7 @@ from runs.engine.facts import EarlierRun, Exited, Fact
 from runs.engine.outward import carried_on
 from runs.engine.timeline import folded
 from runs.machines import CATALOGUE
-from runs.models import Run, Step
+from runs.models import Run, Step, tells
 from runs.store.again import for_people
 from runs.store.appending import append
 from runs.store.artifacts import live_artifacts_of
@@ -58,7 +58,7 @@ def earlier_runs(run: Run) -> tuple[EarlierRun, ...]:
 
 def _told_of(run: Run) -> EarlierRun:
     """Return what the runs that continue `run` know of it."""
-    ended = _facts(run.steps.filter(live=True, facts_json__contains='"react.exit"').order_by("-seq")[:1])
+    ended = _facts(run.steps.filter(tells("react.exit"), live=True).order_by("-seq")[:1])
     summaries = folded(context_blocks(run)).standing()
     newest = max(summaries, key=lambda summary: summary.seq, default=None)
     names = live_artifacts_of(run).order_by("seq", "pk").values_list("name", flat=True)

@@ -16,7 +16,6 @@ from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 
 from runs.adapters.folder import RunFolder
-from runs.engine import wording
 from runs.engine.effects import (
     ANSWER,
     EFFECT,
@@ -47,7 +46,7 @@ from runs.engine.snapshot import Totals
 from runs.engine.timeline import blocks_of
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
-from runs.models import Artifact, Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
+from runs.models import Artifact, Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step, tells, tells_of
 from runs.store.again import for_people
 from runs.store.appending import facts_text
 from runs.store.birth import NewRun, clear_folder, folder_of, terms_hash, unsaved
@@ -125,7 +124,7 @@ def limits_at(run: Run, at: int) -> dict[str, float]:
     for name in LIMIT_NAMES:
         if (limit := checked.limits.of(name)) is not None:
             limits[name] = limit
-    forked = run.steps.filter(kind=Step.Kind.NOTE, facts_json__contains='"run.forked"')
+    forked = run.steps.filter(tells("run.forked"), kind=Step.Kind.NOTE)
     given = forked.aggregate(seq=Max("seq"))["seq"] or 0
     raises = run.steps.filter(kind=Step.Kind.LIMIT, seq__gt=given, seq__lte=at).order_by("seq")
     for text in raises.values_list("facts_json", flat=True):
@@ -371,7 +370,8 @@ def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, in
 def _why_it_ends(source: Run, replay: Replay, last: int) -> Exited:
     if replay.difference is not None:
         return Exited(reason="fatal_error", message=f"The replay came out otherwise. {replay.difference}")
-    return Exited(reason="aborted", message=wording.replayed(last, source.pk))
+    why = f"Replayed up to row {last} of run {source.pk}; it was to go no further."
+    return Exited(reason="aborted", message=why)
 
 
 class _Copy:
@@ -471,7 +471,7 @@ class _Copy:
     def _files(self) -> list[tuple[str, str]]:
         """Name and SHA-256 of every version that is copied, in order; of older runs the names only."""
         files = self.source.artifacts.filter(seq__lte=self.upto, kind__in=("file", "display")).order_by("seq")
-        told = self.source.steps.filter(seq__lte=self.upto, facts_json__contains='"files"')
+        told = self.source.steps.filter(tells_of("react.tool.result", files=True), seq__lte=self.upto)
         names: dict[str, None] = {}
         for text in told.order_by("seq").values_list("facts_json", flat=True):
             for fact in json.loads(text):

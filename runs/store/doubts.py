@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
 
 from runs.engine.effects import changes_something
-from runs.models import Interrupt, Run, Step
+from runs.engine.old_rows import as_now
+from runs.models import Interrupt, Run, Step, tells_of
 
-THE_RESTORE = "the restore"
-"""Who paused the runs. A person's name has no blanks."""
-
-BY_THE_RESTORE = f'[{{"kind":"run.paused","by":"{THE_RESTORE}",'
-_MADE_AT = re.compile(r"backup of (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
+BY_A_RESTORE = Q(kind=Step.Kind.PAUSE) & tells_of("run.paused", backup=True)
+"""Rows by which a restore paused their run."""
 
 
 def doubted_by_restore(questions: Iterable[Interrupt]) -> dict[Any, datetime | None]:
@@ -62,7 +60,7 @@ def ended_life(run: Run) -> tuple[bool, datetime | None]:
 
 def _pauses_of(run_ids: set[int]) -> list[tuple[int, int, str]]:
     """The rows by which a restore paused these runs, the first one first: run, row, facts."""
-    pauses = Step.objects.filter(run__in=run_ids, kind=Step.Kind.PAUSE, facts_json__startswith=BY_THE_RESTORE)
+    pauses = Step.objects.filter(BY_A_RESTORE, run__in=run_ids)
     return list(pauses.order_by("pk").values_list("run_id", "seq", "facts_json"))
 
 
@@ -92,11 +90,11 @@ def _reached(run_id: int, origins: Mapping[int, set[int]]) -> set[int]:
 
 def lost_by_restore(run_id: int, seq: int) -> bool:
     """Whether what parted the run from the call of row `seq` was a restore, and no loss of a worker since."""
-    restored = Q(kind=Step.Kind.PAUSE, facts_json__startswith=BY_THE_RESTORE)
-    parted = Step.objects.filter(Q(kind=Step.Kind.RECOVERED) | restored, run=run_id, seq__gt=seq)
+    parted = Step.objects.filter(Q(kind=Step.Kind.RECOVERED) | BY_A_RESTORE, run=run_id, seq__gt=seq)
     return parted.order_by("-seq").values_list("kind", flat=True).first() == Step.Kind.PAUSE
 
 
 def _made_at(text: str) -> datetime | None:
-    told = _MADE_AT.search(text)
-    return datetime.strptime(told[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) if told else None
+    paused = next(fact for fact in json.loads(text) if fact["kind"] == "run.paused")
+    made_at = as_now(paused)["backup"]
+    return datetime.fromisoformat(made_at) if made_at else None

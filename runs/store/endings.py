@@ -12,7 +12,7 @@ from django.utils import timezone
 from runs.engine.effects import ChildFinished
 from runs.engine.kernel import status_of
 from runs.engine.machine import Machine, State
-from runs.models import Run, Step
+from runs.models import Run, Step, tells
 
 
 def ended(machine: Machine, state: State) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def _metadata(run: Run, machine: Machine, state: State) -> dict[str, Any]:
 
 def _message(run: Run, unwritten: Iterable[str]) -> str:
     """Return the words of the step that set the exit reason: one of the batch at hand, or one written before."""
-    written = Step.objects.filter(run=run, live=True, facts_json__contains='"react.exit"').order_by("-seq")
+    written = Step.objects.filter(tells("react.exit"), run=run, live=True).order_by("-seq")
     for text in chain(unwritten, written.values_list("facts_json", flat=True)[:1]):
         for fact in json.loads(text):
             if fact["kind"] == "react.exit":

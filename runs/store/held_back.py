@@ -13,12 +13,9 @@ from datetime import UTC, datetime
 from django.db.models import Exists, OuterRef, Q
 
 from runs.engine.facts import HeldBack
-from runs.models import Halt, Run, Step
+from runs.models import Halt, Run, Step, tells_of
 from runs.store import clock
 from runs.store.appending import append
-
-TOLD = '[{"kind":"run.held_back"'
-"""How such a row begins."""
 
 
 def halted_after(moment: str) -> Exists:
@@ -45,7 +42,7 @@ def tell_of_halts(run: Run, wanting: datetime) -> None:
 
 
 def _is_told(run: Run, halt: Halt) -> bool:
-    told = run.steps.filter(kind=Step.Kind.NOTE, facts_json__startswith=f'{TOLD},"halt":{halt.pk},')
+    told = run.steps.filter(tells_of("run.held_back", halt=halt.pk), kind=Step.Kind.NOTE)
     return told.exists()
 
 

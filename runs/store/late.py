@@ -6,10 +6,11 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from runs.engine.effects import ANSWER, Answer, Failed
+from runs.engine.fact_kinds import CONTEXT_CHANGES
 from runs.engine.facts import RECOVERED
 from runs.engine.machine import END
 from runs.engine.snapshot import Totals
-from runs.models import Exchange, Run, Step
+from runs.models import Exchange, Run, Step, tells, tells_of
 from runs.store.again import again
 from runs.store.loading import MOVES
 from runs.store.log import Asked, add_beside, answer_first, charge, lock, pay
@@ -66,7 +67,7 @@ def _is_asked_anew(run_id: int, asked: Asked) -> bool:
     later = Step.objects.filter(run_id=run_id, live=True, seq__gt=asked.seq)
     for_another = Q(kind__in=MOVES)
     if asked.kind == "model_call":
-        for_another |= Q(kind=Step.Kind.NOTE, facts_json__contains='"conv.')
+        for_another |= Q(kind=Step.Kind.NOTE) & tells(*CONTEXT_CHANGES)
     return unanswered and later.filter(for_another).exists()
 
 
@@ -105,9 +106,8 @@ def _take_back_the_guess(run_id: int, epoch: int) -> None:
     mine = Run.objects.filter(pk=run_id, reserved_epoch=epoch)
     if mine.update(reserved_usd=0, reserved_tokens=0, reserved_epoch=0):
         return
-    told = Step.objects.filter(
-        run_id=run_id, kind=Step.Kind.RECOVERED, facts_json__contains=f'"lost":{epoch}'
-    )
+    lost = tells_of("run.recovered", lost=epoch)
+    told = Step.objects.filter(lost, run_id=run_id, kind=Step.Kind.RECOVERED)
     for text in told.values_list("facts_json", flat=True):
         lost = tuple(fact for fact in RECOVERED.validate_json(text) if fact.lost == epoch)
         guess = Totals().after_losses(lost)

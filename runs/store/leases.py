@@ -16,16 +16,16 @@ from django.db import transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Coalesce, Now
 
-from runs.engine import wording
 from runs.engine.facts import MADE_ANEW, RECOVERED, Paused
+from runs.engine.kernel import lost_in_a_row as losses_in_words
 from runs.engine.values import canonical, clean_text
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
-from runs.models import LOOKS, LOST, Run, RunStatus, Step
+from runs.models import LOOKS, LOST, Run, RunStatus, Step, tells, tells_of
 from runs.store.again import again
 from runs.store.appending import append, tell_fault, tell_lost, tell_stopped
 from runs.store.halting import is_halted
-from runs.store.held_back import TOLD, halted_after, tell_of_halts
+from runs.store.held_back import halted_after, tell_of_halts
 from runs.store.patience import impatient
 
 LEASE_S: float = settings.LEASE_SECONDS
@@ -215,12 +215,12 @@ def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 
 
-IS_MADE_ANEW = Q(kind=Step.Kind.ASK, facts_json__startswith=f'[{{"kind":"react.notice","code":"{MADE_ANEW}"')
+IS_MADE_ANEW = Q(kind=Step.Kind.ASK) & tells_of("react.notice", code=MADE_ANEW)
 """Rows by which a lost call is made anew, of which the far side says that it did not happen."""
 
 _NO_MOVE = (
-    Q(kind=Step.Kind.NOTE, facts_json__startswith=TOLD)
-    | Q(kind=Step.Kind.RECOVERED, facts_json__contains='"stopped":true')
+    (Q(kind=Step.Kind.NOTE) & tells("run.held_back"))
+    | (Q(kind=Step.Kind.RECOVERED) & tells_of("run.recovered", stopped=True))
     | IS_MADE_ANEW
 )
 """Rows that may come between two losses: a halt, a worker that left in order, the lost call that is made anew."""
@@ -243,7 +243,7 @@ def faults_in_a_row(run: Run) -> list[str]:
 
 def pause_after_losses(run: Run, times: int, faults: int) -> None:
     """Pause the run by the worker that has it: so many were lost on it while an answer waited for it."""
-    told = f"{wording.lost_in_a_row(times, faults)} The answer that waits for it is kept."
+    told = f"{losses_in_words(times, faults)} The answer that waits for it is kept."
     cure = "Look at the worker's log, then resume the run."
     append(run, "pause", (Paused(by="the runtime", message=f"{told} {cure}"),), status=RunStatus.PAUSED)
 

@@ -17,7 +17,7 @@ from runs.engine.snapshot import Held, Pending, Snapshot
 from runs.engine.timeline import NO_COMPACTION, blocks_of, folded, needed
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import Exchange, Run, SiteHost, Skill, Step
+from runs.models import Exchange, Run, SiteHost, Skill, Step, tells, tells_of
 from runs.store.appending import totals_of
 from runs.store.log import budgets_of
 from runs.store.site_rules import site_rules_of
@@ -216,12 +216,9 @@ def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
     pinned = {int(path[3:]) for path in context.pins if path.startswith("st:")}
     pinned |= {seq for rows in context.pins.values() for seq in rows}
     acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
-    for told in (
-        '"react.memory_hide"',
-        '"react.read"',
-        '"outputs":["',
-    ):  # what hides rows and shows them again, and artifacts that may be shown again
-        acting |= Q(facts_json__contains=told)
+    for tool in ("react.memory_hide", "react.read"):  # hide rows, and show them again
+        acting |= tells_of("react.infra.result", tool=tool)
+    acting |= tells_of("react.tool.result", outputs=True)  # artifacts may be shown again
     return needed(_blocks(machine, rows.filter(~covered | Q(seq__in=pinned) | acting)))
 
 
@@ -233,15 +230,15 @@ def _blocks(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
 
 def compaction_wanted(run: Run) -> bool:
     """Whether a person has asked for a compaction that nothing has answered yet."""
-    wish = '"conv.compaction.wanted"'
-    asked = run.steps.filter(live=True, kind=Step.Kind.NOTE, facts_json__contains=wish).order_by("-seq")
+    wish = tells("conv.compaction.wanted")
+    asked = run.steps.filter(wish, live=True, kind=Step.Kind.NOTE).order_by("-seq")
     seq = asked.values_list("seq", flat=True).first()
     if seq is None:
         return False
     later = run.steps.filter(live=True, seq__gt=seq)
     answered = Q(kind=Step.Kind.COMPACTION)
     for code in NO_COMPACTION:
-        answered |= Q(facts_json__contains=f'"{code}"')
+        answered |= tells_of("react.notice", code=code)
     return not later.filter(answered).exists()
 
 

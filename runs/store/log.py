@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from runs.engine.effects import ANSWER, Answer, ChildFinished, ModelReplied, Summarised
+from runs.engine.fact_kinds import fact_kinds
 from runs.engine.machine import END, BudgetRow
 from runs.engine.settings import Settings
 from runs.engine.snapshot import Totals
@@ -29,7 +30,7 @@ from runs.store.deeds import LookAgain, still_holds
 from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
 
-_STEP_COLUMNS = 'run_id, seq, kind, live, node, edge, "to", facts_json, state_json, at, ms, hash'
+_STEP_COLUMNS = 'run_id, seq, kind, live, node, edge, "to", facts_json, fact_kinds, state_json, at, ms, hash'
 _EXCHANGE_COLUMNS = (
     "run_id, seq, kind, name, nth, attempt, request_json, status, answer_json, key, fingerprint, prompt_hash,"
     " prompt_chars, prompt_upto, remembered, input_tokens, output_tokens, cost_usd, started_at, answered_at"
@@ -220,7 +221,7 @@ def _chained(run_id: int, rows: list[Row], head_hash: str) -> tuple[str, list[An
         head_hash = row.hashed(head_hash)
         moment = connection.ops.adapt_datetimefield_value(row.at)
         values += [run_id, row.seq, row.kind, True, row.node, row.edge, row.to]
-        values += [row.facts, row.state, moment, row.ms, head_hash]
+        values += [row.facts, fact_kinds(row.facts), row.state, moment, row.ms, head_hash]
     return head_hash, values
 
 
@@ -275,7 +276,7 @@ def _adapted(value: Any) -> Any:
     return moment.removesuffix("000") if isinstance(moment, str) else moment
 
 
-_ROW = f"({', '.join(['%s'] * 12)})"
+_ROW = f"({', '.join(['%s'] * 13)})"
 
 
 _EXCHANGE = f"INSERT INTO runs_exchange ({_EXCHANGE_COLUMNS}) VALUES ({', '.join(['%s'] * 20)})"

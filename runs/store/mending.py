@@ -13,10 +13,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from runs.engine.context import CHARACTERS_PER_TOKEN, SUMMARY_TOKENS, rounds_of
+from runs.engine.fact_kinds import CONTEXT_CHANGES
 from runs.engine.facts import CompactionWanted, Fact, Pinned, SummaryEdited, SummaryUndone, Unpinned
 from runs.engine.timeline import Context, Summary, blocks_of, folded
 from runs.machines import CATALOGUE
-from runs.models import Run, RunStatus, Step
+from runs.models import Run, RunStatus, Step, tells
 from runs.store import clock
 from runs.store.again import for_people
 from runs.store.appending import append
@@ -163,7 +164,7 @@ def _told(run: Run, seq: int) -> bool:
 def _add(run: Run, fact: Fact) -> None:
     """The row; a run that a worker holds is due again at once, and the model call in its hand is made again."""
     lately = timezone.now() - timedelta(seconds=60)
-    changes_lately = run.steps.filter(kind=Step.Kind.NOTE, at__gte=lately, facts_json__contains='"conv.')
+    changes_lately = run.steps.filter(tells(*CONTEXT_CHANGES), kind=Step.Kind.NOTE, at__gte=lately)
     if changes_lately.count() >= MOST_A_MINUTE:
         raise NotPossible(
             f"What the model reads was changed {MOST_A_MINUTE} times within a minute. Each change makes the run ask "

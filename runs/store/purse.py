@@ -31,7 +31,6 @@ from django.db.models.functions import Coalesce, Now
 from runs.engine.facts import LimitRaised
 from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit, Worst
-from runs.engine.wording import limit_told
 from runs.models import Budget, Interrupt, Run, Step
 from runs.store.again import again
 from runs.store.appending import append, totals_of
@@ -242,12 +241,11 @@ def has_room(question: Interrupt) -> bool:
 
     The root has no other one than that which all share.
     """
-    run, told = question.run, limit_told(question.title, question.why)
+    run, figures = question.run, question.figures or {}
     name = next(name for name in LIMIT_NAMES if name == question.limit)
     used, shared = totals_of(run).used(name), shared_limits(run).get(name)
     left = [] if shared is None else [shared.limit - shared.elsewhere - used]
     if shared is None or shared.root != run.pk:
         own = Budget.objects.filter(run=run, scope="limits", name=name)
         left += [limit - used for limit in own.values_list("limit", flat=True)]
-    too_little = told.left if told and told.left else 0.0
-    return bool(left) and min(left) > too_little + 1e-9
+    return bool(left) and min(left) > (figures.get("left") or 0.0) + 1e-9

@@ -11,10 +11,11 @@ from collections.abc import Collection
 from django.db import transaction
 from django.db.models import Case, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 
+from runs.engine.fact_kinds import name_of
+from runs.engine.old_rows import as_now
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, RunStatus, Step
 from runs.store.again import for_people
-from runs.store.doubts import BY_THE_RESTORE, THE_RESTORE
 from runs.store.errors import NotPossible
 from runs.store.loading import MOVES
 from runs.store.log import lock
@@ -28,9 +29,9 @@ def paused_by_restore(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Those of `runs` that a restore paused and nobody has let go on."""
     pauses = Step.objects.filter(run=OuterRef("pk"), kind=Step.Kind.PAUSE).order_by("-seq")
     paused = runs.filter(status=RunStatus.PAUSED).annotate(
-        paused_in=Subquery(pauses.values("facts_json")[:1])
+        paused_in=Subquery(pauses.values("fact_kinds")[:1])
     )
-    return paused.filter(paused_in__startswith=BY_THE_RESTORE)
+    return paused.filter(paused_in__contains=name_of("run.paused", "backup"))
 
 
 def urgent_first(runs: QuerySet[Run]) -> QuerySet[Run]:
@@ -57,7 +58,7 @@ def pausers_before(run_ids: Collection[int]) -> dict[int, str]:
     for run_id, text in rows.values_list("run_id", "facts_json"):
         for fact in json.loads(text):
             match fact["kind"]:
-                case "run.paused" if fact["by"] != THE_RESTORE:
+                case "run.paused" if as_now(fact).get("backup") is None:
                     found[run_id] = fact["by"]
                 case "run.resumed":
                     found.pop(run_id, None)

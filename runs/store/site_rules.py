@@ -12,15 +12,13 @@ from pydantic import ValidationError
 
 from runs.engine.settings import InterruptRule
 from runs.engine.values import canonical
-from runs.models import Run, SiteRule, Step
+from runs.models import Run, SiteRule, Step, tells
 
 UNREADABLE: dict[str, Any] = {
     "do": "ask",
     "name": "A site rule can't be read; until it is mended every call asks",
 }
 """Stands for a rule that can't be read: one that can't be evaluated asks."""
-
-_CHANGED = '"run.site_rules"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,8 @@ def site_rules_of(run: Run) -> SiteRules | None:
 
     Rows that were gone back over count: what holds for the site is not taken back with a run.
     """
-    noted = run.steps.filter(kind=Step.Kind.NOTE, seq__gt=run.copied_upto or 0, facts_json__contains=_CHANGED)
+    changed = tells("run.site_rules")
+    noted = run.steps.filter(changed, kind=Step.Kind.NOTE, seq__gt=run.copied_upto or 0)
     text = noted.order_by("-seq").values_list("facts_json", flat=True).first()
     if text is None:
         return None

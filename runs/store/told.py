@@ -183,6 +183,8 @@ def _question(question: Interrupt | None, asked: HumanCall) -> str:
     about = (question.kind, question.title, question.limit, question.host)
     if about != (asked.about, asked.title, asked.limit, asked.host):
         return "its question is another one than was asked"
+    if question.figures != (asked.figures.model_dump(mode="json") if asked.figures else None):
+        return "its question has other figures than were asked about"
     return ""
 
 

@@ -12,13 +12,14 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 
 from runs.engine.effects import ANSWER, Answer, ChildFinished, ToolReturned
+from runs.engine.fact_kinds import fact_kinds
 from runs.engine.facts import Fact, Forked, LimitRaised, ToolReported
 from runs.engine.machine import END, Machine, State, Terms
 from runs.engine.settings import LIMIT_NAMES
 from runs.engine.snapshot import Totals
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import Artifact, Exchange, Interrupt, Run, Step
+from runs.models import Artifact, Exchange, Interrupt, Run, Step, tells
 from runs.store import standing
 from runs.store.appending import totals_of
 from runs.store.artifacts import Made, made_by
@@ -148,6 +149,8 @@ class _Walk:
         return self._fold(step)
 
     def _fold(self, step: Step) -> str:
+        if step.fact_kinds != fact_kinds(step.facts_json):
+            return "its column of fact kinds is not that of its facts"
         facts = self.machine.facts.validate_json(step.facts_json)
         self.told.take(step.seq, step.kind, facts)
         self.guessed = self.guessed.after_losses(facts)
@@ -347,7 +350,7 @@ class _Walk:
 
 def _earlier_terms(run: Run, machine: Machine, terms: Terms) -> list[Terms]:
     """The terms that each row of a fork took the place of, in order."""
-    rows = run.steps.filter(kind=Step.Kind.NOTE, facts_json__contains='"run.forked"').order_by("seq")
+    rows = run.steps.filter(tells("run.forked"), kind=Step.Kind.NOTE).order_by("seq")
     told = (fact for text in rows.values_list("facts_json", flat=True) for fact in json.loads(text))
     return [
         terms.model_copy(update={"settings": machine.settings.model_validate(fact["settings_before"])})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -10,9 +11,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from runs import actions, store
+from runs import actions, driver, store
+from runs.engine.effects import AtLimit
+from runs.engine.gates import at_limit
+from runs.engine.old_rows import figures_told
 from runs.engine.snapshot import SharedLimit
-from runs.engine.wording import at_limit, limit_told
 from runs.management.asking import how_to_answer
 from runs.models import Budget, Interrupt, ModelProfile, Run
 from runs.reading.cards import Card, asked_now, card_of, headline_now, headlines
@@ -20,6 +23,7 @@ from runs.reading.exporting import export
 from runs.reading.limits import as_asked, rounded_up
 from runs.reading.panels import panels
 from runs.reading.rows import row_views
+from runs.store.purse import has_room
 from tests.factories import alice, bob, signed_in
 from tests.runs.running import (
     FINAL,
@@ -283,13 +287,19 @@ def test_what_is_read_for_many_at_once_is_what_is_read_for_each() -> None:
         ("Something else", "Something else"),
     ],
 )
-def test_a_stored_title_is_said_in_words(stored: str, said: str) -> None:
-    assert as_asked(stored, "The run's limit cost_usd is 0.05.") == said
+def test_an_older_title_is_said_in_words(stored: str, said: str) -> None:
+    assert as_asked(stored, figures_told(stored, "The run's limit cost_usd is 0.05.")) == said
+
+
+def at(used: float, limit: float, root: int = 0, aside: float = 0.0) -> AtLimit:
+    left = limit - used if used < limit else None
+    return AtLimit(name="tokens", used=used, limit=limit, root=root, left=left, aside=aside)
 
 
 def test_a_shared_limit_that_is_not_used_up_is_said_in_words_too() -> None:
-    stored = at_limit("tokens", 900, 1000, 7)
-    assert as_asked(*stored) == (
+    asked = at_limit(at(900, 1000, 7))
+    assert asked.figures is not None
+    assert as_asked(asked.title, asked.figures.model_dump()) == (
         "Token limit of run 7: 900 of 1,000 used by it and all that came from it; "
         "the next call may use more than is left"
     )
@@ -302,30 +312,53 @@ def test_what_others_have_only_set_aside_is_not_said_to_be_used() -> None:
     assert store.shared_limits(run)["cost_usd"].aside == 0.008
     decide(run, "approve")
     question = pending(work(run))
-    said = as_asked(question.title, question.why)
+    said = as_asked(question.title, question.figures)
     assert "used or set aside by it and all that came from it" in said
     assert question.why.startswith(
         f"The limit cost_usd of run {run.pk} is 0.003, for it and all that came from it. "
         "Of what counts, 0.008 is set aside for calls under way in other runs."
     )
-    told = limit_told(question.title, question.why)
-    assert told is not None
-    assert at_limit(told.name, told.used, told.limit, told.root, told.aside)[0] == question.title
+    assert at_limit(AtLimit.model_validate(question.figures)).title == question.title
     copy, differs = actions.replay(Run.objects.get(pk=run.pk), by=None)
     assert differs is None
     asked = copy.exchanges.filter(kind="human_call").latest("seq")
     assert question.why in asked.request_json
 
 
-def test_the_words_at_a_limit_tell_what_was_set_aside_with_or_without_room() -> None:
+def test_the_words_at_a_limit_tell_an_older_reader_what_was_set_aside_with_or_without_room() -> None:
     for used in (900, 1000):
-        told = limit_told(*at_limit("tokens", used, 1000, 7, 250))
-        assert told is not None and (told.root, told.aside, told.left) == (
-            7,
-            250,
-            100 if used < 1000 else None,
-        )
-    assert "set aside" not in " ".join(at_limit("tokens", 900, 1000, 7))
+        asked = at_limit(at(used, 1000, 7, 250))
+        assert asked.figures is not None
+        told = figures_told(asked.title, asked.why)
+        assert told == asked.figures.model_dump() | {"rounded": True}
+    plain = at_limit(at(900, 1000, 7))
+    assert "set aside" not in f"{plain.title} {plain.why}"
+
+
+def test_what_a_question_at_a_limit_says_decides_nothing() -> None:
+    """A reworded, or translated, question has the same figures."""
+    run = held_before_it_is_used("tokens", 1_500)
+    question = pending(run)
+    before = (headlines([question]), has_room(question))
+    exchange = run.exchanges.get(seq=question.seq)
+    request = json.loads(exchange.request_json) | {"title": "Grenze erreicht", "why": "Es reicht nicht."}
+    run.exchanges.filter(pk=exchange.pk).update(request_json=json.dumps(request))
+    Interrupt.objects.filter(pk=question.pk).update(title="Grenze erreicht", why="Es reicht nicht.")
+    question.refresh_from_db()
+    assert (headlines([question]), has_room(question)) == before == (before[0], False)
+    assert before[0][question.pk].startswith("Token limit: ")
+    (row,) = (row for row in row_views(run) if row.seq == question.seq)
+    assert row.line.text == before[0][question.pk]
+
+
+def test_verify_names_a_question_whose_figures_are_not_those_that_were_asked_about() -> None:
+    run = work(launch(*THINKING[:3], FINAL, limits={"tokens": 240}))
+    question = pending(run)
+    figures = json.dumps({**(question.figures or {}), "left": 1.0})
+    Interrupt.objects.filter(pk=question.pk).update(figures_json=figures)
+    misfit = store.verify(run, driver.tool_specs(run))
+    assert misfit is not None and misfit.seq == question.seq and "figures" in misfit.why
+    Interrupt.objects.filter(pk=question.pk).update(figures_json=question.figures_json)
 
 
 @pytest.mark.parametrize(

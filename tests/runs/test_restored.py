@@ -6,7 +6,7 @@ import html
 import io
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -25,12 +25,14 @@ from runs.adapters.tool import Arguments, NotHappened, Result, Tool
 from runs.adapters.toolbox import Toolbox
 from runs.adapters.tools import TOOLS
 from runs.driver import Slice
+from runs.engine.facts import Paused
 from runs.models import Interrupt, ModelProfile, Run
 from runs.reading import restored as reading
 from runs.reading.again import again
 from runs.reading.cards import card_of
 from runs.reading.restored import RestoredRun, all_restored
 from runs.store import backups
+from runs.store.appending import append
 from tests.factories import cast_member, signed_in
 from tests.runs.running import (
     ALLOW,
@@ -675,10 +677,14 @@ ASK = [{"when": {"tool": "*"}, "do": "ask"}]
 
 
 def restore_of(made_at: str) -> int:
-    """A restore of a backup of that time, which the row tells."""
-    return backups.pause_unfinished(
-        f"Restored from a backup of {made_at} UTC. What came after it is not known."
-    )
+    """A restore of a backup of that time, whatever its words say."""
+    return backups.pause_unfinished("Put back.", datetime.fromisoformat(f"{made_at}+00:00"))
+
+
+def restored_by_an_earlier_version(run: Run, made_at: str) -> None:
+    """Pause the run as a version did whose row has the time in its words only."""
+    why = f"Restored from a backup of {made_at} UTC. What came after it is not known."
+    append(run, "pause", (Paused(by="the restore", message=why),), status="paused")
 
 
 def asking(text: str = "hello") -> Run:
@@ -726,6 +732,20 @@ def test_of_two_restores_the_older_backup_counts() -> None:
     restore_of("2026-11-28 07:25:00")
     restore_of("2026-12-01 09:00:00")
     assert card_of(pending(run), None).doubt == DOUBT
+
+
+def test_a_restore_by_an_earlier_version_tells_the_time_in_its_words() -> None:
+    run = asking()
+    restored_by_an_earlier_version(run, "2026-11-28 07:25:00")
+    assert card_of(pending(run), None).doubt == DOUBT
+    assert [one.run.pk for one in all_restored(None)] == [run.pk]
+
+
+def test_a_pause_by_a_person_with_the_words_of_a_restore_raises_no_doubt() -> None:
+    run = asking()
+    actions.pause(run, by=None, message="Restored from a backup of 2026-11-28 07:25:00 UTC.")
+    assert card_of(pending(run), None).doubt == ""
+    assert list(all_restored(None)) == []
 
 
 @pytest.mark.parametrize("effects", ["read", "none"])

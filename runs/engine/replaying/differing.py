@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs.engine.effects import EFFECT, Effect, HumanCall
-from runs.engine.facts import Fact
+from runs.engine.facts import Exited, Fact, Notice
 from runs.engine.machine import State
 from runs.engine.replaying.record import RecordedRow
 from runs.engine.values import Value
@@ -57,17 +57,35 @@ def parts(row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Iterator[tup
     yield "the node", row.node, made.node
     yield "the edge", row.edge, made.edge
     yield "the next node", row.to, made.to
-    yield "what it concluded", _dumped(facts), _dumped(made.facts)
+    yield "what it concluded", _dumped(facts), _dumped(_facts_as_old(made.facts, facts))
     recorded = EFFECT.validate_python(row.effect) if row.effect else None
     yield "what it asked", _asked(recorded), _asked(_as_old(made.effect, recorded))
     yield "the attempt", row.attempt, made.attempt
 
 
 def _as_old(effect: Effect | None, recorded: Effect | None) -> Effect | None:
-    """A question about a draft as it was asked before it carried the draft."""
-    if not isinstance(recorded, HumanCall) or recorded.draft or not isinstance(effect, HumanCall):
+    """Return a question as it was asked before it carried the draft, or its exact figures."""
+    if not isinstance(recorded, HumanCall) or not isinstance(effect, HumanCall):
         return effect
-    return effect.model_copy(update={"draft": None, "title": recorded.title}) if effect.draft else effect
+    if effect.draft and not recorded.draft:
+        return effect.model_copy(update={"draft": None, "title": recorded.title})
+    if effect.figures and recorded.figures and recorded.figures.rounded:
+        return effect.model_copy(update={"figures": recorded.figures})
+    return effect
+
+
+def _facts_as_old(made: tuple[Fact, ...], recorded: tuple[Fact, ...]) -> tuple[Fact, ...]:
+    """Return the facts as they were before they named their rule, where the record's do not."""
+    if len(made) != len(recorded):
+        return made
+    return tuple(
+        fact.model_copy(update={"rule": ""}) if _names_rule(fact) and not _names_rule(old) else fact
+        for fact, old in zip(made, recorded, strict=True)
+    )
+
+
+def _names_rule(fact: Fact) -> bool:
+    return isinstance(fact, Notice | Exited) and bool(fact.rule)
 
 
 def _asked(effect: Effect | None) -> dict[str, Any] | None:

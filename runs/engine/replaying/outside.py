@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import get_args
 
-from runs.engine import gates, kernel, wording
-from runs.engine.effects import EFFECT, Answer, HumanCall, ModelCall, Role, ToolCall
+from runs.engine import kernel, old_rows
+from runs.engine.effects import EFFECT, Answer, AtLimit, HumanCall, ModelCall, Role, ToolCall
 from runs.engine.facts import (
     MADE_ANEW,
     ApprovalLapsed,
@@ -23,7 +23,8 @@ from runs.engine.facts import (
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
 from runs.engine.replaying.record import RecordedRow
-from runs.engine.settings import LIMIT_REASONS, PAID_LIMITS, InterruptRule, LimitName
+from runs.engine.rules import NamedRule
+from runs.engine.settings import LIMIT_REASONS, PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit, Snapshot, Totals, Worst
 from runs.engine.values import add_cost
 
@@ -115,25 +116,22 @@ def clock(row: RecordedRow, limit: float | None) -> float:
     unasked = any(fact.get("source") == "fallback" for fact in row.facts)
     if unasked or any(fact.get("reason") == "time_limit" for fact in row.facts):
         return limit
-    told = _limit_told(row)
+    told = _figures(row)
     return told.used if told and told.name == "active_seconds" else 0.0
 
 
-def price(row: RecordedRow, rules: Iterable[InterruptRule]) -> float:
+def price(row: RecordedRow, rules: Iterable[NamedRule]) -> float:
     """What the next model call may cost: what a question about it says, or just above what a rule that spoke allows.
 
     A rule before that one, which said nothing, may allow more.
     """
-    held = {rule.words(): cost for rule in rules if (cost := rule.when.next_cost_usd) is not None}
+    held = [one for one in rules if one.rule.when.next_cost_usd is not None]
+    costs = {name: rule.when.next_cost_usd for name, rule in held}
     for fact in row.facts:
-        words = str(fact.get("message", ""))
-        if fact.get("reason") == "cost_limit":
-            words = words.removeprefix(gates.REFUSED)
-        elif fact.get("code") != "rule_notified":
-            continue
-        if words in held:
-            return math.nextafter(held[words], math.inf)
-    return wording.cost_told(str((row.effect or {}).get("title", "")))
+        cost = costs.get(fact.get("rule") or old_rows.rule_told(fact, held))
+        if cost is not None:
+            return math.nextafter(cost, math.inf)
+    return float((row.effect or {}).get("cost_usd", 0.0))
 
 
 def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed: Totals) -> Totals:
@@ -142,30 +140,37 @@ def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed
     A late answer of a worker that was taken for lost is paid beside the rows, and is in none of them. Less than the
     rows tell can have been used only where they tell guesses (`guessed`), which may have been taken back.
     """
-    totals, told = snapshot.totals, _limit_told(row)
+    totals, told = snapshot.totals, _figures(row)
     for name in PAID_LIMITS:
         if told is None or told.name != name or told.root or name not in snapshot.limits:
             continue
         own, limit = totals.after(answer).used(name), snapshot.limits[name]
-        if wording.limit_told(*wording.at_limit(name, own, limit, 0)) == told:
-            continue
-        if told.left is None:
-            used = max(told.used, limit)  # what the words round down had reached it all the same
-        elif told.left < told.used:
-            used = limit - told.left  # the smaller number has lost less to the rounding
-        else:
-            used = told.used
-        if used > own or guessed.used(name):
+        used = _used(told, own, limit) if told.rounded else told.used
+        if used > own or (used < own and guessed.used(name)):
             return _with(totals, name, used - own)
     return totals
 
 
-def _limit_told(row: RecordedRow) -> wording.LimitTold | None:
-    """What a row that asks at a limit tells of it."""
-    asked = row.effect or {}
-    if asked.get("about") != "limit":
-        return None
-    return wording.limit_told(str(asked.get("title", "")), str(asked.get("why", "")))
+def _used(told: AtLimit, own: float, limit: float) -> float:
+    """What was used, where the figures have lost digits: `own` where that reads the same."""
+    left = limit - own if own < limit else None
+    if (_rounded(own), _rounded(limit), _rounded(left)) == (told.used, told.limit, told.left):
+        return own
+    if told.left is None:
+        return max(told.used, limit)  # what was rounded down had reached it all the same
+    if told.left < told.used:
+        return limit - told.left  # the smaller number has lost less to the rounding
+    return told.used
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else float(f"{figure:g}")
+
+
+def _figures(row: RecordedRow) -> AtLimit | None:
+    """The figures of a row that asks at a limit."""
+    figures = (row.effect or {}).get("figures")
+    return AtLimit.model_validate(figures) if figures else None
 
 
 def _with(totals: Totals, name: LimitName, beside: float) -> Totals:
@@ -187,7 +192,7 @@ def shared_limits(
     row: RecordedRow, snapshot: Snapshot, answer: Answer | None
 ) -> dict[LimitName, SharedLimit]:
     """What other runs had used of a limit that this one shares, where the row says that it was reached."""
-    told = _limit_told(row)
+    told = _figures(row)
     for name in PAID_LIMITS:
         own = snapshot.totals.after(answer).used(name)
         if told and told.root and told.name == name:
@@ -199,17 +204,14 @@ def shared_limits(
 
 def next_use(row: RecordedRow) -> dict[Role, Worst]:
     """What the next call of a script would have used, where the row says that less was left of a shared limit."""
-    told = _limit_told(row)
+    told = _figures(row)
     if told is None or not told.root or told.left is None:
         return {}
     return dict.fromkeys(get_args(Role), Worst(told.limit + 1, math.ceil(told.limit) + 1))
 
 
 def _says_reached(row: RecordedRow, name: LimitName) -> bool:
-    """Whether the row ends the run at a limit (a rule that does so says which), or a call was refused for it."""
-    told = f"The limit {name} is reached."
-    return any(
-        (row.kind == "stop" and fact.get("reason") == LIMIT_REASONS[name] and not fact.get("message"))
-        or told in str(fact.get("message", ""))
-        for fact in row.facts
+    """Whether the row ends the run at a limit, and no rule does so (that says which)."""
+    return row.kind == "stop" and any(
+        fact.get("reason") == LIMIT_REASONS[name] and not fact.get("message") for fact in row.facts
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs.engine import context
+from pydantic import field_validator
+
+from runs.engine import context, old_rows
 from runs.engine.machine import Machine, Terms
 from runs.engine.settings import Settings
 from runs.engine.snapshot import Price
@@ -29,6 +31,12 @@ class RecordedRow(Value):
     prompt_chars: int = 0
     input_tokens: int = 0
     """Of a prompt that was sent: its length, and what the provider counted."""
+
+    @field_validator("effect")
+    @classmethod
+    def _as_now(cls, effect: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Fill in the figures of a question: an exported test may hold a record of an earlier version."""
+        return effect and old_rows.question_as_now(effect)
 
 
 class Opening(Value):

@@ -157,11 +157,11 @@ class Replay:
 
     def _seen(self, row: RecordedRow, answer: Answer | None) -> Snapshot:
         """The run as the kernel sees it, with what the record tells of clock and prices."""
-        rules = [rule for _, rule in self.snapshot.rules]
+        rules = self.snapshot.rules
         seconds = clock(row, self.snapshot.limits.get("active_seconds"))
         totals = replace(counted(row, self.snapshot, answer, self.guessed), active_seconds=seconds)
         snapshot = replace(self.snapshot, totals=totals, next_cost_usd=price(row, rules))
-        if any(rule.when.same_call for rule in rules):
+        if any(rule.when.same_call for _, rule in rules):
             snapshot = replace(snapshot, calls=Counter(call for _, call in self.calls))
         if self.record.price is None:
             snapshot = replace(snapshot, next_use=next_use(row))

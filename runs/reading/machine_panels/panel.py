@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from django.db.models import Q
 from django.template import loader
 
 from runs.engine.machine import State
 from runs.machines import CATALOGUE
-from runs.models import Budget, Run, Step
+from runs.models import Budget, Run, Step, tells
 from runs.reading.exporting import opening_state, state_of
 from runs.reading.machine_panels import checklist, contract, planned, ruled
 from runs.reading.machine_panels.story import MOST_ROWS, Told
@@ -66,10 +65,11 @@ def head_state(run: Run) -> State:
 
 def told(run: Run, kinds: tuple[str, ...]) -> list[Told]:
     """The newest live rows that hold facts of these kinds, oldest first, with those facts alone."""
-    named = Q()
-    for kind in kinds:
-        named |= Q(facts_json__contains=f'"kind":"{kind}"')
-    rows = Step.objects.filter(named, run=run, live=True).order_by("-seq").values_list("seq", "facts_json")
+    rows = (
+        Step.objects.filter(tells(*kinds), run=run, live=True)
+        .order_by("-seq")
+        .values_list("seq", "facts_json")
+    )
     return [
         Told(seq, tuple(fact for fact in json.loads(text) if fact["kind"] in kinds))
         for seq, text in reversed(rows[:MOST_ROWS])

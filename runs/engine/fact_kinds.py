@@ -1,0 +1,78 @@
+"""Name what a row's facts are in one text of a column, so that queries find rows without reading their facts.
+
+The text has a blank around each name: a kind, or a kind with one of its marks. A mark is a field that tells facts of a
+kind apart where a query asks for it: `run.held_back/halt=3`, `react.tool.result/outputs`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from runs.engine.old_rows import as_now
+
+MARKS: Mapping[str, tuple[str, ...]] = {
+    "react.notice": ("code",),
+    "react.tool.result": ("files", "outputs"),
+    "react.infra.result": ("tool",),
+    "run.held_back": ("halt",),
+    "run.paused": ("backup",),
+    "run.recovered": ("stopped", "lost"),
+    "conv.summary.undone": ("summary",),
+    "conv.pinned": ("path",),
+    "conv.unpinned": ("path",),
+    "conv.range.summary": ("updates",),
+}
+"""By kind, the fields that queries ask for. A further one needs a migration that fills the column of older rows."""
+
+VALUED = ("code", "tool", "halt", "lost", "summary", "path", "updates")
+"""Marks that are named with their value; the others only say that there is one."""
+
+CONTEXT_CHANGES = (
+    "conv.summary.edited",
+    "conv.summary.undone",
+    "conv.pinned",
+    "conv.unpinned",
+    "conv.compaction.wanted",
+)
+"""Kinds of what people do to a run's context."""
+
+
+def fact_kinds(facts_json: str) -> str:
+    """Return the names of the facts in a row's text, each once, in their order; empty where it has none."""
+    if facts_json == "[]":
+        return ""
+    names = dict.fromkeys(name for fact in json.loads(facts_json) for name in _names(as_now(fact)))
+    return f" {' '.join(names)} " if names else ""
+
+
+def name_of(kind: str, mark: str = "", value: Any = None) -> str:
+    """Return the name of a kind, or of one of its marks, as the text has it with the blanks around it."""
+    assert not mark or mark in MARKS[kind], f"{kind} is not marked by {mark}"
+    return f" {_name(kind, mark, value)} "
+
+
+def _names(fact: Mapping[str, Any]) -> Iterator[str]:
+    kind = str(fact["kind"])
+    yield _joined(kind)
+    for mark in MARKS.get(kind, ()):
+        value = fact.get(mark)
+        if value not in (None, False, 0, [], "") or (mark == "backup" and value is not None):
+            yield _name(kind, mark, value)
+
+
+def _name(kind: str, mark: str, value: Any) -> str:
+    if not mark:
+        return _joined(kind)
+    return _joined(f"{kind}/{mark}={value}" if mark in VALUED else f"{kind}/{mark}")
+
+
+def _joined(text: str) -> str:
+    """Return the text without blanks, which part the names."""
+    return "".join(text.split())
+
+
+def has_kind(names: str, kinds: Iterable[str]) -> bool:
+    """Return whether the text of a row's column names one of the kinds."""
+    return any(name_of(kind) in names for kind in kinds)
