@@ -35,7 +35,7 @@ def line_of(
     for fact in sorted(facts, key=_weight):
         speak = SPEAKING.get(fact["kind"])
         if speak is not None:
-            return _marked(speak(fact), facts)
+            return _marked(speak(fact), facts, fact)
     return _plain(kind, node, edge)
 
 
@@ -43,8 +43,8 @@ def _weight(fact: Data) -> int:
     return _ORDER.get(fact["kind"], len(_ORDER))
 
 
-def _marked(line: Line, facts: list[Data]) -> Line:
-    """A line says as a tag what else the row concluded: an answer, the end."""
+def _marked(line: Line, facts: list[Data], told: Data) -> Line:
+    """Return the line of the fact `told`, with a tag for what else the row concluded: an answer, the end."""
     kinds = {fact["kind"]: fact for fact in facts}
     if earlier := [fact for fact in facts if fact["kind"] == "conv.run"]:
         return _continuing(earlier)
@@ -55,33 +55,47 @@ def _marked(line: Line, facts: list[Data]) -> Line:
         line = _replace(line, tone="warn", tag=f"violation: {words.spoken(code)}")
     elif code == FOUND_OUT:
         line = _replace(line, tag=", ".join(filter(None, (line.tag, "learned by asking the tool"))))
-    elif "contract.wrapup.began" in kinds and line.title != "Wrap-up":
+    elif "contract.wrapup.began" in kinds and told["kind"] != "contract.wrapup.began":
         line = _replace(line, tag="wrap-up begins")
-    elif line.title != "Slot filled":
+    elif told["kind"] != "contract.slot.mapped":
         line = _filling(line, facts)
     if any(fact.get("code") == ONE_ACTION for fact in facts):
         line = _replace(line, tone="warn", tag=", ".join(filter(None, (line.tag, "more was not read"))))
-    if kinds.get("react.plan", {}).get("by") == "person" and line.title != "Plan":
+    if kinds.get("react.plan", {}).get("by") == "person" and not _is_of_plan(told):
         line = _replace(line, tag=", ".join(filter(None, (line.tag, "plan changed by a person"))))
     ended = kinds.get("react.exit")
     if ended is not None and line.level == "all":
         return exited(ended)
-    if ended is not None and line.title != "Ended":
+    if ended is not None and told["kind"] != "react.exit":
         return _replace(
             line,
             tag=", ".join(filter(None, (line.tag, f"ends: {words.exit_words(ended['reason'])}"))),
             level="turn",
         )
     skipped = kinds.get("step.skipped")
-    if skipped is not None and line.title != "Skipped":
+    if skipped is not None and told["kind"] != "step.skipped":
         left = skipped["why"] == "plan_tool_mismatch"
         tag = "not the plan's tool" if left else f"skipped: {words.spoken(skipped['why'])}"
         return _replace(line, tag=tag, tone="warn")
-    if "run.answer" in kinds and line.title in ("Rules passed", "Result"):
+    if "run.answer" in kinds and (told["kind"] == "ruled.draft.passed" or _is_result(told)):
         return Line(
             "Final answer", short(kinds["run.answer"]["text"]), icon="flag", tone="good", level="turn"
         )
     return line
+
+
+def _is_of_plan(told: Data) -> bool:
+    """Return whether the line shows the plan already."""
+    match told:
+        case {"kind": "react.plan", "rows": _} | {"kind": "react.plan.ack"}:
+            return True
+        case {"kind": "react.plan", "steps": steps}:
+            return bool(steps)
+    return False
+
+
+def _is_result(told: Data) -> bool:
+    return told["kind"] in ("react.tool.result", "react.infra.result") and told.get("error") is None
 
 
 def _continuing(earlier: list[Data]) -> Line:
@@ -149,7 +163,7 @@ def _told_with(facts: list[Data], *kinds: str) -> Line | None:
     """The line of the first fact of these kinds: what was concluded on the way to asking."""
     for fact in sorted(facts, key=_weight):
         if fact["kind"] in kinds:
-            return _marked(SPEAKING[fact["kind"]](fact), facts)
+            return _marked(SPEAKING[fact["kind"]](fact), facts, fact)
     return None
 
 

@@ -37,6 +37,8 @@ class Line:
     tag: str = ""
     goes_on: bool = False
     """Whether the text goes on from the title, in words of this program: `Went back` … `from row 9 to row 4`."""
+    not_run: bool = False
+    """Whether it is about a call that did not take place."""
 
     @property
     def plain(self) -> str:

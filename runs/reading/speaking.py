@@ -61,7 +61,14 @@ def _thought(fact: Data) -> Line:
 def _merged(fact: Data) -> Line:
     if fact["error"] is not None:
         tag = fact["name"] if fact["ran"] else f"{fact['name']}, not run"
-        return Line("Subgraph failed", short(fact["error"]), icon="cross", tone="bad", tag=tag)
+        return Line(
+            "Subgraph failed",
+            short(fact["error"]),
+            icon="cross",
+            tone="bad",
+            tag=tag,
+            not_run=not fact["ran"],
+        )
     code = args_text(fact["metadata"])
     return Line("Subgraph merged", "", code, icon="child", tone="call", tag=fact["name"])
 
@@ -70,7 +77,7 @@ def _reported(fact: Data) -> Line:
     if fact.get("error") is not None:
         tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, not run"
         error = " ".join(filter(None, (fact["error"], fact.get("stderr"))))
-        return Line("Error", short(error), icon="cross", tone="bad", tag=tag)
+        return Line("Error", short(error), icon="cross", tone="bad", tag=tag, not_run=not fact["ran"])
     tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, entered by a person"
     if fact.get("cached_from"):
         tag = f"{tag}, from the cache of row {fact['cached_from']}"

@@ -16,9 +16,10 @@ from runs.engine.replaying import Opening, Record, RecordedRow, Replay
 from runs.machines import CATALOGUE
 from tests.machines.plays import PLAYS
 from tests.machines.tapes import Tape, TapedWorld
-from tests.worlds import Run
+from tests.worlds import Run, ScriptedWorld
 
 every_machine = pytest.mark.parametrize("machine", CATALOGUE.values(), ids=list(CATALOGUE))
+RULED = CATALOGUE["ruled"]
 WORLDS = 400 if settings.get_current_profile_name() == "ci" else 40
 LONG = b"\x07\x21\x03\x55\x10\x02\x41\x33\x08\x99\x05\x61" * 12
 """A tape that makes a run of some length in every machine."""
@@ -115,6 +116,33 @@ def test_every_row_comes_out_the_same(machine: Machine, data: bytes, stubborn: i
     assert replay.snapshot.node == run.snapshot.node
     assert replay.snapshot.totals.model_calls == run.snapshot.totals.model_calls
     assert replay.snapshot.totals.cost_usd == pytest.approx(run.snapshot.totals.cost_usd)
+    older = Replay(machine, Record.model_validate(_in_words_only(record))).upto()
+    assert (older.difference, len(older.rows)) == (None, len(run.rows))
+
+
+def _in_words_only(record: Record) -> dict[str, Any]:
+    """The record as a test that was exported earlier holds it: figures and rules are in sentences only."""
+    kept = record.model_dump(mode="json")
+    for row in kept["rows"]:
+        for fact in row["facts"]:
+            if fact["kind"] in ("react.notice", "react.exit"):
+                fact.pop("rule", None)
+        for name in ("figures", "cost_usd"):
+            (row["effect"] or {}).pop(name, None)
+    return kept
+
+
+@pytest.mark.parametrize("cost", [0.02, 0.05])
+def test_two_rules_about_the_cost_with_one_name_are_told_apart(cost: float) -> None:
+    world = ScriptedWorld().model_says({"thought": "FINAL ANSWER: 7", "action": None})
+    world.next_cost_usd = cost
+    dear = [(0.03, "deny"), (0.01, "notify")]
+    rules = [{"when": {"next_cost_usd": over}, "do": do, "name": "Costly"} for over, do in dear]
+    run = world.start(RULED, rules=rules)
+    run.answers = heard = Heard(run)
+    run.drive(world)
+    record = record_of(RULED, run, heard.by_seq)
+    assert Replay(RULED, record).upto().difference is None
 
 
 @every_machine

@@ -142,7 +142,7 @@ def _deed(step: StepText) -> Said:
 
 def _quoted(line: Line) -> tuple[str, PieceKind]:
     """What a row says; kept in one piece, whatever a model wrote into it."""
-    title = line.title.lower() + (" (not run)" if line.tag.endswith(", not run") else "")
+    title = line.title.lower() + (" (not run)" if line.not_run else "")
     if line.goes_on:
         text = short(line.text, 100)
         unclosed = text.count("“") > text.count("”")
