@@ -12,7 +12,7 @@ from runs.engine.fact_kinds import fact_kinds, has_kind, name_of
 from runs.models.run import Run
 
 
-class FactKinds(models.TextField):  # type: ignore[type-arg]
+class FactKinds(models.TextField):
     """The column of the fact kinds: it follows from `facts_json` whenever a row is saved."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> str:  # noqa: FBT001 (Django's signature)

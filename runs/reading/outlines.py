@@ -98,9 +98,9 @@ def outline_of(run: Run) -> tuple[Outline, ...]:
 
 
 class _Rows(NamedTuple):
-    """The rows of one step: each with its seq, kind, node, edge, next node, facts and request."""
+    """The rows of one step: each with seq, kind, node, edge, next node, facts, request, and if it ends a replay."""
 
-    rows: list[tuple[int, str, str, str | None, str | None, list[Data], Data | None]]
+    rows: list[tuple[int, str, str, str | None, str | None, list[Data], Data | None, bool]]
     asked_about: Data | None = None
     """The call that a person was last asked about before these rows: what is concluded without an ask may be that."""
 
@@ -132,7 +132,7 @@ def _steps(run: Run, seqs: Iterable[int] | None = None) -> Iterator[_Rows]:
     for seq, kind, node, edge, to, facts_json in rows.iterator(chunk_size=1000):
         facts = json.loads(facts_json) if facts_json != "[]" else []
         request = json.loads(found[seq][1]) if seq in found else None
-        row = (seq, kind, node, edge, to, facts, request)
+        row = (seq, kind, node, edge, to, facts, request, run.ends_replay(seq))
         if kind == "ask":
             asks.append(row)
             continue
@@ -155,8 +155,8 @@ def _is_plumbing(step: _Rows) -> bool:
 
 
 def _line(row: Any) -> Line:
-    _, kind, node, edge, _, facts, request = row
-    return line_of(kind, node, edge, facts, request)
+    _, kind, node, edge, _, facts, request, ends_replay = row
+    return line_of(kind, node, edge, facts, request, ends_replay=ends_replay)
 
 
 def _outline(step: _Rows, took: dict[int, float]) -> Outline:
@@ -177,7 +177,7 @@ def _outline(step: _Rows, took: dict[int, float]) -> Outline:
 
 def _content(step: _Rows) -> Data:
     """What of a step is compared."""
-    _, _, _, edge, to, _, _ = step.rows[-1]
+    _, _, _, edge, to, *_ = step.rows[-1]
     content: Data = {"edge": edge, "to": to}
     request = step.request or {}
     call = _call_in(request) or _unasked_call(step)

@@ -106,8 +106,7 @@ def _take_back_the_guess(run_id: int, epoch: int) -> None:
     mine = Run.objects.filter(pk=run_id, reserved_epoch=epoch)
     if mine.update(reserved_usd=0, reserved_tokens=0, reserved_epoch=0):
         return
-    lost = tells_of("run.recovered", lost=epoch)
-    told = Step.objects.filter(lost, run_id=run_id, kind=Step.Kind.RECOVERED)
+    told = Step.objects.filter(tells_of("run.recovered", lost=epoch), run_id=run_id, kind=Step.Kind.RECOVERED)
     for text in told.values_list("facts_json", flat=True):
         lost = tuple(fact for fact in RECOVERED.validate_json(text) if fact.lost == epoch)
         guess = Totals().after_losses(lost)
