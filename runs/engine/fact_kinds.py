@@ -43,34 +43,31 @@ def fact_kinds(facts_json: str) -> str:
     """Return the names of the facts in a row's text, each once, in their order; empty where it has none."""
     if facts_json == "[]":
         return ""
-    names = dict.fromkeys(name for fact in json.loads(facts_json) for name in _names(as_now(fact)))
+    names: dict[str, None] = {}
+    for fact in json.loads(facts_json):
+        kind = fact["kind"]
+        names[kind] = None
+        if kind in MARKS:
+            names |= dict.fromkeys(_marks(kind, as_now(fact)))
     return f" {' '.join(names)} " if names else ""
 
 
 def name_of(kind: str, mark: str = "", value: Any = None) -> str:
     """Return the name of a kind, or of one of its marks, as the text has it with the blanks around it."""
     assert not mark or mark in MARKS[kind], f"{kind} is not marked by {mark}"
-    return f" {_name(kind, mark, value)} "
+    return f" {_marked(kind, mark, value) if mark else kind} "
 
 
-def _names(fact: Mapping[str, Any]) -> Iterator[str]:
-    kind = str(fact["kind"])
-    yield _joined(kind)
-    for mark in MARKS.get(kind, ()):
+def _marks(kind: str, fact: Mapping[str, Any]) -> Iterator[str]:
+    for mark in MARKS[kind]:
         value = fact.get(mark)
-        if value not in (None, False, 0, [], "") or (mark == "backup" and value is not None):
-            yield _name(kind, mark, value)
+        if value or (mark == "backup" and value is not None):
+            yield _marked(kind, mark, value)
 
 
-def _name(kind: str, mark: str, value: Any) -> str:
-    if not mark:
-        return _joined(kind)
-    return _joined(f"{kind}/{mark}={value}" if mark in VALUED else f"{kind}/{mark}")
-
-
-def _joined(text: str) -> str:
-    """Return the text without blanks, which part the names."""
-    return "".join(text.split())
+def _marked(kind: str, mark: str, value: Any) -> str:
+    """Return the name of a mark; its value is without blanks, which part the names."""
+    return f"{kind}/{mark}={''.join(str(value).split())}" if mark in VALUED else f"{kind}/{mark}"
 
 
 def has_kind(names: str, kinds: Iterable[str]) -> bool:

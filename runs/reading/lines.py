@@ -85,13 +85,8 @@ def _marked(line: Line, facts: list[Data], told: Data) -> Line:
 
 
 def _is_of_plan(told: Data) -> bool:
-    """Return whether the line shows the plan already."""
-    match told:
-        case {"kind": "react.plan", "rows": _} | {"kind": "react.plan.ack"}:
-            return True
-        case {"kind": "react.plan", "steps": steps}:
-            return bool(steps)
-    return False
+    """Return whether the line tells the plan's steps, or marks on them, already."""
+    return told["kind"] == "react.plan.ack" or (told["kind"] == "react.plan" and bool(told.get("steps")))
 
 
 def _is_result(told: Data) -> bool:
