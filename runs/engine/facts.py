@@ -31,6 +31,8 @@ class Notice(Fact):
     """What of a reply was not read; the model is not shown it again."""
     rule: str = Field(default="", exclude_if=operator.not_)
     """The name of the rule that has it noted; empty where none has, and in older rows."""
+    fault: str = Field(default="", exclude_if=operator.not_)
+    """Of an answer that does not fit: what is wrong with it; empty in older rows."""
 
 
 MADE_ANEW = "not_happened"

@@ -26,6 +26,7 @@ _COST_ROUNDED = 4e-5
 """US dollars that the four digits of a cost may have lost."""
 _MADE_AT = re.compile(r"backup of (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
 _REFUSED = "Refused by a rule: "
+_UNFIT = "An answer given at launch does not fit: "
 
 
 def question_as_now(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,11 +61,16 @@ def figures_told(title: str, why: str) -> dict[str, Any] | None:
 
 def as_now(fact: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a stored fact with the fields that an older one has in its words only; any other as it is."""
-    if fact["kind"] != "run.paused" or fact["by"] != THE_RESTORE or fact.get("backup") is not None:
-        return fact
-    told = _MADE_AT.search(fact["message"])
-    made_at = datetime.strptime(told[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) if told else None
-    return {**fact, "backup": made_at.isoformat() if made_at else ""}
+    match fact:
+        case {"kind": "run.paused", "by": by, "message": str(why)} if (
+            by == THE_RESTORE and "backup" not in fact
+        ):
+            told = _MADE_AT.search(why)
+            made_at = datetime.strptime(told[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) if told else None
+            return {**fact, "backup": made_at.isoformat() if made_at else ""}
+        case {"kind": "react.notice", "code": "answer_unfit", "message": str(why)} if "fault" not in fact:
+            return {**fact, "fault": why.removeprefix(_UNFIT)}
+    return fact
 
 
 def rule_told(fact: Mapping[str, Any], rules: Iterable[NamedRule]) -> str:

@@ -31,6 +31,7 @@ from runs.engine.facts import (
 from runs.engine.kernel import cost_of
 from runs.engine.kernel import rewind as rewind_move
 from runs.engine.machine import END
+from runs.engine.old_rows import as_now
 from runs.engine.settings import LIMIT_NAMES, WHOLE_LIMITS, GivenAnswer
 from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical, clean, clean_text
@@ -147,10 +148,10 @@ def pause(run_id: int, by: str, message: str = "") -> Run:
 
 
 @for_people
-def note(run_id: int, code: str, message: str) -> None:
+def note(run_id: int, code: str, message: str, fault: str = "") -> None:
     """Add a row that only says something."""
     with transaction.atomic():
-        append(seated(run_id), "note", (Notice(code=code, message=message),))
+        append(seated(run_id), "note", (Notice(code=code, message=message, fault=fault),))
 
 
 @for_people
@@ -271,7 +272,7 @@ def commit_answered(batch: Batch, said: Said) -> tuple[str, BadDecision | None]:
             pass  # its deadline was over at once, and has decided
         except BadDecision as fault:
             Run.objects.filter(pk=batch.run_id).update(status=RunStatus.WAITING)
-            note(batch.run_id, "answer_unfit", f"{UNFIT}{fault.sentence}")
+            note(batch.run_id, "answer_unfit", f"{UNFIT}{fault.sentence}", fault.sentence)
             return head_hash, fault
     return head_hash, None
 
@@ -281,7 +282,7 @@ def unfit_answer(question: Interrupt) -> str:
     note = Step.objects.filter(run=question.run_id, seq=question.seq + 1, kind=Step.Kind.NOTE).first()
     for fact in json.loads(note.facts_json) if note is not None else ():
         if fact.get("code") == "answer_unfit":
-            return str(fact["message"]).removeprefix(UNFIT)
+            return str(as_now(fact)["fault"])
     return ""
 
 

@@ -702,6 +702,7 @@ def test_a_given_answer_that_does_not_fit_leaves_the_run_waiting_and_says_so_in_
     assert run.status == "waiting"
     note = run.steps.get(kind="note")
     assert "resume is no answer to this question (tool_call)" in note.facts_json
+    assert store.unfit_answer(pending(run)).startswith("resume is no answer to this question (tool_call)")
     decide(run, "approve")
     assert work(run).status == "succeeded"
 
