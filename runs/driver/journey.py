@@ -124,7 +124,7 @@ class Journey:
             woken = self._moves(limit)
             self.ledger.flush()
         except BaseException:
-            self.ledger.rescue()
+            self.ledger.flush()  # what was gathered before the fault
             raise
         return woken
 
@@ -237,10 +237,10 @@ class Journey:
         try:
             self._look(MORE_ROOM if cut else 1)
             decision = decided(ledger, answer)
-            ledger.write(decision, answer, self.remembers)
         except BaseException:
             ledger.keep(asked, answer)
             raise
+        ledger.write(decision, answer, self.remembers)
         self.just_passed = isinstance(decision.move, Ask) and decision.move.attempt == 1
         if isinstance(decision.move, Rewind):
             self.went_back = True
@@ -344,7 +344,7 @@ class Journey:
         ledger = self.ledger
         pending, asked = ledger.snapshot.pending, ledger.asked
         assert pending is not None and asked is not None
-        with self.hold.outside():
+        with self.hold.outside(slow=self.ports.slow):
             said = self.ports.tools.happened(call, asked.key)
         if said is None:
             known: list[Known] = [cause]
@@ -420,7 +420,7 @@ class Journey:
     def _call_tool(self, call: ToolCall, asked: store.Asked) -> Answer | None:
         self._count_attempt(asked)
         try:
-            with self.hold.outside():
+            with self.hold.outside(slow=self.ports.slow):
                 answer = self.ports.tools.call(call, asked.nth, asked.key)
         except MayHaveHappened as fault:
             log.warning("run %s: %s", self.run.pk, fault)
@@ -469,7 +469,7 @@ class Journey:
             reply_tokens=call.reply_tokens,
             room=call.room,
         )
-        with self.hold.outside():
+        with self.hold.outside(slow=self.ports.slow):
             answer = self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
         if isinstance(answer, ModelReplied):
             self.reader.counted(answer.usage.input_tokens, asked.prompt_chars)
@@ -491,7 +491,7 @@ class Journey:
             return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
         self._count_attempt(asked)
         asked.prompt_upto = self.ledger.snapshot.head
-        with self.hold.outside():
+        with self.hold.outside(slow=self.ports.slow):
             return self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
 
     def _reserved(self, call: ModelCall, role: Role, asked: store.Asked) -> bool:
