@@ -236,7 +236,8 @@ def _look(holds: list[Hold]) -> None:
         log.exception("seats and kill switch can't be read; claims, intents and commits read them themselves")
         return
     for hold in holds:
-        hold.lost = hold.lost or epochs.get(hold.lease.run_id) != hold.lease.epoch
+        # A run that is gone is found out by the renewal.
+        hold.lost = hold.lost or epochs.get(hold.lease.run_id, hold.lease.epoch) != hold.lease.epoch
         if halted:
             _left(hold)
 
