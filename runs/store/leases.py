@@ -27,6 +27,7 @@ from runs.store.appending import append, tell_fault, tell_lost, tell_stopped
 from runs.store.halting import is_halted
 from runs.store.held_back import TOLD, halted_after, tell_of_halts
 from runs.store.patience import impatient
+from runs.store.plain import first
 
 LEASE_S: float = settings.LEASE_SECONDS
 """Seconds that a claim lasts without being renewed."""
@@ -79,7 +80,8 @@ def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "tak
     free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
     with transaction.atomic():
         wanting = Run.objects.filter(due, free, pk=run_id, machine__in=CATALOGUE).annotate(wanting=_WANTING)
-        found = wanting.annotate(was_halted=halted_after("wanting"), not_moved=_NOT_MOVED).first()
+        looked = wanting.annotate(was_halted=halted_after("wanting"), not_moved=_NOT_MOVED)
+        found = looked.only("epoch", "status", "reserved_usd", "reserved_tokens").order_by().first()
         if found is None:
             return None
         lost = found.status == RunStatus.RUNNING
@@ -245,5 +247,8 @@ def pause_after_losses(run: Run, times: int, faults: int) -> None:
 
 def _losses(run: Run) -> list[str]:
     """Return the facts of each loss since the run last moved, the last one first; at most MOST_LOST."""
+    head = first("SELECT kind FROM runs_step WHERE run_id = %s ORDER BY seq DESC LIMIT 1", run.pk)
+    if head is None or head[0] not in (Step.Kind.RECOVERED, Step.Kind.NOTE, Step.Kind.ASK):
+        return []
     last = run.steps.exclude(_NO_MOVE).order_by("-seq").values_list("kind", "facts_json")[:MOST_LOST]
     return [facts for _, facts in takewhile(lambda row: row[0] == Step.Kind.RECOVERED, last)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
@@ -26,6 +26,7 @@ from runs.store.doubts import doubted_by_restore, holds_a_deed
 from runs.store.errors import Fenced, NotYet
 from runs.store.loading import MOVES
 from runs.store.log import lock
+from runs.store.plain import first, places, quoted, rows
 
 SHARED = "shared"
 """Scope of the budget lines that hold what people added to a shared limit in one of the runs.
@@ -39,9 +40,15 @@ def root_of(run: Run) -> int:
     return run.root_id or run.pk
 
 
+_SHARED_ONCE_FORKED = (
+    "SELECT 1 FROM runs_budget WHERE run_id = %s AND scope = 'limits'"
+    f" AND name IN ({quoted(PAID_LIMITS)}) LIMIT 1"
+)
+
+
 def may_share(run: Run) -> bool:
     """Whether there is a limit that the run shares, or will once it is forked or has a child: given at the launch."""
-    return Budget.objects.filter(run=root_of(run), scope="limits", name__in=PAID_LIMITS).exists()
+    return first(_SHARED_ONCE_FORKED, root_of(run)) is not None
 
 
 def shared_limits(run: Run) -> Mapping[LimitName, SharedLimit]:
@@ -69,7 +76,7 @@ SELECT own.run_id, own.name, own."limit" + COALESCE((
     WHERE (run.id = own.run_id OR run.root_id = own.run_id) AND more.scope = '{SHARED}' AND more.name = own.name
 ), 0)
 FROM runs_budget own
-WHERE own.run_id IN ({{runs}}) AND own.scope = 'limits' AND own.name IN ('cost_usd', 'tokens')
+WHERE own.run_id IN ({{runs}}) AND own.scope = 'limits' AND own.name IN ({quoted(PAID_LIMITS)})
 ORDER BY own.name
 """
 """In one statement: where a root takes over what was added to its limit meanwhile, it counts once."""
@@ -92,7 +99,7 @@ class _Elsewhere(NamedTuple):
 
 TOLD = f"""({{0}}.ended_at IS NOT NULL AND EXISTS (
     SELECT 1 FROM runs_step
-    WHERE run_id = {{0}}.parent_id AND seq > {{0}}.parent_seq AND kind IN ({", ".join(f"'{kind}'" for kind in MOVES)})
+    WHERE run_id = {{0}}.parent_id AND seq > {{0}}.parent_seq AND kind IN ({quoted(MOVES)})
 ))"""
 """SQL: whether the parent of a run's row has moved since the ask for it: with that move it took the child's cost. What
 people or the runtime add to the parent meanwhile is no move."""
@@ -133,12 +140,7 @@ def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, _E
 
 def _rows(sql: str, runs: Collection[int]) -> list[Any]:
     """Return what a statement about `runs` finds."""
-    if not runs:
-        return []
-    with connection.cursor() as cursor:
-        cursor.execute(sql.format(runs=", ".join(["%s"] * len(runs))), tuple(runs))
-        found: list[Any] = cursor.fetchall()
-    return found
+    return rows(sql.format(runs=places(runs)), *runs) if runs else []
 
 
 @again
