@@ -260,14 +260,19 @@ def _blocks(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
     return [block for seq, text in found for block in blocks_of(machine, read(text), seq)]
 
 
+_WISH = """
+SELECT seq FROM runs_step
+WHERE run_id = %s AND live AND kind = 'note' AND facts_json LIKE '%%"conv.compaction.wanted"%%'
+ORDER BY seq DESC LIMIT 1
+"""
+
+
 def compaction_wanted(run: Run) -> bool:
     """Whether a person has asked for a compaction that nothing has answered yet."""
-    wish = '"conv.compaction.wanted"'
-    asked = run.steps.filter(live=True, kind=Step.Kind.NOTE, facts_json__contains=wish).order_by("-seq")
-    seq = asked.values_list("seq", flat=True).first()
-    if seq is None:
+    asked = first(_WISH, run.pk)
+    if asked is None:
         return False
-    later = run.steps.filter(live=True, seq__gt=seq)
+    later = run.steps.filter(live=True, seq__gt=asked[0])
     answered = Q(kind=Step.Kind.COMPACTION)
     for code in NO_COMPACTION:
         answered |= Q(facts_json__contains=f'"{code}"')
