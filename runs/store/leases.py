@@ -23,6 +23,7 @@ from runs.engine.values import canonical, clean_text
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step
+from runs.store import clock
 from runs.store.again import again
 from runs.store.appending import append, tell_fault, tell_lost, tell_stopped
 from runs.store.halting import is_halted
@@ -156,10 +157,17 @@ def look_for_lost(runs: QuerySet[Run] | None = None) -> None:
 
 def let_go(lease: Lease) -> None:
     """Give the run back, to go on at once where it is unfinished. A seat that was lost is only left."""
-    mine = Run.objects.filter(pk=lease.run_id, worker=lease.worker)
-    with transaction.atomic():
-        mine.filter(epoch=lease.epoch, status=RunStatus.RUNNING).update(status=RunStatus.QUEUED, due_at=Now())
-        mine.update(worker="")
+    with connection.cursor() as cursor:
+        now = clock.NOW[connection.vendor]
+        cursor.execute(_LET_GO.format(now=now), (lease.epoch, lease.epoch, lease.run_id, lease.worker))
+
+
+_LET_GO = """
+UPDATE runs_run SET worker = '',
+    status = CASE WHEN status = 'running' AND epoch = %s THEN 'queued' ELSE status END,
+    due_at = CASE WHEN status = 'running' AND epoch = %s THEN {now} ELSE due_at END
+WHERE id = %s AND worker = %s
+"""
 
 
 def rest(lease: Lease, seconds: float) -> None:
@@ -259,7 +267,9 @@ def pause_after_losses(run: Run, times: int, faults: int) -> None:
 def _losses(run: Run) -> list[str]:
     """Return the facts of each loss since the run last moved, the last one first; at most MOST_LOST."""
     head = first("SELECT kind, facts_json FROM runs_step WHERE run_id = %s ORDER BY seq DESC LIMIT 1", run.pk)
-    if head is None or (head[0] not in (Step.Kind.RECOVERED, Step.Kind.NOTE) and MADE_ANEW not in head[1]):
+    if head is None or (
+        head[0] != Step.Kind.RECOVERED and not head[1].startswith(TOLD) and MADE_ANEW not in head[1]
+    ):
         return []
     last = run.steps.exclude(_NO_MOVE).order_by("-seq").values_list("kind", "facts_json")[:MOST_LOST]
     return [facts for _, facts in takewhile(lambda row: row[0] == Step.Kind.RECOVERED, last)]

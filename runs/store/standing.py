@@ -39,6 +39,8 @@ class Beside:
     @cached_property
     def decisions(self) -> dict[int, Decision]:
         """By the rows that asked."""
+        if not self.questions:
+            return {}
         made = Decision.objects.filter(interrupt__run=self.run).select_related("interrupt").order_by("pk")
         return {decision.interrupt.seq: decision for decision in made}
 
