@@ -184,16 +184,10 @@ class Journey:
         self.opening_hash = _digest(self.ports.model_key, *(message.text for message in opening))
         self.remembers = machine.remembers if getattr(terms.settings, "cache", False) else None
         if self.remembers:
-            self.ledger.last_reply = self._last_reply()
+            self.ledger.last_reply = store.last_reply(self.run.pk)
         self.went_back = self.run.steps.filter(kind="rewind").exists()
         """Only then can a prompt come again, and its reply be in the cache."""
         self._follow_rules()
-
-    def _last_reply(self) -> int | None:
-        """The ask of the last reply on the live path: the one that the next validation is about."""
-        live_asks = self.run.steps.filter(kind="ask", live=True).values("seq")
-        replies = self.run.exchanges.filter(kind="model_call", name="decision", seq__in=live_asks)
-        return replies.order_by("-seq").values_list("seq", flat=True).first()
 
     def _refuse(self, fault: Exception) -> None:
         """The run stops with a reason, and takes no worker with it."""
@@ -244,7 +238,7 @@ class Journey:
         self.just_passed = isinstance(decision.move, Ask) and decision.move.attempt == 1
         if isinstance(decision.move, Rewind):
             self.went_back = True
-            ledger.last_reply = self._last_reply()
+            ledger.last_reply = store.last_reply(self.run.pk)
         if isinstance(decision.move, Compact):
             made = next(fact for fact in decision.move.facts if isinstance(fact, RangeSummarised))
             self.reader.compacted(ledger.snapshot.head, made)

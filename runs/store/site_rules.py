@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from runs.engine.settings import InterruptRule
 from runs.engine.values import canonical
-from runs.models import Run, SiteRule, Step
+from runs.models import Run
+from runs.store.plain import first, rows
 
 UNREADABLE: dict[str, Any] = {
     "do": "ask",
@@ -20,7 +21,13 @@ UNREADABLE: dict[str, Any] = {
 }
 """Stands for a rule that can't be read: one that can't be evaluated asks."""
 
-_CHANGED = '"run.site_rules"'
+_NOW = "SELECT rule_json FROM runs_siterule WHERE enabled ORDER BY position, id"
+
+_CHANGED = r"""
+SELECT facts_json FROM runs_step
+WHERE run_id = %s AND seq > %s AND kind = 'note' AND facts_json LIKE '%%"run.site\_rules"%%' ESCAPE '\'
+ORDER BY seq DESC LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class SiteRules:
 
 def site_rules() -> SiteRules:
     """Those that are switched on now."""
-    return _read(tuple(SiteRule.objects.filter(enabled=True).values_list("rule_json", flat=True)))
+    return _read(tuple(text for (text,) in rows(_NOW)))
 
 
 @lru_cache(maxsize=16)
@@ -63,11 +70,10 @@ def site_rules_of(run: Run) -> SiteRules | None:
 
     Rows that were gone back over count: what holds for the site is not taken back with a run.
     """
-    noted = run.steps.filter(kind=Step.Kind.NOTE, seq__gt=run.copied_upto or 0, facts_json__contains=_CHANGED)
-    text = noted.order_by("-seq").values_list("facts_json", flat=True).first()
-    if text is None:
+    noted = first(_CHANGED, run.pk, run.copied_upto or 0)
+    if noted is None:
         return None
-    return _read(tuple(map(canonical, _rules_in(json.loads(text)))))
+    return _read(tuple(map(canonical, _rules_in(json.loads(noted[0])))))
 
 
 def _rules_in(facts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
