@@ -50,6 +50,8 @@ class Environment(BaseSettings):
     csrf_trusted_origins: Annotated[tuple[str, ...], NoDecode] = Field((), alias="CSRF_TRUSTED_ORIGINS")
     https: bool = Field(False, alias="HTTPS")
     debug: bool = Field(False, alias="DEBUG")
+    worker_threads: int = Field(256, alias="WORKER_THREADS", ge=1, le=2000)
+    """Calls that one worker process may wait for at once."""
     database_pool: int = Field(20, alias="DATABASE_POOL", ge=0, le=500)
     hints: bool = Field(True, alias="HINTS")  # off: nothing is rung or queued, and everything still works
     broker_timeout: float = Field(

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from runs.models import Run
 log = logging.getLogger(__name__)
 
 GLANCE_S = 0.5
-"""Seconds between looks whether a call that is under way is still wanted."""
+"""Seconds between looks whether the calls that are under way are still wanted: one for all of a process."""
 
 
 JUMP_S = 0.5
@@ -50,7 +50,6 @@ class Hold:
 
     lease: store.Lease
     lost: bool = False
-    looked_at: float = 0.0
     desk: Desk | None = None
     """Where its thread has a seat; None where it works alone in its process."""
     leaving: bool = False
@@ -66,20 +65,7 @@ class Hold:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def wanted(self) -> bool:
-        """Whether this worker is to go on; looks at the database at most every GLANCE_S."""
-        now = time.monotonic()
-        if not self.lost and not self.leaving and now - self.looked_at > GLANCE_S:
-            self.looked_at = now
-            mine = Run.objects.filter(pk=self.lease.run_id, epoch=self.lease.epoch)
-            try:
-                halted = mine.values_list(store.is_halted(), flat=True).first()
-            except DatabaseError as fault:
-                if not store.is_away(fault):
-                    raise
-                connection.close_if_unusable_or_obsolete()
-                return True  # the call under way is not lost for that
-            self.lost = halted is None
-            self.leaving = self.leaving or halted is True
+        """Whether this worker is to go on, as far as the process has seen."""
         return not self.lost and not self.leaving
 
     @contextmanager
@@ -95,13 +81,12 @@ class Hold:
             self.doing = None
 
     @contextmanager
-    def outside(self) -> Iterator[None]:
-        """Give the thread's seat to another one while it waits for a call."""
-        if self.desk is None:
+    def outside(self, *, slow: bool) -> Iterator[None]:
+        """Give the thread's seat to another one while it waits for a call; of a slow one its connection too."""
+        if slow and not connection.in_atomic_block:
+            connection.close()  # the next query opens one
+        with self.desk.left() if self.desk is not None else nullcontext():
             yield
-        else:
-            with self.desk.left():
-                yield
 
     @contextmanager
     def cuttable(self) -> Iterator[None]:
@@ -240,17 +225,21 @@ def _tell(hold: Hold) -> None:
 
 
 def _look(holds: list[Hold]) -> None:
-    """Where the site is halted, every run is let go."""
+    """See which seats others have taken, and, where the site is halted, let every run go."""
     try:
-        if store.halt_now() is None:
-            return
+        seats = Run.objects.filter(pk__in=[hold.lease.run_id for hold in holds])
+        epochs = dict(seats.values_list("pk", "epoch"))
+        halted = store.halt_now() is not None
     except Exception as fault:
         if store.is_away(fault):
             raise
-        log.exception("the kill switch can't be read; claims and intents read it themselves")
+        log.exception("seats and kill switch can't be read; claims, intents and commits read them themselves")
         return
     for hold in holds:
-        _left(hold)
+        # A run that is gone is found out by the renewal.
+        hold.lost = hold.lost or epochs.get(hold.lease.run_id, hold.lease.epoch) != hold.lease.epoch
+        if halted:
+            _left(hold)
 
 
 def _left(hold: Hold) -> bool:
@@ -267,12 +256,17 @@ _renewer = _Renewer()
 @contextmanager
 def held(lease: store.Lease, desk: Desk | None = None) -> Iterator[Hold]:
     """The hold on a run that was claimed, for the length of a `with`; by a thread with a seat at `desk`."""
-    hold = Hold(lease, looked_at=time.monotonic(), desk=desk)
+    hold = Hold(lease, desk=desk)
     _renewer.add(hold)
     try:
         yield hold
     finally:
         _renewer.remove(hold)
+
+
+def look() -> None:
+    """See now which of the runs that are held are still wanted."""
+    _look(list(_renewer._holds.values()))
 
 
 def closing() -> bool:

@@ -124,7 +124,7 @@ class Journey:
             woken = self._moves(limit)
             self.ledger.flush()
         except BaseException:
-            self.ledger.rescue()
+            self.ledger.flush()  # what was gathered before the fault
             raise
         return woken
 
@@ -184,16 +184,10 @@ class Journey:
         self.opening_hash = _digest(self.ports.model_key, *(message.text for message in opening))
         self.remembers = machine.remembers if getattr(terms.settings, "cache", False) else None
         if self.remembers:
-            self.ledger.last_reply = self._last_reply()
+            self.ledger.last_reply = store.last_reply(self.run.pk)
         self.went_back = self.run.steps.filter(kind="rewind").exists()
         """Only then can a prompt come again, and its reply be in the cache."""
         self._follow_rules()
-
-    def _last_reply(self) -> int | None:
-        """The ask of the last reply on the live path: the one that the next validation is about."""
-        live_asks = self.run.steps.filter(kind="ask", live=True).values("seq")
-        replies = self.run.exchanges.filter(kind="model_call", name="decision", seq__in=live_asks)
-        return replies.order_by("-seq").values_list("seq", flat=True).first()
 
     def _refuse(self, fault: Exception) -> None:
         """The run stops with a reason, and takes no worker with it."""
@@ -237,14 +231,14 @@ class Journey:
         try:
             self._look(MORE_ROOM if cut else 1)
             decision = decided(ledger, answer)
-            ledger.write(decision, answer, self.remembers)
         except BaseException:
             ledger.keep(asked, answer)
             raise
+        ledger.write(decision, answer, self.remembers)
         self.just_passed = isinstance(decision.move, Ask) and decision.move.attempt == 1
         if isinstance(decision.move, Rewind):
             self.went_back = True
-            ledger.last_reply = self._last_reply()
+            ledger.last_reply = store.last_reply(self.run.pk)
         if isinstance(decision.move, Compact):
             made = next(fact for fact in decision.move.facts if isinstance(fact, RangeSummarised))
             self.reader.compacted(ledger.snapshot.head, made)
@@ -344,7 +338,7 @@ class Journey:
         ledger = self.ledger
         pending, asked = ledger.snapshot.pending, ledger.asked
         assert pending is not None and asked is not None
-        with self.hold.outside():
+        with self.hold.outside(slow=self.ports.slow):
             said = self.ports.tools.happened(call, asked.key)
         if said is None:
             known: list[Known] = [cause]
@@ -420,7 +414,7 @@ class Journey:
     def _call_tool(self, call: ToolCall, asked: store.Asked) -> Answer | None:
         self._count_attempt(asked)
         try:
-            with self.hold.outside():
+            with self.hold.outside(slow=self.ports.slow):
                 answer = self.ports.tools.call(call, asked.nth, asked.key)
         except MayHaveHappened as fault:
             log.warning("run %s: %s", self.run.pk, fault)
@@ -469,7 +463,7 @@ class Journey:
             reply_tokens=call.reply_tokens,
             room=call.room,
         )
-        with self.hold.outside():
+        with self.hold.outside(slow=self.ports.slow):
             answer = self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
         if isinstance(answer, ModelReplied):
             self.reader.counted(answer.usage.input_tokens, asked.prompt_chars)
@@ -491,7 +485,7 @@ class Journey:
             return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
         self._count_attempt(asked)
         asked.prompt_upto = self.ledger.snapshot.head
-        with self.hold.outside():
+        with self.hold.outside(slow=self.ports.slow):
             return self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
 
     def _reserved(self, call: ModelCall, role: Role, asked: store.Asked) -> bool:

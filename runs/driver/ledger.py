@@ -167,22 +167,13 @@ class Ledger:
             self.snapshot, totals=replace(self.snapshot.totals, active_seconds=round(active, 6))
         )
 
-    def rescue(self) -> None:
-        """Write what is gathered after a fault; where that can't be done, save the paid answer alone."""
-        try:
-            self.flush()
-        except BaseException:
-            if self.paid is not None:
-                self._keep(self.paid)
-            raise
-
     def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
-        """Save a paid answer that led nowhere, unless it is among what is gathered."""
-        if answer is not None and asked is not None and self.paid is None:
+        """Save the paid answer to the ask that waits, where it led nowhere."""
+        if answer is not None and asked is not None:
             self._keep(Paid(asked, answer, self.held_back is None))
 
     def _keep(self, paid: Paid) -> None:
-        """Save the answer for the next worker where its ask is written, else as cost.
+        """Save it for the next worker where its ask is written, else as cost.
 
         The time that it took counts too; of a model call that failed nothing else does.
         """
@@ -213,23 +204,17 @@ class Ledger:
             self.asked = self.held_back[1]
             self.snapshot = self._reached(advance(self.machine, self.snapshot, move, decision.totals), move)
             return
-        if isinstance(move, Rewind):
-            self.write_noted()  # it is gone over as every row before
-            self.flush()
-        asked, written = self.asked, self.held_back is None
-        batch = self._opened(decision.totals)
-        self._conclude(batch, answer)
-        if isinstance(move, Rewind):
-            self._go_back(batch, move)
-        else:
-            self._go_on(batch, move, decision, remember)
-        made = store.made_by(move.facts, answer, asked.seq if asked else None)
-        batch.artifacts += tuple((batch.rows[-1].seq, one) for one in made)
+        asked = self.asked
+        try:
+            batch = self._made(decision, answer, remember)
+        except BaseException:
+            self.keep(asked, answer)
+            raise
         if self.gathered is None:
             self.gathered_since = self.mark
         self.gathered = batch
         if answer is not None and asked is not None:
-            self.paid = Paid(asked, answer, written)
+            self.paid = Paid(asked, answer, self.held_back is None)
         self._taken_in(batch, move)
         late = time.monotonic() - self.gathered_since > LONGEST_S
         ended = self.snapshot.node == END
@@ -239,27 +224,57 @@ class Ledger:
                 store.stop_children(self.run.pk, move.to)
         failpoint("between_moves")
 
+    def _made(
+        self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None
+    ) -> store.Batch:
+        """Return what is gathered, with this move."""
+        move, asked = decision.move, self.asked
+        if isinstance(move, Rewind):
+            self.write_noted()  # it is gone over as every row before
+            self.flush()
+        batch = self._opened(decision.totals)
+        self._conclude(batch, answer)
+        if isinstance(move, Rewind):
+            self._go_back(batch, move)
+        else:
+            self._go_on(batch, move, decision, remember)
+        made = store.made_by(move.facts, answer, asked.seq if asked else None)
+        batch.artifacts += tuple((batch.rows[-1].seq, one) for one in made)
+        return batch
+
     def flush(self) -> None:
-        """Commit what is gathered, in one transaction. After it, and only then, viewers are told."""
-        batch = self.gathered
+        """Commit what is gathered, in one transaction. After it, and only then, viewers are told.
+
+        It is tried once, since a commit may take place unheard; then the paid answer alone is kept.
+        """
+        batch, paid = self.gathered, self.paid
+        self.gathered = self.paid = None
         if batch is None:
             return
-        if self.paid is not None:
+        try:
+            self._commit(batch, paid)
+        except BaseException:
+            if paid is not None:
+                self._keep(paid)
+            raise
+        failpoint("after_commit_before_ring")
+        self.started_here = bool(batch.asked) and batch.asked[-1].status == "started"
+        if batch.concluded is not None and batch.concluded.kind == "tool_call":
+            spool.drop(batch.concluded.key)
+        self.counted_s = batch.totals.active_seconds
+        self._tell(batch)
+
+    def _commit(self, batch: store.Batch, paid: Paid | None) -> None:
+        """Write it; a question with the answer that was prepared for it."""
+        if paid is not None:
             failpoint("before_conclusion_commit")
         if batch.rows[-1].kind == "ask":
             failpoint("before_ask_commit")
         if self.said is None:
             self.head_hash = store.commit(batch)
-        else:
-            self.head_hash, self.unfit = store.commit_answered(batch, self.said)
-            self.answered = self.unfit is None
-        failpoint("after_commit_before_ring")
-        self.started_here = bool(batch.asked) and batch.asked[-1].status == "started"
-        if self.paid is not None and batch.concluded is not None and batch.concluded.kind == "tool_call":
-            spool.drop(batch.concluded.key)
-        self.gathered = self.paid = None
-        self.counted_s = batch.totals.active_seconds
-        self._tell(batch)
+            return
+        self.head_hash, self.unfit = store.commit_answered(batch, self.said)
+        self.answered = self.unfit is None
 
     def _can_wait(self, move: Ask, answer: Answer | None) -> bool:
         first = answer is None and self.held_back is None

@@ -60,6 +60,8 @@ class Ports:
     tools: Toolbox
     next_use: Callable[[Role, int], Worst] | None = None
     """What call number n of a role will use, where that is known exactly: a script's."""
+    slow: bool = True
+    """Whether a call may take longer than to open a connection to the database anew."""
 
 
 def ports_of(run: Run) -> Ports:
@@ -68,7 +70,8 @@ def ports_of(run: Run) -> Ports:
     tools = _toolbox(run, script)
     if script is not None:
         played = ScriptedModel(script, begun=bool(run.copied_upto))
-        return Ports(played, "script", False, False, None, None, tools, played.next_use)
+        slow = script.pace.model_s > 0 or script.pace.tool_s > 0
+        return Ports(played, "script", False, False, None, None, tools, played.next_use, slow)
     profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
     if profile is None:
         raise NoSuchModel(run.model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 from django import forms
@@ -11,6 +12,7 @@ from django.http import QueryDict
 
 from runs import store
 from runs.actions import MAX_NOTE, Problem
+from runs.engine.machine import State
 from runs.engine.settings import LIMIT_NAMES
 from runs.engine.states import control_values
 from runs.forms.answering import AnswerFields
@@ -100,12 +102,18 @@ def state_values(run: Run, at: int) -> tuple[StateValue, ...]:
     machine = CATALOGUE[run.machine]
     terms = store.terms_of(run, {})
     now = store.state_at(run, machine, terms, at).model_dump(mode="json")
-    schema = machine.state.model_json_schema()
+    schema = _schema_of(machine.state)
     return tuple(
         _typed(name, schema["properties"][name], schema.get("$defs", {}), now[name])
         for name in control_values(machine)
         if name in now  # one that is left out while it is empty has nothing to change
     )
+
+
+@cache
+def _schema_of(state: type[State]) -> dict[str, Any]:
+    """Return the types of a machine's control values; to work them out takes longer than the rest of the page."""
+    return state.model_json_schema()
 
 
 def _typed(name: str, schema: dict[str, Any], known: dict[str, Any], value: Any) -> StateValue:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Case, Value, When
+from django.db.models import BooleanField
+from django.db.models.expressions import RawSQL
 from django.utils.safestring import SafeString
 
 from runs.models import Run
@@ -46,7 +47,8 @@ def families_of(runs: Collection[Run]) -> dict[int, Family]:
 
 def _below(parents: list[int]) -> dict[int, list[Any]]:
     """Each run's children in the order in which they were started."""
-    children = with_standing().annotate(told=Case(When(TOLD, then=Value(True)), default=Value(False)))
+    told = RawSQL(TOLD.format("runs_run"), (), output_field=BooleanField())
+    children = with_standing().annotate(told=told)
     below: dict[int, list[Any]] = defaultdict(list)
     for _ in range(DEEPEST):
         if not parents:

@@ -58,6 +58,7 @@ from runs.store.leases import IS_MADE_ANEW
 from runs.store.loading import gone_over, state_at
 from runs.store.log import Row, lock
 from runs.store.people import Said, given_answer, given_answers
+from runs.store.plain import first
 
 Origin = Literal["fork", "replay", "rerun"]
 
@@ -91,26 +92,29 @@ class Change:
 # --- where from -----------------------------------------------------------------------------------------------------
 
 
-def check_row(run: Run, seq: int) -> None:
-    """`NotPossible` where the run has no such row."""
-    if not run.steps.filter(seq=seq).exists():
-        last = run.steps.aggregate(last=Max("seq"))["last"]
-        known = f"its rows are 1 to {last}" if last else "it has none yet"
-        raise NotPossible(f"Run {run.pk} has no row {seq}; {known}.")
+def check_row(run: Run, seq: int) -> tuple[str, bool, str | None]:
+    """Return kind, liveness and target of a row; `NotPossible` where the run has no such row."""
+    found: tuple[str, bool, str | None] | None = first(
+        'SELECT kind, live, "to" FROM runs_step WHERE run_id = %s AND seq = %s', run.pk, seq
+    )
+    if found is not None:
+        return found
+    last = run.steps.aggregate(last=Max("seq"))["last"]
+    known = f"its rows are 1 to {last}" if last else "it has none yet"
+    raise NotPossible(f"Run {run.pk} has no row {seq}; {known}.")
 
 
 def check_fork(run: Run, at: int) -> str:
     """The node where a fork at row `at` goes on; `NotPossible` where it can't begin there. 0 is the beginning."""
     if at == 0:
         return CATALOGUE[run.machine].start
-    check_row(run, at)
-    step = run.steps.get(seq=at)
-    if step.kind != Step.Kind.TRANSITION or not step.live:
-        why = "was gone back over" if not step.live else f"is a row of kind {step.kind}"
+    kind, live, to = check_row(run, at)
+    if kind != Step.Kind.TRANSITION or not live:
+        why = "was gone back over" if not live else f"is a row of kind {kind}"
         raise NotPossible(f"Row {at} of run {run.pk} {why}: name a live transition, or 0 for the beginning.")
-    if step.to == END:
+    if to == END:
         raise NotPossible(f"Row {at} ends run {run.pk}: nothing would go on from there. Name an earlier one.")
-    return str(step.to)
+    return str(to)
 
 
 def limits_at(run: Run, at: int) -> dict[str, float]:
@@ -124,6 +128,8 @@ def limits_at(run: Run, at: int) -> dict[str, float]:
     for name in LIMIT_NAMES:
         if (limit := checked.limits.of(name)) is not None:
             limits[name] = limit
+    if not limits:
+        return {}
     forked = run.steps.filter(tells("run.forked"), kind=Step.Kind.NOTE)
     given = forked.aggregate(seq=Max("seq"))["seq"] or 0
     raises = run.steps.filter(kind=Step.Kind.LIMIT, seq__gt=given, seq__lte=at).order_by("seq")

@@ -21,6 +21,7 @@ from runs.engine.rules import is_of_site
 from runs.machines import CATALOGUE
 from runs.models import Decision, Exchange, Run, Step
 from runs.rights import OPERATOR, Person, decides, may_decide
+from runs.store.plain import rows
 from runs.store.site_rules import site_rules
 
 LETS_GO_ON = (*LET_PASS, "resume")
@@ -87,11 +88,10 @@ def _behind(run_id: int, seq: int) -> list[Answered]:
     Of the answers to one gate the last one counts. Changed arguments make another call, and who lets a call be made
     once more that may have happened answers for all gates: nothing before that counts.
     """
-    moves = Step.objects.filter(run_id=run_id, seq__lt=seq, live=True, kind__in=_MOVED)
-    since = moves.order_by("-seq").values_list("seq", flat=True).first() or 0
-    decided = _decisions(run_id).filter(interrupt__seq__gt=since, interrupt__seq__lt=seq)
+    decided = [asked for (asked,) in rows(_DECIDED, run_id, seq, run_id, seq)]
     found: dict[tuple[str, ...], Answered] = {}
-    for decision in decided.exclude(interrupt__tool="").order_by("interrupt__seq"):
+    answers = _decisions(run_id).filter(interrupt__seq__in=decided).order_by("interrupt__seq")
+    for decision in answers if decided else ():
         question = question_at(run_id, decision.interrupt.seq)
         if decision.verdict == "edit" or question.about == "may_have_happened":
             found.clear()
@@ -101,7 +101,14 @@ def _behind(run_id: int, seq: int) -> list[Answered]:
     return list(found.values())
 
 
-_MOVED = (Step.Kind.TRANSITION, Step.Kind.REWIND)
+_DECIDED = """
+SELECT question.seq FROM runs_interrupt question JOIN runs_decision ON interrupt_id = question.id
+WHERE question.run_id = %s AND question.seq < %s AND question.tool <> '' AND question.seq > COALESCE((
+    SELECT seq FROM runs_step
+    WHERE run_id = %s AND seq < %s AND live AND kind IN ('transition', 'rewind')
+    ORDER BY seq DESC LIMIT 1
+), 0)
+"""
 
 
 def _decisions(run_id: int) -> QuerySet[Decision]:

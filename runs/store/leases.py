@@ -8,25 +8,29 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from itertools import takewhile
 from typing import Any, Literal
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Coalesce, Now
 
+from runs.engine.fact_kinds import name_of
 from runs.engine.facts import MADE_ANEW, RECOVERED, Paused
 from runs.engine.kernel import lost_in_a_row as losses_in_words
 from runs.engine.values import canonical, clean_text
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step, tells, tells_of
+from runs.store import clock
 from runs.store.again import again
 from runs.store.appending import append, tell_fault, tell_lost, tell_stopped
 from runs.store.halting import is_halted
 from runs.store.held_back import halted_after, tell_of_halts
 from runs.store.patience import impatient
+from runs.store.plain import first
 
 LEASE_S: float = settings.LEASE_SECONDS
 """Seconds that a claim lasts without being renewed."""
@@ -75,17 +79,15 @@ def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "tak
     A run whose machine this version has not is nobody's to take: it waits for a version that has it.
     A run whose worker was lost, or left a call, gets a `recovered` row, and one that a halt has held back a note of it.
     """
-    due = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | LOST
-    free = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
     with transaction.atomic():
-        wanting = Run.objects.filter(due, free, pk=run_id, machine__in=CATALOGUE).annotate(wanting=_WANTING)
-        found = wanting.annotate(was_halted=halted_after("wanting"), not_moved=_NOT_MOVED).first()
-        if found is None:
+        sql, params = _claimable(connection.vendor)
+        found: Any = next(iter(Run.objects.raw(sql, (*params, run_id))), None)
+        if found is None or found.machine not in CATALOGUE:
             return None
         lost = found.status == RunStatus.RUNNING
         if suspects == "refused" and (lost or found.not_moved):
             raise Suspect(run_id)
-        taken = Run.objects.filter(due, free, pk=run_id, epoch=found.epoch, status=found.status).update(
+        taken = Run.objects.filter(_DUE, _FREE, pk=run_id, epoch=found.epoch, status=found.status).update(
             epoch=F("epoch") + 1,
             worker=worker,
             status=RunStatus.RUNNING,
@@ -104,15 +106,28 @@ def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "tak
             elif cut_off:
                 tell_stopped(run, "The worker was stopped in a model call; another one makes it again.")
             if found.was_halted:
-                tell_of_halts(run, found.wanting)
+                tell_of_halts(run, found.lease_until if lost else found.due_at)
     return Lease(run_id, found.epoch + 1, worker)
 
+
+_DUE = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | LOST
+_FREE = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
 
 _WANTING = Case(When(status=RunStatus.RUNNING, then=F("lease_until")), default=F("due_at"))
 """Since when a run that can be claimed has wanted a worker."""
 
 _NOT_MOVED = Exists(Step.objects.filter(run=OuterRef("pk"), seq=OuterRef("head"), kind=Step.Kind.RECOVERED))
 """Whether nothing came after the row that says that a worker was lost."""
+
+
+@cache
+def _claimable(vendor: str) -> tuple[str, tuple[Any, ...]]:
+    """The statement that finds a run which can be claimed, but for its number; Django builds it once."""
+    wanting = Run.objects.filter(_DUE, _FREE).annotate(wanting=_WANTING)
+    looked = wanting.annotate(was_halted=halted_after("wanting"), not_moved=_NOT_MOVED).order_by()
+    columns = ("machine", "epoch", "status", "reserved_usd", "reserved_tokens", "due_at", "lease_until")
+    sql, params = looked.only(*columns).query.sql_with_params()
+    return f"SELECT * FROM ({sql}) AS found WHERE id = %s", params
 
 
 def renew(lease: Lease) -> bool:
@@ -143,10 +158,17 @@ def look_for_lost(runs: QuerySet[Run] | None = None) -> None:
 
 def let_go(lease: Lease) -> None:
     """Give the run back, to go on at once where it is unfinished. A seat that was lost is only left."""
-    mine = Run.objects.filter(pk=lease.run_id, worker=lease.worker)
-    with transaction.atomic():
-        mine.filter(epoch=lease.epoch, status=RunStatus.RUNNING).update(status=RunStatus.QUEUED, due_at=Now())
-        mine.update(worker="")
+    with connection.cursor() as cursor:
+        now = clock.NOW[connection.vendor]
+        cursor.execute(_LET_GO.format(now=now), (lease.epoch, lease.epoch, lease.run_id, lease.worker))
+
+
+_LET_GO = """
+UPDATE runs_run SET worker = '',
+    status = CASE WHEN status = 'running' AND epoch = %s THEN 'queued' ELSE status END,
+    due_at = CASE WHEN status = 'running' AND epoch = %s THEN {now} ELSE due_at END
+WHERE id = %s AND worker = %s
+"""
 
 
 def rest(lease: Lease, seconds: float) -> None:
@@ -225,6 +247,9 @@ _NO_MOVE = (
 )
 """Rows that may come between two losses: a halt, a worker that left in order, the lost call that is made anew."""
 
+_BETWEEN = (name_of("run.held_back"), name_of("react.notice", "code", MADE_ANEW))
+"""What such a row's facts are, where it is none that tells of a lost worker."""
+
 
 def others_wait() -> bool:
     """Whether a run waits for a worker."""
@@ -250,5 +275,8 @@ def pause_after_losses(run: Run, times: int, faults: int) -> None:
 
 def _losses(run: Run) -> list[str]:
     """Return the facts of each loss since the run last moved, the last one first; at most MOST_LOST."""
+    head = first("SELECT kind, fact_kinds FROM runs_step WHERE run_id = %s ORDER BY seq DESC LIMIT 1", run.pk)
+    if head is None or (head[0] != Step.Kind.RECOVERED and not any(name in head[1] for name in _BETWEEN)):
+        return []
     last = run.steps.exclude(_NO_MOVE).order_by("-seq").values_list("kind", "facts_json")[:MOST_LOST]
     return [facts for _, facts in takewhile(lambda row: row[0] == Step.Kind.RECOVERED, last)]

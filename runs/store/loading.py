@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from runs.engine.effects import ANSWER, EFFECT, Answer
 from runs.engine.kernel import held_by
@@ -17,9 +17,10 @@ from runs.engine.snapshot import Held, Pending, Snapshot
 from runs.engine.timeline import NO_COMPACTION, blocks_of, folded, needed
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import Exchange, Run, SiteHost, Skill, Step, tells, tells_of
+from runs.models import Exchange, Run, SiteHost, Skill, Step, tells_of
 from runs.store.appending import totals_of
 from runs.store.log import budgets_of
+from runs.store.plain import first, quoted, rows, telling
 from runs.store.site_rules import site_rules_of
 
 MOVES = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP, Step.Kind.COMPACTION)
@@ -97,7 +98,8 @@ def load(run: Run, terms: Terms) -> Loaded:
     """The run as its rows have it."""
     machine = CATALOGUE[run.machine]
     budgets = budgets_of(run.pk)
-    exchange = _waiting(run)
+    last = _last_move(run)
+    exchange = run.exchanges.get(seq=last[0]) if last is not None and last[1] == Step.Kind.ASK else None
     pending = None
     if exchange is not None:
         pending = Pending(EFFECT.validate_json(exchange.request_json), exchange.seq, exchange.attempt)
@@ -109,7 +111,7 @@ def load(run: Run, terms: Terms) -> Loaded:
         state=state_at(run, machine, terms, run.head),
         head=run.head,
         pending=pending,
-        held=_held(run) if pending is None else None,
+        held=_held(run, last),
         totals=totals_of(run),
         limits=limits,
     )
@@ -121,38 +123,47 @@ def load(run: Run, terms: Terms) -> Loaded:
     return Loaded(run, machine, snapshot, budgets, exchange, known)
 
 
-def _waiting(run: Run) -> Exchange | None:
-    """The exchange of the last move, where that is an ask."""
-    last = _last_move(run)
-    return run.exchanges.get(seq=last[0]) if last is not None and last[1] == Step.Kind.ASK else None
-
-
-def _held(run: Run) -> Held | None:
+def _held(run: Run, last: tuple[int, str] | None) -> Held | None:
     """The call that a compaction was made for, where that is the last move."""
-    last = _last_move(run)
     if last is None or last[1] != Step.Kind.COMPACTION:
         return None
     asked = run.exchanges.filter(kind="compaction", seq__lt=last[0]).order_by("-seq").first()
     return held_by(EFFECT.validate_json(asked.request_json)) if asked else None
 
 
+_LAST_MOVE = (
+    f"SELECT seq, kind FROM runs_step WHERE run_id = %s AND live AND kind IN ({quoted(MOVES)})"
+    " ORDER BY seq DESC LIMIT 1"
+)
+
+
 def _last_move(run: Run) -> tuple[int, str] | None:
     """Seq and kind of the last live row that is a move of the machine's, and not what people or the runtime added."""
-    return run.steps.filter(live=True, kind__in=MOVES).order_by("-seq").values_list("seq", "kind").first()
+    found: tuple[int, str] | None = first(_LAST_MOVE, run.pk)
+    return found
+
+
+_ADDED = f"SELECT COUNT(*) FROM runs_step WHERE run_id = %s AND seq <= %s AND kind NOT IN ({quoted(MOVES)})"
 
 
 def rows_added(run_id: int, seq: int) -> int:
     """How many of the rows up to `seq` people or the runtime added, those gone back over included."""
-    return Step.objects.filter(run_id=run_id, seq__lte=seq).exclude(kind__in=MOVES).count()
+    found: tuple[int] = first(_ADDED, run_id, seq)
+    return found[0]
+
+
+_STATE_AT = (
+    "SELECT state_json FROM runs_step WHERE run_id = %s AND seq <= %s AND state_json IS NOT NULL"
+    " ORDER BY seq DESC LIMIT 1"
+)
 
 
 def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
     """The control state after row `seq`. A row without a state has that of the row before; a rewind has its own."""
-    rows = run.steps.filter(seq__lte=seq, state_json__isnull=False).order_by("-seq")
-    stored = rows.values_list("state_json", flat=True).first()
+    stored = first(_STATE_AT, run.pk, seq)
     if stored is None:
         return machine.open(terms)
-    return machine.state.model_validate({**json.loads(stored), "terms": terms})
+    return machine.state.model_validate({**json.loads(stored[0]), "terms": terms})
 
 
 def reached_calls(run: Run, rules: Iterable[NamedRule], upto: int) -> dict[str, int]:
@@ -166,8 +177,26 @@ def reached_calls(run: Run, rules: Iterable[NamedRule], upto: int) -> dict[str, 
 
 def attempts_of(run: Run) -> dict[str, int]:
     """How many attempts at each role and tool the run has made, by "kind name"."""
-    made = run.exchanges.filter(nth__gt=0).values_list("kind", "name").annotate(most=Max("nth"))
+    made = rows(
+        "SELECT kind, name, MAX(nth) FROM runs_exchange WHERE run_id = %s AND nth > 0 GROUP BY kind, name",
+        run.pk,
+    )
     return {f"{kind} {name}": most for kind, name, most in made}
+
+
+_LAST_REPLY = """
+SELECT reply.seq FROM runs_exchange reply JOIN runs_step asked
+    ON asked.run_id = reply.run_id AND asked.seq = reply.seq
+WHERE reply.run_id = %s AND reply.kind = 'model_call' AND reply.name = 'decision'
+    AND asked.kind = 'ask' AND asked.live
+ORDER BY reply.seq DESC LIMIT 1
+"""
+
+
+def last_reply(run_id: int) -> int | None:
+    """The ask of the last reply on the live path: the one that the next validation is about."""
+    found: tuple[int] | None = first(_LAST_REPLY, run_id)
+    return found[0] if found else None
 
 
 def load_blocks(run: Run, machine: Machine, upto: int) -> list[Block]:
@@ -228,14 +257,19 @@ def _blocks(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
     return [block for seq, text in found for block in blocks_of(machine, read(text), seq)]
 
 
+_WISH = f"""
+SELECT seq FROM runs_step
+WHERE run_id = %s AND live AND kind = 'note' AND {telling("conv.compaction.wanted")}
+ORDER BY seq DESC LIMIT 1
+"""
+
+
 def compaction_wanted(run: Run) -> bool:
     """Whether a person has asked for a compaction that nothing has answered yet."""
-    wish = tells("conv.compaction.wanted")
-    asked = run.steps.filter(wish, live=True, kind=Step.Kind.NOTE).order_by("-seq")
-    seq = asked.values_list("seq", flat=True).first()
-    if seq is None:
+    asked = first(_WISH, run.pk)
+    if asked is None:
         return False
-    later = run.steps.filter(live=True, seq__gt=seq)
+    later = run.steps.filter(live=True, seq__gt=asked[0])
     answered = Q(kind=Step.Kind.COMPACTION)
     for code in NO_COMPACTION:
         answered |= tells_of("react.notice", code=code)

@@ -29,6 +29,7 @@ from runs.store.birth import insert, terms_hash
 from runs.store.deeds import LookAgain, still_holds
 from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
+from runs.store.plain import rows
 
 _STEP_COLUMNS = 'run_id, seq, kind, live, node, edge, "to", facts_json, fact_kinds, state_json, at, ms, hash'
 _EXCHANGE_COLUMNS = (
@@ -425,7 +426,7 @@ def supersede(run_id: int) -> None:
 
 def budgets_of(run_id: int) -> dict[tuple[str, str], tuple[float, float]]:
     """The run's budget lines as they are stored: used and limit by scope and name."""
-    found = Budget.objects.filter(run_id=run_id).values_list("scope", "name", "used", "limit")
+    found = rows('SELECT scope, name, used, "limit" FROM runs_budget WHERE run_id = %s ORDER BY id', run_id)
     return {(scope, name): (used, limit) for scope, name, used, limit in found}
 
 

@@ -9,35 +9,23 @@ are made one at a time in a family that shares a limit on cost. See docs/runtime
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import (
-    BigIntegerField,
-    Case,
-    Exists,
-    F,
-    Func,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Sum,
-    When,
-)
-from django.db.models.expressions import CombinedExpression
-from django.db.models.functions import Coalesce, Now
+from django.db.models import F, Q
+from django.db.models.functions import Now
 
 from runs.engine.facts import LimitRaised
 from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit, Worst
-from runs.models import Budget, Interrupt, Run, Step
+from runs.models import Budget, Interrupt, Run
 from runs.store.again import again
 from runs.store.appending import append, totals_of
 from runs.store.doubts import doubted_by_restore, holds_a_deed
 from runs.store.errors import Fenced, NotYet
 from runs.store.loading import MOVES
 from runs.store.log import lock
+from runs.store.plain import first, places, quoted, rows
 
 SHARED = "shared"
 """Scope of the budget lines that hold what people added to a shared limit in one of the runs.
@@ -51,9 +39,15 @@ def root_of(run: Run) -> int:
     return run.root_id or run.pk
 
 
+_SHARED_ONCE_FORKED = (
+    "SELECT 1 FROM runs_budget WHERE run_id = %s AND scope = 'limits'"
+    f" AND name IN ({quoted(PAID_LIMITS)}) LIMIT 1"
+)
+
+
 def may_share(run: Run) -> bool:
     """Whether there is a limit that the run shares, or will once it is forked or has a child: given at the launch."""
-    return Budget.objects.filter(run=root_of(run), scope="limits", name__in=PAID_LIMITS).exists()
+    return first(_SHARED_ONCE_FORKED, root_of(run)) is not None
 
 
 def shared_limits(run: Run) -> Mapping[LimitName, SharedLimit]:
@@ -74,39 +68,25 @@ def shared_limits_of(runs: Collection[int]) -> dict[int, Mapping[LimitName, Shar
     return shared
 
 
+_LIMITS = f"""
+SELECT own.run_id, own.name, own."limit" + COALESCE((
+    SELECT SUM(more."limit" - more.used)
+    FROM runs_budget more JOIN runs_run run ON run.id = more.run_id
+    WHERE (run.id = own.run_id OR run.root_id = own.run_id) AND more.scope = '{SHARED}' AND more.name = own.name
+), 0)
+FROM runs_budget own
+WHERE own.run_id IN ({{runs}}) AND own.scope = 'limits' AND own.name IN ({quoted(PAID_LIMITS)})
+ORDER BY own.name
+"""
+"""In one statement: where a root takes over what was added to its limit meanwhile, it counts once."""
+
+
 def _limits(roots: Collection[int]) -> dict[int, dict[LimitName, float]]:
-    """The limits of each root, and what people added to them in any of the runs that share them.
-
-    What was added is read first: where a root takes it over meanwhile, the limit is not less than it is.
-    """
-    if not roots:
-        return {}
-    raised = Budget.objects.filter(Q(run__in=roots) | Q(run__root__in=roots), scope=SHARED)
-    by_root = raised.values("name", root=_root("run__root_id", "run_id")).annotate(
-        more=Sum(F("limit") - F("used"))
-    )
-    more = {(line["root"], line["name"]): line["more"] for line in by_root}
-    given = Budget.objects.filter(run__in=roots, scope="limits").values_list("run_id", "name", "limit")
-    limits = {(root, name): limit for root, name, limit in given}
-    return {
-        root: {
-            name: limits[root, name] + more.get((root, name), 0.0)
-            for name in PAID_LIMITS
-            if (root, name) in limits
-        }
-        for root in roots
-    }
-
-
-def _root(root: str, run: str) -> Coalesce:
-    return Coalesce(root, run, output_field=BigIntegerField())
-
-
-TOLD = Q(ended_at__isnull=False) & Exists(
-    Step.objects.filter(run=OuterRef("parent"), seq__gt=OuterRef("parent_seq"), kind__in=MOVES)
-)
-"""A child whose parent has moved since the ask for it: with that move it took the child's cost. What people or the
-runtime add to the parent meanwhile is no move."""
+    """The limits of each root, and what people added to them in any of the runs that share them."""
+    limits: dict[int, dict[LimitName, float]] = {root: {} for root in roots}
+    for root, name, limit in _rows(_LIMITS, roots):
+        limits[root][name] = limit
+    return limits
 
 
 class _Elsewhere(NamedTuple):
@@ -116,39 +96,50 @@ class _Elsewhere(NamedTuple):
     aside: float
 
 
+TOLD = f"""({{0}}.ended_at IS NOT NULL AND EXISTS (
+    SELECT 1 FROM runs_step
+    WHERE run_id = {{0}}.parent_id AND seq > {{0}}.parent_seq AND kind IN ({quoted(MOVES)})
+))"""
+"""SQL: whether the parent of a run's row has moved since the ask for it: with that move it took the child's cost. What
+people or the runtime add to the parent meanwhile is no move."""
+
+_ELSEWHERE = f"""
+SELECT mine.id, COALESCE(mine.root_id, mine.id),
+    SUM(other.cost_usd - other.copied_usd + other.reserved_usd) FILTER (WHERE NOT {TOLD.format("other")}),
+    SUM(other.reserved_usd) FILTER (WHERE NOT {TOLD.format("other")}),
+    CASE WHEN {TOLD.format("mine")} THEN mine.cost_usd ELSE mine.copied_usd END,
+    SUM(other.input_tokens + other.output_tokens - other.copied_tokens + other.reserved_tokens),
+    SUM(other.reserved_tokens),
+    mine.copied_tokens
+FROM runs_run mine JOIN runs_run other
+    ON other.id <> mine.id
+    AND (other.id = COALESCE(mine.root_id, mine.id) OR other.root_id = COALESCE(mine.root_id, mine.id))
+WHERE mine.id IN ({{runs}})
+GROUP BY mine.id
+"""
+
+
 def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, _Elsewhere]]]:
     """The root of each run that has others beside it, and what these have used themselves and set aside.
 
     A child's cost is its parent's once that knows it: among the others then, where the child itself looks. What a run's
     copied rows had used is another's, and its own too.
     """
-    others = Run.objects.filter(Q(pk=OuterRef("of")) | Q(root=OuterRef("of"))).exclude(pk=OuterRef("pk"))
-    tokens = F("input_tokens") + F("output_tokens") - F("copied_tokens") + F("reserved_tokens")
-    usd = F("cost_usd") - F("copied_usd") + F("reserved_usd")
-    found = Run.objects.filter(pk__in=runs).annotate(of=_root("root_id", "pk"))
-    found = found.filter(Q(root__isnull=False) | Exists(others))
-    found = found.annotate(
-        usd=_sum(others.exclude(TOLD), usd),
-        tokens=_sum(others, tokens),
-        aside_usd=_sum(others.exclude(TOLD), F("reserved_usd")),
-        aside_tokens=_sum(others, F("reserved_tokens")),
-    )
-    known = Case(When(TOLD, then=F("cost_usd")), default=F("copied_usd"))
-    columns = ("pk", "of", "usd", "aside_usd", known, "tokens", "aside_tokens", "copied_tokens")
     return {
         run: (
             root,
             {
                 "cost_usd": _Elsewhere(round((usd or 0.0) - usd_, 10), round(aside_usd or 0.0, 10)),
-                "tokens": _Elsewhere(int(tokens or 0) - tokens_, int(aside_tokens or 0)),
+                "tokens": _Elsewhere(int(tokens) - tokens_, int(aside_tokens)),
             },
         )
-        for run, root, usd, aside_usd, usd_, tokens, aside_tokens, tokens_ in found.values_list(*columns)
+        for run, root, usd, aside_usd, usd_, tokens, aside_tokens, tokens_ in _rows(_ELSEWHERE, runs)
     }
 
 
-def _sum(runs: QuerySet[Run], amount: CombinedExpression | F) -> Subquery:
-    return Subquery(runs.order_by().values(total=Func(amount, function="SUM")))
+def _rows(sql: str, runs: Collection[int]) -> list[Any]:
+    """Return what a statement about `runs` finds."""
+    return rows(sql.format(runs=places(runs)), *runs) if runs else []
 
 
 @again

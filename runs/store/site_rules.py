@@ -12,13 +12,22 @@ from pydantic import ValidationError
 
 from runs.engine.settings import InterruptRule
 from runs.engine.values import canonical
-from runs.models import Run, SiteRule, Step, tells
+from runs.models import Run
+from runs.store.plain import first, rows, telling
 
 UNREADABLE: dict[str, Any] = {
     "do": "ask",
     "name": "A site rule can't be read; until it is mended every call asks",
 }
 """Stands for a rule that can't be read: one that can't be evaluated asks."""
+
+_NOW = "SELECT rule_json FROM runs_siterule WHERE enabled ORDER BY position, id"
+
+_CHANGED = f"""
+SELECT facts_json FROM runs_step
+WHERE run_id = %s AND seq > %s AND kind = 'note' AND {telling("run.site_rules")}
+ORDER BY seq DESC LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class SiteRules:
 
 def site_rules() -> SiteRules:
     """Those that are switched on now."""
-    return _read(tuple(SiteRule.objects.filter(enabled=True).values_list("rule_json", flat=True)))
+    return _read(tuple(text for (text,) in rows(_NOW)))
 
 
 @lru_cache(maxsize=16)
@@ -61,12 +70,10 @@ def site_rules_of(run: Run) -> SiteRules | None:
 
     Rows that were gone back over count: what holds for the site is not taken back with a run.
     """
-    changed = tells("run.site_rules")
-    noted = run.steps.filter(changed, kind=Step.Kind.NOTE, seq__gt=run.copied_upto or 0)
-    text = noted.order_by("-seq").values_list("facts_json", flat=True).first()
-    if text is None:
+    noted = first(_CHANGED, run.pk, run.copied_upto or 0)
+    if noted is None:
         return None
-    return _read(tuple(map(canonical, _rules_in(json.loads(text)))))
+    return _read(tuple(map(canonical, _rules_in(json.loads(noted[0])))))
 
 
 def _rules_in(facts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,19 +6,48 @@ The names are those of docs/invariants.md, "The invariants".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-from django.db.models import Count
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from runs.engine.effects import LET_PASS
 from runs.engine.values import fingerprint
-from runs.models import Decision, Exchange, Interrupt, Run, RunStatus
+from runs.models import Decision, Exchange, Interrupt, Run, RunStatus, Step
 
 _DECIDED = (Interrupt.Status.DECIDED, Interrupt.Status.EXPIRED)
 
+_RELEASING = (Step.Kind.ASK, Step.Kind.TRANSITION, Step.Kind.STOP, Step.Kind.REWIND)
+"""Kinds of rows by which a call that was held is released, or something else begins."""
 
-def way_on(run: Run, waits: Exchange | None) -> str:
+
+@dataclass(frozen=True)
+class Beside:
+    """What is kept beside a run's rows; each table is read once, when it is first wanted."""
+
+    run: Run
+
+    @cached_property
+    def exchanges(self) -> dict[int, Exchange]:
+        """By the rows that asked, in order."""
+        return {found.seq: found for found in Exchange.objects.filter(run=self.run).order_by("seq")}
+
+    @cached_property
+    def questions(self) -> dict[int, Interrupt]:
+        """By the rows that asked, in order."""
+        return {found.seq: found for found in Interrupt.objects.filter(run=self.run).order_by("seq")}
+
+    @cached_property
+    def decisions(self) -> dict[int, Decision]:
+        """By the rows that asked."""
+        if not self.questions:
+            return {}
+        made = Decision.objects.filter(interrupt__run=self.run).select_related("interrupt").order_by("pk")
+        return {decision.interrupt.seq: decision for decision in made}
+
+
+def way_on(beside: Beside, waits: Exchange | None) -> str:
     """I1: who waits, waits for somebody who can end it; empty where that is so."""
+    run = beside.run
     if run.status != RunStatus.WAITING:
         return ""
     if waits is None or waits.kind not in ("human_call", "child_run"):
@@ -26,48 +55,53 @@ def way_on(run: Run, waits: Exchange | None) -> str:
     if waits.answer_json is not None:
         return "I1: the run waits for what has been answered"
     if waits.kind == "human_call":
-        asked = Interrupt.objects.filter(run=run, seq=waits.seq, status=Interrupt.Status.PENDING)
-        return "" if asked.exists() else "I1: the run waits for a question that is not open"
+        asked = beside.questions.get(waits.seq)
+        is_open = asked is not None and asked.status == Interrupt.Status.PENDING
+        return "" if is_open else "I1: the run waits for a question that is not open"
     child = Run.objects.filter(parent=run, parent_seq=waits.seq, ended_at__isnull=True)
     return "" if child.exists() else "I1: the run waits for a child that is not there or has ended"
 
 
-def effects_of(run: Run) -> Iterator[tuple[int, str]]:
+def effects_of(beside: Beside) -> Iterator[tuple[int, str]]:
     """I4, as far as the database knows: a key is that of one ask, or of the attempts at one call."""
-    shared = run.exchanges.filter(kind="tool_call").values("key").annotate(times=Count("pk"))
-    for key in shared.filter(times__gt=1).values_list("key", flat=True):
-        attempts = list(run.exchanges.filter(key=key).order_by("seq").values_list("seq", "attempt"))
-        if [attempt for _, attempt in attempts] != list(range(1, len(attempts) + 1)):
-            yield attempts[-1][0], "I4: its key is that of another call"
+    by_key: dict[str, list[Exchange]] = {}
+    for exchange in beside.exchanges.values():
+        by_key.setdefault(exchange.key, []).append(exchange)
+    for shared in by_key.values():
+        calls = sum(exchange.kind == "tool_call" for exchange in shared)
+        if calls > 1 and [one.attempt for one in shared] != list(range(1, len(shared) + 1)):
+            yield shared[-1].seq, "I4: its key is that of another call"
 
 
-def decisions_of(run: Run) -> Iterator[tuple[int, str]]:
-    """I5: a question that was decided has one decision, the ask has its answer, and the call is the one shown."""
-    decided = {one.interrupt_id: one for one in Decision.objects.filter(interrupt__run=run)}
-    answers = dict(run.exchanges.filter(kind="human_call").values_list("seq", "answer_json"))
-    for interrupt in run.interrupts.all():
-        decision = decided.get(interrupt.pk)
-        if (decision is not None) != (interrupt.status in _DECIDED):
-            yield interrupt.seq, f"I5: its question is {interrupt.status}, and its decision says otherwise"
+def decisions_of(beside: Beside, kinds: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+    """I5: a question that was decided has one decision, the ask has its answer, and the call is the one shown.
+
+    `kinds` has the kind of every row.
+    """
+    for seq, question in beside.questions.items():
+        decision = beside.decisions.get(seq)
+        if (decision is not None) != (question.status in _DECIDED):
+            yield seq, f"I5: its question is {question.status}, and its decision says otherwise"
         elif decision is not None:
-            yield from _flaws(run, interrupt, decision, answers.get(interrupt.seq))
+            yield from _flaws(beside, question, decision, kinds)
 
 
 def _flaws(
-    run: Run, interrupt: Interrupt, decision: Decision, answer: str | None
+    beside: Beside, question: Interrupt, decision: Decision, kinds: Mapping[int, str]
 ) -> Iterator[tuple[int, str]]:
+    asked = beside.exchanges.get(question.seq)
+    answer = asked.answer_json if asked is not None and asked.kind == "human_call" else None
     if answer is None or json.loads(answer).get("verdict") != decision.verdict:
-        yield interrupt.seq, f"I5: {decision.by_name} decided {decision.verdict}, and its answer is another"
-    if decision.fingerprint_seen and decision.fingerprint_seen != interrupt.fingerprint:
-        yield interrupt.seq, "I5: who decided had seen another call"
-    if interrupt.kind != "tool_call" or decision.verdict not in LET_PASS:
+        yield question.seq, f"I5: {decision.by_name} decided {decision.verdict}, and its answer is another"
+    if decision.fingerprint_seen and decision.fingerprint_seen != question.fingerprint:
+        yield question.seq, "I5: who decided had seen another call"
+    if question.kind != "tool_call" or decision.verdict not in LET_PASS:
         return
-    wanted = interrupt.fingerprint
+    wanted = question.fingerprint
     if decision.verdict == "edit" and decision.args_json:
-        wanted = fingerprint(interrupt.tool, json.loads(decision.args_json))
-    after = run.exchanges.filter(seq__gt=interrupt.seq, kind__in=("tool_call", "child_run"))
-    first = after.order_by("seq").values_list("seq", "fingerprint").first()
-    released = run.steps.filter(seq__gt=interrupt.seq, kind__in=("ask", "transition", "stop", "rewind"))
-    next_move = released.order_by("seq").values_list("seq", flat=True).first()
-    if first is not None and first[0] == next_move and first[1] != wanted:
-        yield first[0], "I5: another call was released than the one that was approved"
+        wanted = fingerprint(question.tool, json.loads(decision.args_json))
+    later = range(question.seq + 1, len(kinds) + 1)
+    released = next((seq for seq in later if kinds[seq] in _RELEASING), 0)
+    call = beside.exchanges.get(released)
+    if call is not None and call.kind in ("tool_call", "child_run") and call.fingerprint != wanted:
+        yield call.seq, "I5: another call was released than the one that was approved"

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from runs.engine.effects import EFFECT, Compaction
-from runs.engine.facts import RangeSummarised, Rewound, SummaryEdited, SummaryUndone
-from runs.engine.machine import Machine
-from runs.models import Run, Step
+from runs.engine.facts import Fact, RangeSummarised, Rewound, SummaryEdited, SummaryUndone
+from runs.models import Exchange, Step
 
 _NO_MOVE = ("note", "decision", "limit", "pause", "recovered")
 """Rows that people and the runtime add between a move and the next."""
 
 
-def flaws(run: Run, machine: Machine, kinds: Mapping[int, str]) -> Iterator[tuple[int, str]]:
-    """Each row that does not fit, with the reason. `kinds` has the kind of every row."""
+ACTING = ("compaction", "note", "rewind")
+"""Kinds of rows whose facts make summaries, change them or take them back."""
+
+
+def flaws(
+    rows: Iterable[tuple[int, tuple[Fact, ...]]], kinds: Mapping[int, str], exchanges: Mapping[int, Exchange]
+) -> Iterator[tuple[int, str]]:
+    """Each of the acting `rows` that does not fit, with the reason. `kinds` has the kind of every row."""
     summaries: dict[int, RangeSummarised] = {}
     changes: list[tuple[int, SummaryEdited | SummaryUndone]] = []
-    rows = run.steps.filter(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE, Step.Kind.REWIND))
-    for seq, kind, text in rows.order_by("seq").values_list("seq", "kind", "facts_json"):
-        made = False
-        for fact in machine.facts.validate_json(text):
+    for seq, facts in rows:
+        kind, made = kinds[seq], False
+        for fact in facts:
             match fact:
                 case Rewound(to_seq=to):
                     summaries = {row: summary for row, summary in summaries.items() if row <= to}
@@ -29,7 +33,7 @@ def flaws(run: Run, machine: Machine, kinds: Mapping[int, str]) -> Iterator[tupl
                     made = True
                     if kind != Step.Kind.COMPACTION:
                         yield seq, "it summarises, and is no compaction"
-                    if why := _range_flaw(seq, fact, summaries) or _ask_flaw(run, seq, fact, kinds):
+                    if why := _range_flaw(seq, fact, summaries) or _ask_flaw(seq, fact, kinds, exchanges):
                         yield seq, why
                     summaries[seq] = fact
                 case SummaryEdited() | SummaryUndone():
@@ -55,11 +59,13 @@ def _range_flaw(seq: int, made: RangeSummarised, summaries: Mapping[int, RangeSu
     return ""
 
 
-def _ask_flaw(run: Run, seq: int, made: RangeSummarised, kinds: Mapping[int, str]) -> str:
+def _ask_flaw(
+    seq: int, made: RangeSummarised, kinds: Mapping[int, str], exchanges: Mapping[int, Exchange]
+) -> str:
     """The move before it asked for just this summary."""
     before = next((row for row in range(seq - 1, 0, -1) if kinds.get(row) not in _NO_MOVE), 0)
-    request = run.exchanges.filter(seq=before).values_list("request_json", flat=True).first()
-    asked = EFFECT.validate_json(request) if request and kinds.get(before) == Step.Kind.ASK else None
+    found = exchanges.get(before)
+    asked = EFFECT.validate_json(found.request_json) if found and kinds.get(before) == Step.Kind.ASK else None
     if not isinstance(asked, Compaction):
         return "the move before its summary did not ask for one"
     same = ("first", "last", "updates", "kept", "tokens_before")

@@ -31,6 +31,7 @@ from runs.engine.reporting import reported
 from runs.engine.values import canonical, fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, Step
 from runs.store.loading import MOVES
+from runs.store.standing import Beside
 
 
 class Told:
@@ -85,13 +86,14 @@ class Told:
         elif kind in MOVES:
             self._pending = None
 
-    def flaws(self, run: Run) -> Iterator[tuple[int | None, str]]:
+    def flaws(self, beside: Beside) -> Iterator[tuple[int | None, str]]:
         """Each row beside which something else stands than it tells, and what."""
+        run = beside.run
         if self.ran > run.tool_calls:
             yield None, f"the run's tool_calls is {run.tool_calls}, and its rows tell of {self.ran}"
-        questions = {found.seq: found for found in Interrupt.objects.filter(run=run)}
+        questions = dict(beside.questions)
         children: dict[int, tuple[int, ChildFinished]] = {}
-        for exchange in Exchange.objects.filter(run=run).order_by("seq").iterator():
+        for exchange in beside.exchanges.values():
             effect = EFFECT.validate_json(exchange.request_json)
             answer = ANSWER.validate_json(exchange.answer_json) if exchange.answer_json else None
             yield from ((exchange.seq, why) for why in self._request(exchange, effect))
@@ -103,7 +105,7 @@ class Told:
             if isinstance(answer, ChildFinished) and _is_own(run, exchange):
                 children[exchange.seq] = (int(answer.run), answer)
         yield from ((seq, "it has a question, and asks nobody") for seq in questions)
-        yield from self._decisions(run)
+        yield from self._decisions(beside)
         yield from _children(run, children)
         if self.forked and not _is_of(run, *self.forked):
             yield self.forked[0], "what it says that the run is a fork of is not what the run says"
@@ -134,21 +136,18 @@ class Told:
             if cost_of(answer) != (spent,):
                 yield row, f"what it says that the answer to row {seq} cost is not what it cost"
 
-    def _decisions(self, run: Run) -> Iterator[tuple[int | None, str]]:
+    def _decisions(self, beside: Beside) -> Iterator[tuple[int | None, str]]:
         """Each decision is the one that its row tells of, and so is the answer that it became."""
-        found = Decision.objects.filter(interrupt__run=run).select_related("interrupt")
-        made = {str(decision.interrupt_id): decision for decision in found}
-        answers = run.exchanges.filter(kind="human_call", answer_json__isnull=False)
-        said = {seq: _said(text) for seq, text in answers.values_list("seq", "answer_json")}
+        made = {str(decision.interrupt_id): decision for decision in beside.decisions.values()}
         for question, (row, decided) in self.decided.items():
             decision = made.pop(question, None)
             if decision is None:
                 yield row, "I5: the question that it decides is not there, or has no decision"
             elif _recorded(decision) != _decided(decided) or decision.interrupt.kind != decided.about:
                 yield row, f"I5: it says that {decided.by} decided {decided.verdict}; the decision is another"
-            elif said.get(decision.interrupt.seq) != _as_answer(decided):
+            elif _said(beside.exchanges.get(decision.interrupt.seq)) != _as_answer(decided):
                 yield row, "I5: the answer that its decision became is another one"
-        if run.origin == "replay":
+        if beside.run.origin == "replay":
             return  # one that ends before its source may have a question's decision without the row
         for decision in made.values():
             yield decision.interrupt.seq, "I5: its question was decided, and no row says so"
@@ -198,8 +197,10 @@ def _decided(fact: Decided) -> tuple[Any, ...]:
     return (*_as_answer(fact), fact.channel)
 
 
-def _said(text: str | None) -> tuple[Any, ...] | None:
-    said = ANSWER.validate_json(text or "")
+def _said(asked: Exchange | None) -> tuple[Any, ...] | None:
+    if asked is None or asked.kind != "human_call" or asked.answer_json is None:
+        return None
+    said = ANSWER.validate_json(asked.answer_json)
     if not isinstance(said, HumanSaid):
         return None
     return (said.verdict, said.args, said.message, said.to_step, said.allow_host, said.by)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain as chained
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -25,9 +26,9 @@ from runs.store.appending import totals_of
 from runs.store.artifacts import Made, made_by
 from runs.store.birth import terms_hash
 from runs.store.endings import ended
-from runs.store.loading import gone_over, load, terms_of
+from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import budgets_of, chain
-from runs.store.summaries import flaws
+from runs.store.summaries import ACTING, flaws
 from runs.store.told import Told
 
 
@@ -111,6 +112,13 @@ class _Walk:
         self.guessed = Totals()
         """What calls that were cut off may have used; taken back where it becomes known."""
         self.told = Told()
+        self.beside = standing.Beside(run)
+        self.acting: list[tuple[int, tuple[Fact, ...]]] = []
+        """The rows that make summaries or change them."""
+        self.gone: list[range] = []
+        """What rewinds went back over."""
+        self.live: dict[int, bool] = {}
+        """How each row is marked."""
         self.asked: int | None = None
         """The last row that asked."""
         self.named: dict[int, tuple[int | None, tuple[Fact, ...]]] = {}
@@ -143,7 +151,7 @@ class _Walk:
         self.hash = _hash_of(step, self.hash)
         if step.hash != self.hash:
             return _unlike(step)
-        self.kinds[step.seq] = step.kind
+        self.kinds[step.seq], self.live[step.seq] = step.kind, step.live
         if step.node != self.node:
             return f"it stands at {step.node}, and the run was at {self.node}"
         return self._fold(step)
@@ -153,6 +161,8 @@ class _Walk:
             return "its column of fact kinds is not that of its facts"
         facts = self.machine.facts.validate_json(step.facts_json)
         self.told.take(step.seq, step.kind, facts)
+        if step.kind in ACTING:
+            self.acting.append((step.seq, facts))
         self.guessed = self.guessed.after_losses(facts)
         self.raised.update({fact.name: fact.added for fact in facts if isinstance(fact, LimitRaised)})
         if any(isinstance(fact, Forked) for fact in facts):
@@ -168,6 +178,7 @@ class _Walk:
             target = self.after.get(facts[0].to_seq)
             if target is None:
                 return f"it goes back to {facts[0].to_seq}, which is no transition"
+            self.gone.append(range(facts[0].to_seq + 1, step.seq))
             self.node, before = target
         self.state = self.machine.fold(before, facts)
         if step.state_json is None:
@@ -243,16 +254,15 @@ class _Walk:
 
     def _liveness(self) -> Misfit | None:
         """A row is dead exactly where a later rewind went back past it."""
-        gone = gone_over(self.run.steps.all())
-        for seq, live in self.run.steps.order_by("seq").values_list("seq", "live"):
-            if live == any(seq in over for over in gone):
+        for seq, live in self.live.items():
+            if live == any(seq in over for over in self.gone):
                 return Misfit(seq, "it is marked live, or not, against the rewinds")
         return None
 
     def _exchanges(self) -> Misfit | None:
         spent = self._unconcluded()
-        exchanges = list(Exchange.objects.filter(run=self.run).order_by("seq"))
-        for exchange in exchanges:
+        exchanges = self.beside.exchanges
+        for exchange in exchanges.values():
             if self.kinds.get(exchange.seq) != Step.Kind.ASK:
                 return Misfit(exchange.seq, "it has an exchange, and asks nothing")
             if exchange.answer_json is None:
@@ -274,10 +284,9 @@ class _Walk:
 
     def _unconcluded(self) -> Totals:
         """Minus what the answer used that waits to be concluded: the totals do not have it yet."""
-        if self.run.finished:
+        if self.loaded is None:
             return Totals()
-        answer = load(self.run, self.terms).answer
-        used = Totals().after(answer)
+        used = Totals().after(self.loaded.answer)
         return Totals(**{name: -getattr(used, name) for name in used.__dataclass_fields__})
 
     def _totals(self, spent: Totals) -> Misfit | None:
@@ -291,25 +300,35 @@ class _Walk:
                 )
         return None
 
+    @cached_property
+    def loaded(self) -> Loaded | None:
+        """The run as a worker would read it; None where it has ended."""
+        return None if self.run.finished else load(self.run, self.terms)
+
+    @property
+    def waits(self) -> Exchange | None:
+        """The exchange of the ask that waits."""
+        return self.loaded.exchange if self.loaded else None
+
     def _standing(self) -> Misfit | None:
         """A way on, keys, decisions."""
-        waits = None if self.run.finished else load(self.run, self.terms).exchange
-        if why := standing.way_on(self.run, waits):
+        if why := standing.way_on(self.beside, self.waits):
             return Misfit(None, why)
-        flaws = chained(standing.effects_of(self.run), standing.decisions_of(self.run))
+        flaws = chained(standing.effects_of(self.beside), standing.decisions_of(self.beside, self.kinds))
         return next((Misfit(seq, why) for seq, why in flaws), None)
 
     def _told(self) -> Misfit | None:
         """What stands beside the rows, as far as they tell of it."""
-        return next((Misfit(seq, why) for seq, why in self.told.flaws(self.run)), None)
+        return next((Misfit(seq, why) for seq, why in self.told.flaws(self.beside)), None)
 
     def _interrupts(self) -> Misfit | None:
         """A question is open exactly where the run waits for its answer."""
-        pending = Interrupt.objects.filter(run=self.run, status=Interrupt.Status.PENDING)
-        if self.run.finished and pending.exists():
-            return Misfit(None, "the run has ended, and a question is still open")
-        waits = None if self.run.finished else load(self.run, self.terms).exchange
-        for seq in pending.values_list("seq", flat=True):
+        waits = self.waits
+        for seq, question in self.beside.questions.items():
+            if question.status != Interrupt.Status.PENDING:
+                continue
+            if self.run.finished:
+                return Misfit(None, "the run has ended, and a question is still open")
             if waits is None or waits.seq != seq or waits.kind != "human_call":
                 return Misfit(seq, "its question is still open, and the run does not wait for it")
         return None
@@ -338,13 +357,12 @@ class _Walk:
 
     def _summaries(self) -> Misfit | None:
         """What stands in place of older blocks, and what people changed about it."""
-        return next((Misfit(seq, why) for seq, why in flaws(self.run, self.machine, self.kinds)), None)
+        found = flaws(self.acting, self.kinds, self.beside.exchanges)
+        return next((Misfit(seq, why) for seq, why in found), None)
 
     def _answer(self, call_seq: int | None) -> Answer | None:
-        if call_seq is None:
-            return None
-        answers = Exchange.objects.filter(run=self.run, seq=call_seq, answer_json__isnull=False)
-        text = answers.values_list("answer_json", flat=True).first()
+        call = self.beside.exchanges.get(call_seq or 0)
+        text = call.answer_json if call is not None else None
         return None if text is None else ANSWER.validate_json(text)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
@@ -20,7 +21,7 @@ from agentsite.environment import ROOT, private_dir, sqlite_database
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.stopped import STOPPED, sentence_of
 from agentsite.supervise import held, write_atomically
-from tests.runs.commands import database_url
+from tests.runs.commands import command, database_url
 from tests.runs.running import FINAL, _every_run_verifies, launch, work
 from tests.stack import own_environ
 
@@ -56,21 +57,19 @@ def manage(*words: str, data: Path, stdout: Any = subprocess.PIPE, database: str
         (("createsuperuser", "--noinput"), 1, "You must use --username with --noinput.\n"),
     ],
 )
-def test_what_a_command_refuses_is_its_sentence_alone(
-    words: tuple[str, ...], code: int, said: str, tmp_path: Path
-) -> None:
-    with held(private_dir(tmp_path / "run") / "up.lock"):
-        done = manage(*words, data=tmp_path, database=database_url())
+def test_what_a_command_refuses_is_its_sentence_alone(words: tuple[str, ...], code: int, said: str) -> None:
+    with held(private_dir(Path(settings.DATA_DIR) / "run") / "up.lock"):
+        done = command(*words)
     assert (done.returncode, done.stderr) == (code, said)
 
 
-def test_a_command_may_have_an_option_of_any_name(tmp_path: Path) -> None:
-    done = manage("shell", "-c", "print(42)", data=tmp_path, database=database_url())
+def test_a_command_may_have_an_option_of_any_name() -> None:
+    done = command("shell", "-c", "print(42)")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "42")
 
 
-def test_where_the_traceback_is_wanted_it_is_shown(tmp_path: Path) -> None:
-    done = manage("export", "99", "--traceback", data=tmp_path, database=database_url())
+def test_where_the_traceback_is_wanted_it_is_shown() -> None:
+    done = command("export", "99", "--traceback")
     assert done.stderr.startswith("Traceback")
     assert done.stderr.endswith("CommandError: There is no run 99.\n")
 

@@ -1,6 +1,7 @@
 """A site under load: whether everybody is served, how long the longest wait is, and whether a lock is ever told.
 
-    python3 -m tests.benchmarks.load [--runs N] [--answers N] [--writers N] [--freezes N] [--busy N] [--postgres]
+    python3 -m tests.benchmarks.load [--runs N] [--answers N] [--writers N] [--calls N] [--freezes N] [--busy N]
+                                     [--postgres]
 
 Starts `manage.py up` on a new SQLite file (or a new PostgreSQL cluster) with a second worker beside it, and as many
 busy processes as are asked for. One part after the other:
@@ -8,6 +9,7 @@ busy processes as are asked for. One part after the other:
     backlog   queued runs of one call each, until all have ended
     answers   questions that are answered through their pages, all sent within a second
     writers   runs that write without pause, all at the same time
+    calls     runs that are all in a model call of CALL_S at the same time, and the memory of all processes meanwhile
     freezes   the same, while a worker is stopped (SIGSTOP) again and again, in the middle of whatever it does
 
 Prints for each part its length, the longest time without a committed row in the whole site while there was work, and
@@ -48,6 +50,8 @@ SECONDS = 900.0
 """How long a part may take at most."""
 
 LOOK_S = 0.25
+
+CALL_S = 10.0
 
 SEARCH = {"params": {"q": "string"}, "effects": "read", "results": [{"output": "three results"}]}
 SEND = {"params": {"to": "string"}, "effects": "send", "results": [{"output": "sent"}]}
@@ -118,11 +122,13 @@ class Visitor:
             self.slowest = max(self.slowest, time.monotonic() - began)
 
 
-def launch(count: int, replies: list[Any], goal: str, **settings: Any) -> list[int]:
+def launch(
+    count: int, replies: list[Any], goal: str, pace: dict[str, Any] | None = None, **settings: Any
+) -> list[int]:
     """Launch `count` runs of one script; their keys."""
     from runs import actions
 
-    script = {"replies": {"decision": replies}, "tools": {"search": SEARCH, "send": SEND}}
+    script = {"replies": {"decision": replies}, "tools": {"search": SEARCH, "send": SEND}, "pace": pace or {}}
     given: dict[str, Any] = {
         "machine": "ruled",
         "goal": goal,
@@ -232,6 +238,26 @@ def writers(client: Client, count: int) -> float:
     return told("writers", runs, began, visitor)
 
 
+def calls(site: Site, client: Client, count: int) -> float:
+    """Runs of one slow model call each, all at once; how much longer it took than the call."""
+    runs = launch(count, [FINAL], "one slow call", {"model_s": CALL_S})
+    with Visitor(client, "/runs/") as visitor:
+        began = time.time()
+        time.sleep(CALL_S / 2)
+        memory = sum(map(megabytes, site.pids.values()))
+        wait_until(runs, *ENDED)
+    longer = time.time() - began - CALL_S
+    told("calls", runs, began, visitor, longest=max(0.0, longer))
+    print(f"{'':10}{memory:.0f} MB in all processes of `up` meanwhile")
+    return visitor.slowest
+
+
+def megabytes(pid: int) -> float:
+    """The memory of a process; what it shares with others counts in part (Pss)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
+
+
 def freezes(site: Site, client: Client, count: int, times: int) -> float:
     """The same, while the site's worker is stopped again and again, and replaced."""
     runs = launch(count, [*[think("search", q="tides")] * 60, FINAL], "write under freezes")
@@ -293,6 +319,8 @@ def measure(options: argparse.Namespace, url: str) -> bool:
             waits.append(longest)
         if options.writers:
             waits.append(writers(client, options.writers))
+        if options.calls:
+            waits.append(calls(site, client, options.calls))
         if options.freezes:
             waits.append(freezes(site, client, options.writers or 64, options.freezes))
         lines = [line for log in logs.glob("*.log*") for line in log.read_text(errors="replace").splitlines()]
@@ -312,6 +340,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--answers", type=int, default=200)
     parser.add_argument("--writers", type=int, default=64)
+    parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--freezes", type=int, default=5)
     parser.add_argument("--busy", type=int, default=1, help="processes that keep a core busy (1)")
     parser.add_argument("--postgres", action="store_true", help="on a new PostgreSQL cluster")

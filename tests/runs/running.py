@@ -324,9 +324,9 @@ def check_run(run: Run) -> None:
     """The same of one run."""
     misfit = store.verify(run, driver.tool_specs(run))
     assert misfit is None, f"run {run.pk}: {misfit}"
-    seqs = list(run.steps.order_by("seq").values_list("seq", flat=True))
-    assert seqs == list(range(1, run.head + 1))
-    assert run.steps.filter(kind="stop").count() + run.steps.filter(to="end").count() <= 1
+    rows = list(run.steps.order_by("seq").values_list("seq", "kind", "to"))
+    assert [seq for seq, _, _ in rows] == list(range(1, run.head + 1))
+    assert sum(kind == "stop" for _, kind, _ in rows) + sum(to == "end" for _, _, to in rows) <= 1
     _check_prompt(run)
     _check_way_on(run)
 

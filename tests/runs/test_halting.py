@@ -70,8 +70,7 @@ def unhalt() -> int:
 
 def glance() -> None:
     """The time between two looks at the switch is over."""
-    for hold in list(holds._renewer._holds.values()):
-        hold.looked_at = 0.0
+    holds.look()
 
 
 def root() -> User:
@@ -164,12 +163,13 @@ def test_a_keyed_call_of_a_lost_worker_is_not_repeated_while_halted() -> None:
 
 @pytest.mark.parametrize("name", ["decision", "search"])
 def test_the_next_call_that_may_be_repeated_is_not_made(name: str) -> None:
-    """Within half a second: the worker looks at the switch between its calls."""
+    """Within half a second: the process looks at the switch, here between two calls."""
     run = launch(think("search", q="tides"), think("search", q="tides again"), FINAL)
 
     def stop() -> None:
         halt()
-        glance()
+        for hold in list(holds._renewer._holds.values()):
+            hold.leaving = True
 
     world = slice_of(run, after=stop, only=name)
     assert len(world.calls) == (1 if name == "decision" else 2)

@@ -747,7 +747,7 @@ def _lookups(run: Run) -> int:
     """How often a slice of the run asks for limits, or for runs that came from another."""
     with CaptureQueriesContext(connection) as asked:
         slice_of(run, WHOLE)
-    looks = ('"runs_budget"."scope" = ', 'COALESCE("runs_run"."root_id", ')
+    looks = ('"runs_budget"."scope" = ', "SELECT 1 FROM runs_budget", "COALESCE(mine.root_id, ")
     assert run.finished
     return sum(any(look in query["sql"] for look in looks) for query in asked)
 

@@ -151,7 +151,7 @@ def leaks(browser: Client, address: str) -> set[str]:
     """The characters that a page shows as they are."""
     answer = browser.get(address)
     assert answer.status_code == 200, address
-    return {f"{ord(char):04X}" for char in TYPED.sub("", answer.content.decode()) if hides(char)}
+    return {f"{ord(char):04X}" for char in {*TYPED.sub("", answer.content.decode())} if hides(char)}
 
 
 def test_no_page_shows_a_character_that_nobody_sees() -> None:

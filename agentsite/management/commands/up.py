@@ -28,11 +28,10 @@ from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
 from runs import store
 from runs.consumers.socket import LARGEST_SENT
+from runs.driver.desk import SEATS
 
-WORKER_THREADS = 64
-WORKER_CONNECTIONS = (
-    WORKER_THREADS + HANDS + 8
-)  # a run holds one while its model answers; a renewing thread needs more
+WORKER_CONNECTIONS = SEATS + HANDS + 12
+"""A worker's at most: of the threads that work, and a few more. None is kept during a call that may be slow."""
 
 MOST_WORKERS = 16
 
@@ -269,7 +268,7 @@ def worker_command() -> list[str]:
         *(sys.executable, "-m", "celery", "--app", "agentsite", "worker", "--pool", "threads"),
         *(
             "--concurrency",
-            str(WORKER_THREADS),
+            str(settings.ENVIRONMENT.worker_threads),
             "--without-gossip",
             "--without-mingle",
             "--without-heartbeat",
