@@ -24,6 +24,7 @@ from runs.driver.ports import script_of
 from runs.engine.effects import (
     ANSWER,
     Answer,
+    ChildFinished,
     ChildRun,
     Compaction,
     Effect,
@@ -216,13 +217,17 @@ class Ledger:
         if answer is not None and asked is not None:
             self.paid = Paid(asked, answer, self.held_back is None)
         self._taken_in(batch, move)
-        late = time.monotonic() - self.gathered_since > LONGEST_S
-        ended = self.snapshot.node == END
-        if not isinstance(move, Go | Compact) or ended or late or len(batch.rows) >= MOST_ROWS:
-            self.flush()
+        if self._is_full(batch, move) or isinstance(answer, ChildFinished):
+            self.flush()  # what a family has used counts a child's cost by its parent's rows
             if isinstance(move, Rewind):
                 store.stop_children(self.run.pk, move.to)
         failpoint("between_moves")
+
+    def _is_full(self, batch: store.Batch, move: Move) -> bool:
+        """Whether what is gathered is to be written now."""
+        late = time.monotonic() - self.gathered_since > LONGEST_S
+        last = not isinstance(move, Go | Compact) or self.snapshot.node == END
+        return last or late or len(batch.rows) >= MOST_ROWS
 
     def _made(
         self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None
