@@ -11,7 +11,8 @@ import pytest
 from django.db.models.functions import Now
 
 from agentsite.hands import HANDS, Hands
-from runs import actions, live, store, tasks
+from runs import actions, driver, live, store, tasks
+from runs.driver.journey import Slice
 from runs.messenger import Messenger
 from runs.models import Interrupt, Run
 from runs.store import backups
@@ -39,10 +40,11 @@ class Broker:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Broker:
-    """One that takes nothing until it is told to; hints are on."""
+    """One that takes nothing until it is told to; hints are on, and slices are short."""
     broker = Broker(takes=False)
     settings.HINTS = True
     monkeypatch.setattr(tasks, "_messenger", Messenger(broker.send, patience_s=30), raising=False)
+    monkeypatch.setattr(driver, "Slice", lambda: Slice(moves=50))
     return broker
 
 
