@@ -83,6 +83,8 @@ def _no_started_row() -> None:
 def _no_looks() -> None:
     """A run is taken from its worker as soon as the lease has run out."""
     leases.LOST = Q(status=RunStatus.RUNNING, lease_until__lt=Now())
+    leases._DUE = leases._DUE | leases.LOST
+    leases._claimable.cache_clear()
     RunQuerySet.due = lambda runs: runs.filter(leases.LOST)  # type: ignore[assignment, method-assign]
 
 
