@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from django.db.models import QuerySet
-from django.template import TemplateDoesNotExist, loader
+from django.template import loader
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.engine import wording
@@ -287,10 +287,10 @@ def _shown(value: Any) -> str:
 
 @cache
 def _fact_template(kind: str) -> Any:
-    try:
-        return loader.get_template(f"runs/_facts/{kind}.html")
-    except TemplateDoesNotExist:
-        return loader.get_template("runs/_facts/_any.html")
+    """Return the template of a fact: its machine's, the shared one of its kind, or the one for any fact."""
+    machine = kind.partition(".")[0]
+    names = [f"machines/{machine}/facts/{kind}.html", f"runs/_facts/{kind}.html", "runs/_facts/_any.html"]
+    return loader.select_template(names)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How each kind of fact reads as a row.
 
 A machine that brings new facts adds a line to `SPEAKING` (what the row is about) and, where wanted, a template in
-templates/runs/_facts/.
+templates/machines/<name>/facts/.
 """
 
 from __future__ import annotations
