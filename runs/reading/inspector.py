@@ -145,7 +145,7 @@ def _bounded(message: Message) -> Message:
     if len(text) <= LONGEST:
         return message
     half = LONGEST // 2
-    left_out = f"\n… [{len(text) - LONGEST:,} characters are not shown here] …\n"
+    left_out = f"\n… [{len(text) - LONGEST:,} more characters] …\n"
     return message.model_copy(update={"text": f"{text[:half]}{left_out}{text[-half:]}"})
 
 
@@ -248,7 +248,7 @@ def _title(request: dict[str, Any]) -> str:
         case "human_call":
             return whole_title(request)
         case "compaction":
-            return f"The model, for a summary of rows {request['first']}–{request['last']}"
+            return f"The model, for a summary of steps {request['first']}–{request['last']}"
     return words.spoken(request["kind"])
 
 
