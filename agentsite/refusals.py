@@ -35,7 +35,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         case TooManyFieldsSent():
             return _too_much(request, f"at most {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS:,} fields", 400)
     log.warning("Refused a request that can't be read (%s).", type(exception).__name__)
-    return refused(request, "This request can’t be read. Nothing was done.", status=400)
+    return refused(request, "This request can’t be read. Nothing was changed.", status=400)
 
 
 def _foreign_host(request: HttpRequest) -> HttpResponse:
@@ -52,7 +52,7 @@ def _too_much(request: HttpRequest, limit: str, status: int) -> HttpResponse:
     log.warning(
         "Refused a form for %s: it has more than the %s.", _place(request), limit.removeprefix("at most ")
     )
-    sentence = f"A form may have {limit}, and this one has more. Nothing was done. Go back, and send less."
+    sentence = f"A form may have {limit}; this one has more. Nothing was changed. Go back and send less."
     return refused(request, sentence, status=status)
 
 
@@ -69,7 +69,7 @@ def forged_form(request: HttpRequest, reason: str = "") -> HttpResponse:
         shown(own),
     )
     sentence = f"This form came from “{origin[:LONGEST_SHOWN]}”, and the site takes forms from “{own}”. "
-    sentence += "Nothing was done. "
+    sentence += "Nothing was changed. "
     if origin == f"https://{request.get_host()}":
         sentence += "Behind a proxy that speaks HTTPS, set HTTPS=1 and let it send X-Forwarded-Proto."
     else:

@@ -9,6 +9,7 @@ from django.test import Client
 
 from runs import actions
 from runs.models import Run
+from tests.compact import PageReader
 from tests.runs.running import script, think, with_own_run, work
 
 MAIL: dict[str, Any] = {
@@ -57,7 +58,7 @@ def charlie() -> User:
 
 def signed_in(user: User, *, csrf: bool = False) -> Client:
     """A browser in which `user` has signed in."""
-    client = Client(enforce_csrf_checks=csrf)
+    client = PageReader(enforce_csrf_checks=csrf)
     client.force_login(user)
     return client
 

@@ -113,10 +113,10 @@ def _forked(wanted: _Fork) -> Run:
     run, at, by = wanted.run, wanted.at, wanted.by
     check_copying(by, run)
     if run.machine not in CATALOGUE:
-        raise NotPossible(f"Run {run.pk} is of the machine {run.machine}, which is not here any more.")
+        raise NotPossible(f"Run {run.pk} needs the machine {run.machine}, which is not installed.")
     store.check_fork(run, at)
     if (wanted.decision is not None or wanted.answers == "keep") and not may_decide(by, run):
-        raise NotAllowed("Answers that are given in a fork need the right to decide, which you lack.")
+        raise NotAllowed("Giving answers in a fork needs the right to decide.")
     settings = _settings_of_fork(run, at, wanted.settings)
     if wanted.decision is not None and settings.get("answers") == run.settings.get("answers"):
         settings = _without_next_answer(run, at, settings)
@@ -191,7 +191,7 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[int, Kep
         )
     verdict, message = str(decision.get("verdict") or ""), clean_text(str(decision.get("message") or ""))
     if verdict == "rollback":
-        raise BadLaunch((Problem("decision.verdict", "Fork from an earlier row instead of rolling back."),))
+        raise BadLaunch((Problem("decision.verdict", "Fork from an earlier step instead of rolling back."),))
     said = store.Said(
         verdict=verdict, by_name="", channel=store.IN_FORK, args=decision.get("args"), message=message
     )
@@ -216,12 +216,12 @@ def _question(run: Run, at: int, seen: Any) -> tuple[Interrupt, HumanCall]:
     """
     question = store.first_question(run, at)
     if question is None:
-        why = f"Run {run.pk} asked nothing after row {at} that would be asked again."
+        why = f"Run {run.pk} has no question after step {at}."
         if seen is not None:
-            why = f"The question in row {seen} counts no more: run {run.pk} went back, and has asked nothing since."
+            why = f"The question in step {seen} was rolled back; run {run.pk} has asked nothing since."
         raise BadLaunch((Problem("decision" if seen is None else "decision.question", why),))
     if seen is not None and str(question[0].seq) != str(seen):
-        why = f"The question that comes next is the one in row {question[0].seq} now, not the one in row {seen}."
+        why = f"The next question is now the one in step {question[0].seq}, not the one in step {seen}."
         raise BadLaunch((Problem("decision.question", f"{why} Look at it before you answer."),))
     return question
 
@@ -252,9 +252,7 @@ def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict
     except ValidationError as fault:
         raise BadLaunch(
             tuple(
-                Problem(
-                    ".".join(["state", *place_of(error)]), sentence_of(error, "This name is not known here.")
-                )
+                Problem(".".join(["state", *place_of(error)]), sentence_of(error, "Unknown setting."))
                 for error in fault.errors()
             )
         ) from None
@@ -306,11 +304,11 @@ def _check_goes_on(
         tuple(
             Problem(
                 f"state.{name}",
-                f"{lead} {canonical(told[name])[:80]}.{why} Give another value, or fork from another row.",
+                f"{lead} {canonical(told[name])[:80]}.{why} Give another value, or fork from another step.",
             )
             for name in blamed or changed
         )
-        or (Problem("state", f"{lead} these settings.{why} Give others, or fork from another row."),)
+        or (Problem("state", f"{lead} these settings.{why} Give others, or fork from another step."),)
     )
 
 

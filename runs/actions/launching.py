@@ -107,7 +107,7 @@ def check_launch(
             Problem("machine", f"There is no machine {machine!r}. Machines: {', '.join(CATALOGUE)}.")
         )
     if not goal.strip():
-        problems.append(Problem("goal", "Say what the run is to achieve."))
+        problems.append(Problem("goal", "Enter a goal."))
     elif len(goal) > MAX_GOAL:
         problems.append(
             Problem("goal", f"A goal has at most {MAX_GOAL} characters; this one has {len(goal)}.")

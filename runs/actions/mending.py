@@ -13,7 +13,7 @@ from runs.store import NotPossible
 def edit_summary(run: Run, *, seq: int, version: int, text: str, reason: str, by: Person) -> int:
     """Correct the summary of the compaction in row `seq`, which the person saw at `version`; the new version."""
     _check_mending(by, run)
-    reason = _reason(reason, "Say why you change it; the reason stays with the version.")
+    reason = _reason(reason, "Enter a reason; it is kept with the version.")
     after = store.edit_summary(run.pk, seq, version, clean_text(text.strip()), name_of(by), reason)
     tell(run.pk)
     return after
@@ -25,7 +25,7 @@ def undo_summary(run: Run, *, seq: int, reason: str, by: Person, version: int | 
     `version` is the one that the person saw; None where they did not say.
     """
     _check_mending(by, run)
-    store.undo_summary(run.pk, seq, version, name_of(by), _reason(reason, "Say why you take it back."))
+    store.undo_summary(run.pk, seq, version, name_of(by), _reason(reason, "Enter a reason."))
     tell(run.pk)
 
 

@@ -57,7 +57,7 @@ def unhalt_site(*, by: Person) -> int:
 
 def _check_halting(person: Person) -> None:
     if not may_halt(person):
-        raise NotAllowed("You may not stop everything. An administrator can.")
+        raise NotAllowed("You may not halt the site. An administrator can.")
 
 
 def register_model(

@@ -124,7 +124,7 @@ def resume_restored(run_ids: Iterable[int], *, by: Person) -> Resumption:
             passed_over.append(why.sentence)
         except Exception:
             log.exception("run %s could not be let go on", run_id)
-            passed_over.append(f"Run {run_id} could not be let go on just now. Try it again.")
+            passed_over.append(f"Run {run_id} could not be resumed. Try again.")
         else:
             tell(run_id)
     return Resumption(tuple(resumed), tuple(passed_over))
@@ -138,9 +138,7 @@ def rewind(
     kept: tuple[KeptAnswer, ...] = ()
     if answers == "keep":
         if not may_decide(by, run):
-            raise NotAllowed(
-                "Keeping answers needs the right to decide, which you lack. They can be asked again."
-            )
+            raise NotAllowed("Keeping answers needs the right to decide. Choose “Ask again” instead.")
         kept = store.answers_after(run, to, (*store.PEOPLE, store.SETTINGS))
     after = store.rewind(run.pk, to, name_of(by), note_of(message), kept)
     tell(run.pk)

@@ -57,7 +57,7 @@ def limit_questions(runs: Iterable[int]) -> dict[int, Interrupt]:
 def question_link(question: Interrupt) -> SafeString:
     """The way to the card on which the limit is raised."""
     return format_html(
-        '<a href="{}">Raise the limit</a>', reverse("admin:runs_interrupt_change", args=[question.pk])
+        '<a href="{}">Raise limit</a>', reverse("admin:runs_interrupt_change", args=[question.pk])
     )
 
 

@@ -96,13 +96,13 @@ class CompactionAdmin(OfRunsAdmin):
     @admin.display(description="compaction", ordering="-id")
     def rows(self, row: Any) -> str:
         """Which rows it stands for."""
-        return f"Run {row.run_id}, rows {row.view.first} to {row.view.last}"
+        return f"Run {row.run_id}, steps {row.view.first} to {row.view.last}"
 
     @admin.display(description="timeline")
     def page(self, row: Compaction) -> SafeString:
         """The link to the run's page; the run is named beside it, and the table is wide."""
         return format_html(
-            '<a href="{}?step={}">Row {}</a>', reverse("run", args=[row.run_id]), row.seq, row.seq
+            '<a href="{}?step={}">Step {}</a>', reverse("run", args=[row.run_id]), row.seq, row.seq
         )
 
     @admin.display(description="goal")
@@ -142,7 +142,7 @@ class CompactionAdmin(OfRunsAdmin):
         """The summary beside its originals; what is posted changes it."""
         compaction: Compaction | None = self.get_object(request, object_id)
         if compaction is None:
-            messages.warning(request, "There is no such compaction, or its run is not yours to see.")
+            messages.warning(request, "Compaction not found, or you may not see its run.")
             return redirect("admin:index")
         if not self.has_view_permission(request, compaction):
             raise PermissionDenied
@@ -158,7 +158,7 @@ class CompactionAdmin(OfRunsAdmin):
             **_shown(view, request),
             **_what_may_be_done(request, compaction.run, view),
             "needs": room_needed(compaction.run, view),
-            "title": f"Rows {view.first} to {view.last} of run {view.run_id}, summarised",
+            "title": f"Steps {view.first} to {view.last} of run {view.run_id}, summarised",
             "opts": self.opts,
             "run": compaction.run,
             "form": form,
@@ -199,10 +199,10 @@ class Form:
         """Do it, and say so; what is wrong is kept in `fault`."""
         deed = DEEDS.get(self.deed)
         if deed is None:
-            self.fault = "The form does not say what is to be done. Load the page again."
+            self.fault = "The form names no action. Reload the page."
             return False
         if self.deed in ("correct", "undo") and not is_number(self.version):
-            self.fault = "The form does not say which version you saw. Load the page again."
+            self.fault = "The form names no version. Reload the page."
             return False
         try:
             said = deed(compaction.run, compaction.seq, self, request.user)
@@ -224,12 +224,12 @@ def _correct(run: Run, seq: int, form: Form, by: Any) -> str:
 
 def _undo(run: Run, seq: int, form: Form, by: Any) -> str:
     actions.undo_summary(run, seq=seq, reason=form.reason, by=by, version=int(form.version))
-    return "Taken back; the model reads the rows themselves from the next prompt on, as far as they fit its window."
+    return "Reverted; from the next prompt on, the model reads the original steps, as far as they fit its window."
 
 
 def _pin(run: Run, seq: int, form: Form, by: Any) -> str:
     actions.pin(run, path=form.path, by=by, reason=form.reason)
-    return f"Pinned {form.path}: no compaction touches it."
+    return f"Pinned {form.path}: compactions leave it in the prompt."
 
 
 def _unpin(run: Run, seq: int, form: Form, by: Any) -> str:
@@ -250,11 +250,9 @@ def _what_may_be_done(request: HttpRequest, run: Run, view: CompactionView) -> d
     mends = actions.may_mend(request.user, run)
     why_not = ""
     if not mends:
-        why_not = (
-            "You may look, and not change what the model reads: that takes the right to change compactions."
-        )
+        why_not = "You can view this but not change it: that needs the right to change compactions."
     elif run.finished:
-        why_not = "The run has ended: no prompt follows that a change could be seen in."
+        why_not = "The run has ended: a change would have no effect."
     elif not view.stands:
         why_not = f"This summary can no longer be changed: {view.state_words}."
     open_run = mends and not run.finished
@@ -349,7 +347,7 @@ def compact_now(request: HttpRequest, run: Run, site: admin.AdminSite) -> HttpRe
         except actions.NotPossible as why:
             fault = str(why)
         else:
-            messages.success(request, "The context is compacted before the next model call.")
+            messages.success(request, "Compaction requested; it runs before the next model call.")
             return redirect("admin:runs_run_change", run.pk)
     elif not actions.may_mend(request.user, run):
         raise PermissionDenied

@@ -93,7 +93,7 @@ class InterruptAdmin(OfRunsAdmin):
         # Not this class's own `get_object`: its signs would stand in the arguments that are decided on.
         question = admin.ModelAdmin.get_object(self, request, object_id)
         if question is None:
-            messages.warning(request, "There is no such question, or its run is not yours to see.")
+            messages.warning(request, "Question not found, or you may not see its run.")
             return redirect("admin:index")
         return self._page(request, reading.card_of(question, request.user))
 

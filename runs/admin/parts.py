@@ -123,4 +123,4 @@ def page_link(run_id: int, seq: int | None = None) -> SafeString:
     address = reverse("run", args=[run_id])
     if seq is None:
         return format_html('<a href="{}">Run {}</a>', address, run_id)
-    return format_html('<a href="{}?step={}">Run {}, row {}</a>', address, seq, run_id, seq)
+    return format_html('<a href="{}?step={}">Run {}, step {}</a>', address, seq, run_id, seq)

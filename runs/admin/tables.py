@@ -112,7 +112,7 @@ class StepAdmin(OfRunsAdmin):
     search_help_text = "A run's number."
     ordering = ("-id",)
 
-    @admin.display(description="row")
+    @admin.display(description="step")
     def page(self, step: Step) -> SafeString:
         """The link."""
         return page_link(step.run_id, step.seq)
@@ -140,7 +140,7 @@ class ExchangeAdmin(OfRunsAdmin):
     readonly_fields: ClassVar[Any] = tuple(map(tokens, exclude))
     ordering = ("-id",)
 
-    @admin.display(description="row")
+    @admin.display(description="step")
     def page(self, exchange: Exchange) -> SafeString:
         """The link."""
         return page_link(exchange.run_id, exchange.seq)

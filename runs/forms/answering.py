@@ -20,8 +20,8 @@ from runs.reading.questions import titles_of
 NOT_BEFOREHAND = ("rollback",)
 """What can't be answered beforehand: an earlier row is forked instead."""
 
-UNSEEN = "Your answer does not say which question it is for. Read the one below, and answer again."
-NO_VERDICT = "Choose an answer: what is written for it goes with one."
+UNSEEN = "Your answer names no question. Read the question below and answer again."
+NO_VERDICT = "Choose an answer for what you typed."
 
 
 class AnswerFields(ReadingForm):

@@ -140,7 +140,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
         "verdict": "Answer",
         "args": "Arguments",
         "said": "Message",
-        "sure": "A second look",
+        "sure": "Confirmation",
         "message": "Why",
         "settings": "Settings as JSON",
     }
@@ -222,7 +222,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
         found = data["settings"] or {}
         doubled = [name for name in sorted(OWN_FIELDS) if name in found]
         if doubled:
-            self.fault("settings", f"{', '.join(doubled)}: this has a field of its own above.")
+            self.fault("settings", f"{', '.join(doubled)}: use the field above.")
         return {name: value for name, value in found.items() if name not in doubled}
 
     def changes(self) -> dict[str, Any]:

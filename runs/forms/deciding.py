@@ -47,8 +47,8 @@ MESSAGES = {"reject": "reason", "respond": "answer"}
 """The field that holds a verdict's message; the others share `note`."""
 
 
-UNSEEN = "Your answer does not say which question it is for. Read the card as it is now, and answer again."
-LOOK_BACK = "Look at what going back means, tick the box, and roll back once more."
+UNSEEN = "Your answer names no question. Read the current card and answer again."
+LOOK_BACK = "Read what the rollback changes, tick the box and roll back again."
 
 
 class NotTaken(Exception):
@@ -93,7 +93,7 @@ def take(interrupt: Interrupt, data: Mapping[str, str], *, by: Person, channel: 
 def _not_ready(interrupt: Interrupt, wanted: Wanted, data: Mapping[str, str]) -> dict[str, str]:
     """What is missing in the form, or can't be read, by the field that it is about."""
     if wanted.verdict == "rollback" and wanted.to_step is None:
-        return {"to_step": "Choose the row to go back to."}
+        return {"to_step": "Choose a step to roll back to."}
     if wanted.revision is None or (interrupt.fingerprint and not wanted.fingerprint):
         return {"verdict": UNSEEN}
     why = second_look(interrupt, wanted.verdict, wanted.args)
@@ -209,7 +209,7 @@ def _amounts(data: Mapping[str, str], errors: dict[str, str]) -> dict[str, Any]:
         except ValueError:
             number = float("nan")
         if number >= MOST:
-            errors[f"amount.{name}"] = f"Add less: at most {MOST - 1:,}."
+            errors[f"amount.{name}"] = f"Add at most {MOST - 1:,}."
         elif not number > 0:
             errors[f"amount.{name}"] = "Add a number above 0."
         elif name in WHOLE_LIMITS and number != int(number):
@@ -217,7 +217,7 @@ def _amounts(data: Mapping[str, str], errors: dict[str, str]) -> dict[str, Any]:
         else:
             amounts[name] = int(number) if number == int(number) else number
     if not amounts and not errors:
-        errors["amount"] = "Say how much to add."
+        errors["amount"] = "Enter the amount to add."
     return amounts
 
 

@@ -27,14 +27,14 @@ class Launch(TypedDict):
 def read_json(text: str) -> Any:
     """What the text says; ValueError with a sentence."""
     if len(text) > MAX_JSON:
-        raise ValueError(f"This JSON has {len(text):,} characters; at most {MAX_JSON:,} are read.")
+        raise ValueError(f"This JSON has {len(text):,} characters; the limit is {MAX_JSON:,}.")
     try:
         found = json.loads(text)
     except json.JSONDecodeError as fault:
         where = f"line {fault.lineno}, column {fault.colno}"
-        raise ValueError(f"This is no JSON: {fault.msg} at {where}.") from None
+        raise ValueError(f"Invalid JSON, {where}: {fault.msg}.") from None
     except ValueError:
-        raise ValueError("This JSON holds a number that is too long.") from None
+        raise ValueError("This JSON has a number that is too long.") from None
     except RecursionError:
         raise ValueError("This JSON is nested too deeply.") from None
     if is_too_large(found):
@@ -46,7 +46,7 @@ class WholeField(forms.IntegerField):
     """A whole number, or None where none was typed."""
 
     def __init__(self, least: int = 0) -> None:
-        sentence = f"Write a whole number from {least} up."
+        sentence = f"Enter a whole number of at least {least}."
         super().__init__(
             required=False, min_value=least, error_messages={"invalid": sentence, "min_value": sentence}
         )
@@ -73,7 +73,7 @@ class OneOfField(forms.ChoiceField):
 
     default_error_messages = {
         "required": "Choose one.",
-        "invalid_choice": "“%(value)s” is not offered here: choose one that is.",
+        "invalid_choice": "“%(value)s” is not an option.",
     }
 
 
@@ -150,9 +150,9 @@ class ReadingForm(forms.Form):
 class LimitFields(ReadingForm):
     """The limits of a run."""
 
-    cost_usd = AmountField("Write an amount in dollars from 0 up, like 0.5.")
+    cost_usd = AmountField("Enter an amount in dollars, such as 0.5.")
     tokens = WholeField()
-    active_seconds = AmountField("Write a number of seconds from 0 up, like 90.")
+    active_seconds = AmountField("Enter a number of seconds, such as 90.")
 
 
 class HostFields(ReadingForm):

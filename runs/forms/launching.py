@@ -34,11 +34,11 @@ USUAL = "ruled"
 
 ASKS = {
     "writes": (
-        "Everything that writes, sends or executes",
-        "What only reads goes on by itself. This is the default.",
+        "Tools that write, send or execute",
+        "Tools that only read run without approval. Default.",
     ),
-    "all": ("Every tool call", "Reading too: nothing happens without you."),
-    "nothing": ("Nothing", "Tools run on their own, whatever they do."),
+    "all": ("Every tool call", "Tools that only read need approval too."),
+    "nothing": ("Nothing", "Tools run without approval."),
 }
 
 ASK_RULES: dict[str, list[dict[str, Any]]] = {
@@ -106,33 +106,33 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
     LABELS: ClassVar[dict[str, str]] = ReadingForm.LABELS | {
         "rows": "The plan",
         "slots_json": "Slots as JSON",
-        "rows_json": "The plan as JSON",
-        "hints": "Rounds for each slot",
-        "budget": "Caps of the whole run",
+        "rows_json": "Plan as JSON",
+        "hints": "Rounds per slot",
+        "budget": "Run budget",
         "skills": "Skills of this run",
-        "coordinator": "Let the model make the contract",
-        "depth": "How deep",
-        "plan_shape": "Shape of the work",
-        "planner": "Let the model make the steps",
+        "coordinator": "Let the model write the contract",
+        "depth": "Depth",
+        "plan_shape": "Plan shape",
+        "planner": "Let the model write the steps",
         "exploration_budget": "Calls that explore",
         "exploitation_budget": "Calls that exploit",
-        "max_iterations": "Decisions at most",
+        "max_iterations": "Maximum decisions",
         "max_consecutive_violations": "Violations in a row",
-        "follow": "Who decides the next call",
+        "follow": "Next call decided by",
         "retry_buffer": "Spare attempts",
-        "replan_failure_threshold": "Failures to plan again",
-        "max_replans": "New plans at most",
+        "replan_failure_threshold": "Failures before a new plan",
+        "max_replans": "Maximum new plans",
         "on_limit": "At a limit",
         "on_clarify": "When the model asks a question",
-        "asks": "It asks a person before",
-        "interrupt_every": "And every so many steps",
-        "max_steps": "Steps at most",
-        "max_rejections": "Rejections at most",
-        "on_retries": "When a draft keeps breaking rules",
+        "asks": "Require approval for",
+        "interrupt_every": "Check-in every … steps",
+        "max_steps": "Maximum steps",
+        "max_rejections": "Maximum rejections",
+        "on_retries": "When drafts keep breaking rules",
         "ruleset": "Rules on thoughts",
-        "more": "Any other setting",
+        "more": "Other settings",
     }
-    goal = forms.CharField(error_messages={"required": "Say what the run is to achieve."})
+    goal = forms.CharField(error_messages={"required": "Enter a goal."})
     machine = OneOfField(error_messages={"required": "Choose a machine."})
     model = forms.CharField(required=False)
     script = forms.CharField(required=False, strip=False)
@@ -175,7 +175,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         super().clean()
         data = self.read
         if data["model"] == SCRIPT and not data["script"].strip():
-            self.fault("script", "Paste the script that the run is to play, or use the demonstration.")
+            self.fault("script", "Paste a script, or use the demonstration.")
         if not data["model"]:
             self.fault("model", "Choose a model, or play a script.")
         self.more_settings = self._more_settings(data)
@@ -190,7 +190,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         more = data["more"] or {}
         doubled = sorted(fields_of(data["machine"]) & set(more))
         if doubled:
-            self.fault("more", f"{', '.join(doubled)}: this has a field of its own above.")
+            self.fault("more", f"{', '.join(doubled)}: use the field above.")
         return {name: value for name, value in more.items() if name not in doubled}
 
     def _refuse_foreign_settings(self, data: Mapping[str, Any]) -> None:
@@ -198,9 +198,9 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         machine = data["machine"]
         for name in ("max_steps", "max_rejections", "ruleset"):
             if data[name] is not None and name not in CATALOGUE[machine].settings.model_fields:
-                self.fault(name, f"The machine {machine} has no such setting: leave it empty.")
+                self.fault(name, f"The machine {machine} does not have this setting. Leave it empty.")
         for name, other in foreign(machine, data).items():
-            self.fault(name, f"This belongs to the machine {other}, and {machine} is chosen: leave it empty.")
+            self.fault(name, f"This is a setting of {other}, but {machine} is chosen. Leave it empty.")
 
     def launch(self) -> Launch:
         """The launch that was asked for, as far as it could be read."""

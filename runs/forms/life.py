@@ -11,8 +11,8 @@ class PageOfAnotherLife(Exception):
     """What was sent comes from a page that was made before the site was restored: nothing of it counts."""
 
     sentence = (
-        "The site was restored from a backup after this page was loaded: what it shows may not have happened. "
-        "Nothing was done. Go back and copy what you have written, then load the page again."
+        "The site was restored from a backup after this page was loaded, so the page is out of date. "
+        "Nothing was done. Go back, copy what you typed, then reload the page."
     )
 
 

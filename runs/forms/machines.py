@@ -46,10 +46,10 @@ class MachineFields(ReadingForm):
     plan_shape = OneOfField(
         required=False,
         choices=[
-            ("", "Not said"),
+            ("", "Not set"),
             ("single_step", "One step"),
-            ("single_deliverable", "One thing to deliver"),
-            ("multi_step", "Several steps (one more round for each slot)"),
+            ("single_deliverable", "One result"),
+            ("multi_step", "Several steps (one more round per slot)"),
         ],
     )
     hints = forms.CharField(required=False)
@@ -68,7 +68,7 @@ class MachineFields(ReadingForm):
     rows_json = forms.CharField(required=False)
     follow = OneOfField(
         required=False,
-        choices=[("model", "The model decides, the plan advises"), ("plan", "Each row as it stands")],
+        choices=[("model", "The model, advised by the plan"), ("plan", "The plan")],
     )
     retry_buffer = WholeField()
     replan_failure_threshold = WholeField(1)
@@ -146,7 +146,7 @@ def _read_contract(data: Cleaned, fault: Fault) -> Settings:
     if data["coordinator"]:
         found["coordinator"] = "model"
         if slots:
-            fault("coordinator", "The model makes the contract: leave the slots empty, or untick this.")
+            fault("coordinator", "The model writes the contract: leave the slots empty, or untick this.")
     found |= _given(data, "depth", "plan_shape")
     objects = {
         "hints": 'a JSON object, such as {"report": {"explore": 1, "exploit": 2}}',
@@ -189,14 +189,14 @@ _COUNTS = ("exploration_budget", "exploitation_budget", "max_iterations", "max_c
 def _read_checklist(data: Cleaned, fault: Fault) -> Settings:
     text = str(data["steps"] or "")
     if len(text) > MAX_JSON:
-        fault("steps", f"This plan has {len(text):,} characters; at most {MAX_JSON:,} are read.")
+        fault("steps", f"This plan has {len(text):,} characters; the limit is {MAX_JSON:,}.")
         text = ""
     steps = [line.strip() for line in text.splitlines() if line.strip()]
     found: Settings = {"plan": steps} if steps else {}
     if data["planner"]:
         found["planner"] = "model"
         if steps:
-            fault("planner", "The model makes the plan: leave the steps empty, or untick this.")
+            fault("planner", "The model writes the plan: leave the steps empty, or untick this.")
     if not data["plan_gate"]:
         found["plan_gate"] = False
     return found | _given(data, *_COUNTS)

@@ -32,14 +32,14 @@ class CopyingCommand(BaseCommand):
         parser.add_argument(
             "--keep-answers",
             action="store_true",
-            help="give people's answers after the row again to the same questions",
+            help="give the same questions after the step the same answers again",
         )
-        parser.add_argument("--message", default="", metavar="T", help="why; it stands in the log")
+        parser.add_argument("--message", default="", metavar="T", help="why; shown in the log")
         parser.add_argument(
             "--inline", action="store_true", help="execute in this process, without broker or server"
         )
         parser.add_argument(
-            "--sure", action="store_true", help="begin before what was done outside, and may be done again"
+            "--sure", action="store_true", help="confirm that side effects after the step may be repeated"
         )
         parser.add_argument("--json", action="store_true", help="print the export of the new run")
 

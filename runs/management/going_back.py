@@ -8,8 +8,8 @@ from runs.management.asking import bad_input
 from runs.reading.again import Again, LostChange
 from runs.reading.inspector import OutsideEffect
 
-GO_BACK = "go back. Nothing was changed."
-BEGIN_AGAIN = "begin the new run. None was begun."
+GO_BACK = "roll back. Nothing was changed."
+BEGIN_AGAIN = "start the new run. None was started."
 """What --sure is for, and what has not been done without it."""
 
 
@@ -20,7 +20,7 @@ def told_of_going_back(found: Again, to: int) -> str:
     """
     lines = _told_outside(found, to)
     if found.lost:
-        lines.append(f"What people did to the context after row {to} counts no more:")
+        lines.append(f"Changes to the context after step {to} are rolled back:")
         lines += map(told_of_lost, found.lost)
     return "\n".join([*lines, found.likely]) if lines else ""
 
@@ -42,18 +42,18 @@ def check_sure(told: str, deed: str, options: dict[str, Any]) -> None:
 
 def told_of_lost(change: LostChange) -> str:
     """One change to the context, on a line of a list."""
-    return f"  {change.line.plain} (row {change.seq})"
+    return f"  {change.line.plain} (step {change.seq})"
 
 
 def _told_outside(found: Again, after: int) -> list[str]:
     lines = [found.unknown] if found.unknown else []
     if found.outside:
-        lines.append(f"These were done after row {after}. They stay done, and may be done again:")
+        lines.append(f"Side effects after step {after} stay, and may be repeated:")
         lines += [f"  {_told(one)}" for one in found.outside]
     return lines
 
 
 def _told(effect: OutsideEffect) -> str:
     child = f" of the child run {effect.run.pk}" if effect.of_child else ""
-    doubt = "" if effect.certain else " (it may have happened)"
-    return f"{effect.effects.text} {effect.code} in row {effect.seq}{child}{doubt}"
+    doubt = "" if effect.certain else " (may have happened)"
+    return f"{effect.effects.text} {effect.code} in step {effect.seq}{child}{doubt}"

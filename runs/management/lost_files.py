@@ -31,8 +31,7 @@ class LostFiles:
             said.append(f"{_counted(self.gone)} not in {folder} (any more): {_named(self.gone)}.")
         if self.changed:
             said.append(
-                f"{_counted(self.changed)} kept in {folder} with other bytes than the run wrote, so somebody changed "
-                f"the files: {_named(self.changed)}."
+                f"{_counted(self.changed)} in {folder}, but changed since the run wrote it: {_named(self.changed)}."
             )
         return " ".join(said)
 

@@ -30,6 +30,6 @@ class SteeringCommand(BaseCommand):
             after = self.steer(run, options)
         except actions.NotPossible as fault:
             raise bad_input(fault.sentence) from None
-        self.stdout.write(f"Run {after.pk}: {after.status}, at {after.node}, row {after.head}.")
+        self.stdout.write(f"Run {after.pk}: {after.status}, at {after.node}, step {after.head}.")
         if after.status in (RunStatus.QUEUED, RunStatus.RUNNING) and (notice := halt_notice()):
             self.stdout.write(notice)

@@ -225,10 +225,10 @@ def _difference(run: Run, name: str, versions: Iterable[Artifact], meant: Artifa
         return ""
     held = next((one for one in versions if one.sha256 == digest and one.error is None), None)
     if held is None:
-        what = "something that no row of the run tells of"
+        what = "content that is not in the log"
     else:
-        what = f"version {held.version}" + ("" if _is_live(held) else ", whose row was gone back over")
-    return f"The file in the run’s directory holds {what}. The run’s tools read the file as it stands there."
+        what = f"version {held.version}" + ("" if _is_live(held) else ", which was rolled back")
+    return f"The file in the run’s directory holds {what}. Tools read that file."
 
 
 def saved_name(artifact: Artifact) -> str:

@@ -11,7 +11,7 @@ from runs.models import Run
 from runs.store import check_row
 from runs.store.moment import of_one_moment
 
-_FILE = '''"""{title}: made again from the recorded answers, every row must come out the same.
+_FILE = '''"""{title}: replayed from the recorded answers; every step must come out the same.
 
 Written by `{command}`. It needs this project, and neither database, model nor tool.
 """
@@ -51,7 +51,7 @@ class NothingToTest(Exception):
     """The run has no row that could be made again."""
 
     def __init__(self, run: Run) -> None:
-        self.sentence = f"Run {run.pk} has no rows up to there that could be made again."
+        self.sentence = f"Run {run.pk} has no steps up to there to reproduce."
         super().__init__(self.sentence)
 
 
@@ -73,7 +73,7 @@ def pytest_file(run: Run, upto: int | None = None) -> str:
     last = rows[-1]
     command = f"manage.py export {run.pk} --format pytest" + (f" --to {upto}" if upto is not None else "")
     return _FILE.format(
-        title=f"Run {run.pk} ({run.machine}), rows {rows[0].seq} to {last.seq}",
+        title=f"Run {run.pk} ({run.machine}), steps {rows[0].seq} to {last.seq}",
         command=command,
         records=json.dumps([_as_data(one) for one in records], indent=1, sort_keys=True),
         last=repr((last.seq, last.kind, last.node, last.edge)),

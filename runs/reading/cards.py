@@ -139,7 +139,7 @@ class Card:
     @property
     def kept(self) -> list[tuple[str, str]]:
         """What a person wrote for a question that is closed: name and text."""
-        names = {"reason": "Reason", "answer": "Answer", "note": "Message", "to_step": "Roll back to row"}
+        names = {"reason": "Reason", "answer": "Answer", "note": "Message", "to_step": "Roll back to step"}
         names |= {name: f"Answer to “{question}”" for name, question, _ in self.answers}
         if self.typed.get("verdict") == "top_up":  # the form offers amounts to whoever answers otherwise too
             names |= {f"amount.{name}": f"Amount in {unit}" for name, unit in UNITS.items()}

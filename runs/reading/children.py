@@ -35,7 +35,7 @@ def child_html(child: Run) -> SafeString:
         "child": child,
         "status": status_word(child, getattr(child, "asks", False), True),
         "exit": exit_of(child),
-        "rows": words.plural(child.head, "row"),
+        "rows": words.plural(child.head, "step"),
     }
     return mark_safe(_template().render(context).strip())
 

@@ -41,9 +41,9 @@ _FACTS: dict[str, type[Fact]] = {
 STATES: dict[str, str] = {
     "stands": "in use",
     "pinned": "in use, pinned",
-    "undone": "taken back",
-    "carried_on": "carried on by a later one",
-    "dead": "gone back over",
+    "undone": "reverted",
+    "carried_on": "continued by a later summary",
+    "dead": "rolled back",
 }
 """What may have become of a summary."""
 
@@ -153,9 +153,9 @@ class CompactionView:
     def state_words(self) -> str:
         """The same in words."""
         if self.state == "carried_on":
-            return f"carried on by row {self.carried_on_by}"
+            return f"continued by step {self.carried_on_by}"
         if self.undone is not None and not self.dead:
-            return f"taken back by {self.undone.by}"
+            return f"reverted by {self.undone.by}"
         return STATES[self.state]
 
     @property

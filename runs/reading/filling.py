@@ -41,17 +41,17 @@ LABELS: dict[str, tuple[str, str]] = {
     PROMPT: ("Goal", "goal"),
     PLAN: ("Plan", "goal"),
     SUMMARY: ("Summaries", "summary"),
-    "react.decision": ("What the agent said", "think"),
-    "react.tool.result": ("Results of tools", "call"),
-    "react.infra.result": ("Read from the record", "call"),
-    "user.answer": ("What people said", "ask"),
+    "react.decision": ("Agent", "think"),
+    "react.tool.result": ("Tool results", "call"),
+    "react.infra.result": ("Earlier results", "call"),
+    "user.answer": ("Answers by people", "ask"),
     "react.tool.edited": ("Changes by people", "ask"),
     "react.plan.ack": ("Marks on the plan", "other"),
     "react.notice": ("Notes", "other"),
     "sources": ("Sources", "sources"),
-    "shown": ("Shown whole", "sources"),
+    "shown": ("Shown in full", "sources"),
     "tail": ("State of this round", "tail"),
-    "originals": ("What is to be summarised", "call"),
+    "originals": ("To be summarised", "call"),
 }
 """What each part is, in words, and its colour; in the order of the bar. Other kinds come before the sources."""
 

@@ -105,7 +105,7 @@ def _check_limits(run: Run) -> None:
         for question in _questions(one):
             if question.kind == "limit":
                 why = (
-                    f"row {question.seq} of run {one.pk} asked about the limit {question.limit}, against which"
-                    " rows counted that were gone back over"
+                    f"step {question.seq} of run {one.pk} asked about the limit {question.limit}, against which"
+                    " steps counted that were rolled back"
                 )
                 raise Untold(why)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from django.db.models import QuerySet
-from django.template import TemplateDoesNotExist, loader
+from django.template import loader
 from django.utils.safestring import SafeString, mark_safe
 
 from runs.engine.effects import ANSWER, ModelReplied, Summarised, changes_something
@@ -145,7 +145,7 @@ def _bounded(message: Message) -> Message:
     if len(text) <= LONGEST:
         return message
     half = LONGEST // 2
-    left_out = f"\n… [{len(text) - LONGEST:,} characters are not shown here] …\n"
+    left_out = f"\n… [{len(text) - LONGEST:,} more characters] …\n"
     return message.model_copy(update={"text": f"{text[:half]}{left_out}{text[-half:]}"})
 
 
@@ -248,7 +248,7 @@ def _title(request: dict[str, Any]) -> str:
         case "human_call":
             return whole_title(request)
         case "compaction":
-            return f"The model, for a summary of rows {request['first']}–{request['last']}"
+            return f"The model, for a summary of steps {request['first']}–{request['last']}"
     return words.spoken(request["kind"])
 
 
@@ -287,10 +287,10 @@ def _shown(value: Any) -> str:
 
 @cache
 def _fact_template(kind: str) -> Any:
-    try:
-        return loader.get_template(f"runs/_facts/{kind}.html")
-    except TemplateDoesNotExist:
-        return loader.get_template("runs/_facts/_any.html")
+    """Return the template of a fact: its machine's, the shared one of its kind, or the one for any fact."""
+    machine = kind.partition(".")[0]
+    names = [f"machines/{machine}/facts/{kind}.html", f"runs/_facts/{kind}.html", "runs/_facts/_any.html"]
+    return loader.select_template(names)
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,13 @@ class Standing:
         if not self.root:
             return "This run’s limit"
         if self.root == self.run:
-            return "The limit of this run and of all that came from it"
-        return f"The limit of run {self.root} and of all that came from it"
+            return "Shared limit (this run and its forks)"
+        return f"Shared limit (#{self.root} and forks)"
 
     @property
     def by_others(self) -> str:
         """What others have of it; empty where they have nothing."""
-        return f"{words.amount(self.name, self.others)} of that by other runs" if self.others > 0 else ""
+        return f"{words.amount(self.name, self.others)} by other runs" if self.others > 0 else ""
 
 
 @dataclass(frozen=True)

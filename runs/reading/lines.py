@@ -60,7 +60,7 @@ def _marked(line: Line, facts: list[Data], told: Data) -> Line:
     elif told["kind"] != "contract.slot.mapped":
         line = _filling(line, facts)
     if any(fact.get("code") == ONE_ACTION for fact in facts):
-        line = _replace(line, tone="warn", tag=", ".join(filter(None, (line.tag, "more was not read"))))
+        line = _replace(line, tone="warn", tag=", ".join(filter(None, (line.tag, "rest ignored"))))
     if kinds.get("react.plan", {}).get("by") == "person" and not _is_of_plan(told):
         line = _replace(line, tag=", ".join(filter(None, (line.tag, "plan changed by a person"))))
     ended = kinds.get("react.exit")
@@ -127,9 +127,9 @@ def _asked(asked: Data, facts: list[Data]) -> Line:
         case "child_run":
             return _retried(Line("Starts child", short(asked["goal"]), asked["name"], "child", "call"), facts)
         case "compaction":
-            by = f"wanted by {asked['wanted_by']}" if asked.get("wanted_by") else ""
-            rows = f"rows {asked['first']}–{asked['last']}"
-            text = rows if by else f"{rows}, so that the prompt fits"
+            by = f"requested by {asked['wanted_by']}" if asked.get("wanted_by") else ""
+            rows = f"steps {asked['first']}–{asked['last']}"
+            text = rows if by else f"{rows}, to fit the window"
             return _retried(
                 Line("Summarises", text, icon="compact", tone="think", level="turn", tag=by), facts
             )
@@ -141,7 +141,7 @@ def _asked(asked: Data, facts: list[Data]) -> Line:
 def _model_asked(asked: Data, facts: list[Data]) -> Line:
     for fact in facts:
         if fact["kind"] == "ruled.reply.unread":
-            return Line("Reply unreadable", fact["message"], icon="alert", tone="warn", tag="asked again")
+            return Line("Reply unreadable", fact["message"], icon="alert", tone="warn", tag="retry")
     codes = {fact["code"] for fact in facts if fact["kind"] == "react.notice"}
     if codes & {*NO_COMPACTION, WAITS} and (noted := _told_with(facts, "react.notice")):
         return noted
@@ -165,9 +165,9 @@ def _told_with(facts: list[Data], *kinds: str) -> Line | None:
 def _retried(line: Line, facts: list[Data]) -> Line:
     for fact in facts:
         if fact["kind"] == "react.notice" and fact["code"] in ASKED_AGAIN:
-            return _replace(line, text=fact["message"], tone="warn", tag="tried again", level="turn")
+            return _replace(line, text=fact["message"], tone="warn", tag="retry", level="turn")
         if fact["kind"] == "react.notice" and fact["code"] == MADE_ANEW:
-            return _replace(line, text=fact["message"], tone="warn", tag="made anew", level="turn")
+            return _replace(line, text=fact["message"], tone="warn", tag="retried", level="turn")
         if fact["kind"] == "react.tool.edited":
             return _replace(line, tag="changed by a person")
     return line
@@ -185,7 +185,7 @@ def _human_asked(asked: Data, facts: list[Data]) -> Line:
         if code or anew
         else whole_title(asked)
     )
-    return Line(title, text, code, "hand", "ask", "turn", "asks a person anew" if anew else "asks a person")
+    return Line(title, text, code, "hand", "ask", "turn", "asks a person again" if anew else "asks a person")
 
 
 def _stopped(facts: list[Data], *, ends_replay: bool) -> Line:
@@ -211,7 +211,7 @@ def _plain(kind: str, node: str, edge: str | None) -> Line:
             return Line(words.spoken(node).capitalize(), words.spoken(edge or ""), level="all")
         case "recovered":
             return Line(
-                "Recovered", "another worker took the run over", icon="alert", tone="warn", level="turn"
+                "Recovered", "another worker took over the run", icon="alert", tone="warn", level="turn"
             )
         case "pause":
             return Line("Paused", icon="pause", level="turn")

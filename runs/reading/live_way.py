@@ -48,7 +48,7 @@ def called_by(run: Run) -> list[Run]:
     calls = run.exchanges.filter(kind="child_run", seq__in=live_asks(run)).order_by("seq")
     seqs = list(calls.values_list("seq", flat=True))
     if lost := [seq for seq in seqs if seq not in called]:
-        raise Untold(f"the child that row {lost[0]} of run {run.pk} called is not kept any more")
+        raise Untold(f"the child that step {lost[0]} of run {run.pk} called was deleted")
     return [called[seq] for seq in seqs]
 
 

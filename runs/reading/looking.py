@@ -13,10 +13,10 @@ from runs.reading.restored import doubts_of
 from runs.reading.unseen import holds_unseen
 from runs.store import holds_a_deed
 
-_SECOND_LOOK = "Look at this call once more, and tick the box to approve it."
-_READ_ALL = "Read all of it, to the end, and tick the box to approve it."
-_LOOK_WHETHER = "Look whether this was done already, and tick the box to approve it."
-_LOOK_FIRST = "Look first whether it has happened, and tick the box to run it again."
+_SECOND_LOOK = "Read this call, then tick the box to approve it."
+_READ_ALL = "Read all of it, then tick the box to approve it."
+_LOOK_WHETHER = "Check whether this was already done, then tick the box to approve it."
+_LOOK_FIRST = "Check whether it happened, then tick the box to run it again."
 
 
 def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:

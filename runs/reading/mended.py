@@ -23,7 +23,7 @@ class PinView:
     @property
     def what(self) -> str:
         """What it is, in words."""
-        return f"the summary of row {self.seq}" if self.path.startswith("su:") else f"row {self.seq}"
+        return f"the summary of step {self.seq}" if self.path.startswith("su:") else f"step {self.seq}"
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Preview:
 def preview_of(content: bytes, media_type: str) -> Preview:
     """The preview of a content of this type."""
     if not content:
-        return Preview("nothing", notes=("It is empty.",))
+        return Preview("nothing", notes=("Empty.",))
     if media_type in RASTER:
         return _picture(content, media_type)
     if not media_type.startswith(("text/", "application/json", "application/xml", "image/svg+xml")):
@@ -63,7 +63,7 @@ def preview_of(content: bytes, media_type: str) -> Preview:
         case "text/markdown":
             return Preview("prose", text=_cut(text)[0], html=markdown.render(text))
         case "text/html" | "image/svg+xml":
-            return _text(text, "Shown as its source, never as a page.")
+            return _text(text, "Shown as source.")
     return _text(text)
 
 
@@ -89,9 +89,9 @@ def _json(text: str) -> Preview:
     try:
         json.loads(text)
     except RecursionError:
-        notes.append("It is nested very deep.")
+        notes.append("Nested too deeply to format.")
     except ValueError:
-        return _text(text, "It is no valid JSON; shown as it stands.")
+        return _text(text, "Invalid JSON, shown unformatted.")
     laid_out, whole = _laid_out(text)
     if not whole:
         notes.append(f"The first {len(laid_out):,} characters, laid out in lines.")
@@ -148,7 +148,7 @@ def _table(text: str, media_type: str) -> Preview:
     try:
         lines = list(islice(csv.reader(io.StringIO(head), delimiter=sign), MOST_ROWS + 1))
     except csv.Error:
-        return _text(text, "It can't be read as a table.")
+        return _text(text, "Not readable as a table.")
     shown = tuple(tuple(map(_cell, row[:MOST_COLUMNS])) for row in lines[:MOST_ROWS] if row)
     if not shown:
         return _text(text)
@@ -161,7 +161,7 @@ def _table(text: str, media_type: str) -> Preview:
         notes.append(f"Long cells are cut at {MOST_CELL} characters.")
     if any(_FORMULA.match(cell) for row in lines for cell in row):
         notes.append(
-            "Some cells would be formulas in a spreadsheet program. Look at them before you open it there."
+            "Some cells are formulas in a spreadsheet program. Check them before you open the file there."
         )
     width = max(map(len, shown))
     return Preview("table", rows=tuple(row + ("",) * (width - len(row)) for row in shown), notes=tuple(notes))
@@ -183,9 +183,9 @@ def _bytes(content: bytes) -> Preview:
     shown = content[:MOST_BYTES]
     lines = [_hex_line(place, shown[place : place + 16]) for place in range(0, len(shown), 16)]
     note = (
-        f"It is no text. The first {len(shown):,} of {len(content):,} bytes."
+        f"Binary file. The first {len(shown):,} of {len(content):,} bytes."
         if shown != content
-        else "It is no text."
+        else "Binary file."
     )
     return Preview("bytes", text="\n".join(lines), notes=(note,))
 
@@ -198,7 +198,7 @@ def _hex_line(place: int, row: bytes) -> str:
 def _picture(content: bytes, media_type: str) -> Preview:
     pixels = pixels_of(content, media_type)
     if pixels is None:
-        note = "It begins like a picture, and is none that can be shown."
+        note = "Not a picture that can be shown."
         return Preview("bytes", text=_bytes(content).text, notes=(note,))
     width, height = pixels
     if width * height > MOST_PIXELS:

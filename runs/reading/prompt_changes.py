@@ -71,7 +71,7 @@ class PromptChanges:
     def said(self) -> str:
         """The changes in one line."""
         if self.whole:
-            return "Nothing is new: it is the same prompt."
+            return "Same prompt."
         parts = []
         if self.added:
             parts.append(f"+ {words.plural(len(self.added), 'block')}, {self.added_tokens:,} tokens")
@@ -85,7 +85,7 @@ class PromptChanges:
     def said_same(self) -> str:
         """What a provider's cache can hold, in one line."""
         if not self.same:
-            return "nothing is the same at the beginning"
+            return "no common beginning"
         return f"the first {self.same_tokens:,} tokens ({words.plural(self.same, 'block')}) are the same"
 
 

@@ -259,5 +259,5 @@ def _what(asked: dict[str, Any]) -> str:
         case "child_run":
             return f"the child run {asked['name']}: {short(asked['goal'], 120)}"
         case "compaction":
-            return f"a summary of rows {asked['first']}–{asked['last']}"
+            return f"a summary of steps {asked['first']}–{asked['last']}"
     return f"a call of the model for a {words.spoken(asked['role'])}"

@@ -1,7 +1,7 @@
 """How each kind of fact reads as a row.
 
 A machine that brings new facts adds a line to `SPEAKING` (what the row is about) and, where wanted, a template in
-templates/runs/_facts/.
+templates/machines/<name>/facts/.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def _reported(fact: Data) -> Line:
         tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, not run"
         error = " ".join(filter(None, (fact["error"], fact.get("stderr"))))
         return Line("Error", short(error), icon="cross", tone="bad", tag=tag, not_run=not fact["ran"])
-    tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, entered by a person"
+    tag = fact["tool"] if fact["ran"] else f"{fact['tool']}, provided by a person"
     if fact.get("cached_from"):
-        tag = f"{tag}, from the cache of row {fact['cached_from']}"
+        tag = f"{tag}, cached from step {fact['cached_from']}"
     if fact.get("exit_code") is not None:
         tag = f"{tag}, exit code {fact['exit_code']}"
     value = (
@@ -94,7 +94,7 @@ def _decided(fact: Data) -> Line:
     by = f"by {fact['by']}" if fact["by"] else ""
     text = f"{by} {words.channel(fact['channel'], by)}".strip()
     if fact.get("to_step") is not None:
-        text += f", to row {fact['to_step']}"
+        text += f", to step {fact['to_step']}"
     if fact.get("allow_host"):
         text += ", the host for the rest of this run"
     if fact["message"]:
@@ -107,20 +107,20 @@ def _decided(fact: Data) -> Line:
 
 def _rewound(fact: Data) -> Line:
     by = f"by {fact['by']}" if fact["by"] else ""
-    text = f"from row {fact['from_seq']} to row {fact['to_seq']} {by}".strip()
+    text = f"from step {fact['from_seq']} to step {fact['to_seq']} {by}".strip()
     if fact["message"]:
         text += f" — {quoted(fact['message'], 200)}"
-    return Line("Went back", text, icon="back", tone="warn", level="turn", goes_on=True)
+    return Line("Rolled back", text, icon="back", tone="warn", level="turn", goes_on=True)
 
 
 def _forked(fact: Data) -> Line:
-    place = f"row {fact['seq']}" if fact["seq"] else "the beginning"
+    place = f"step {fact['seq']}" if fact["seq"] else "the beginning"
     others = [*fact["changed"], *(name for name in fact["state"] if name not in KEPT_BY_GATES)]
     changed = f", with another {short(', '.join(others), 120)}" if others else ""
     text = f"from {place} of #{fact['run']}, by {fact['by']}{changed}"
     if fact["message"]:
         text += f" — {quoted(fact['message'], 200)}"
-    return Line("Begins as a copy", text, icon="branch", tone="warn", level="turn", goes_on=True)
+    return Line("Copied", text, icon="branch", tone="warn", level="turn", goes_on=True)
 
 
 def _earlier_run(fact: Data) -> Line:
@@ -200,8 +200,10 @@ def _notice(fact: Data) -> Line:
 
 
 def _compacted(fact: Data) -> Line:
-    text = f"{fact['tokens_before']:,} → {fact['tokens_after']:,} tokens, rows {fact['first']}–{fact['last']}"
-    tag = f"carries on row {fact['updates']}" if fact.get("updates") else ""
+    text = (
+        f"{fact['tokens_before']:,} → {fact['tokens_after']:,} tokens, steps {fact['first']}–{fact['last']}"
+    )
+    tag = f"continues step {fact['updates']}" if fact.get("updates") else ""
     return Line("Compacted", text, icon="compact", tone="think", level="turn", tag=tag)
 
 
@@ -218,7 +220,7 @@ def _mended(title: str, icon: str, what: Callable[[Data], str]) -> Callable[[Dat
 
 def _path_words(fact: Data) -> str:
     kind, _, number = fact["path"].partition(":")
-    return f"the summary of row {number}" if kind == "su" else f"row {number}"
+    return f"the summary of step {number}" if kind == "su" else f"step {number}"
 
 
 def _judged(title: str, tone: str) -> Callable[[Data], Line]:
@@ -256,14 +258,12 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "react.decision": _decision,
     "conv.range.summary": _compacted,
     "conv.summary.edited": _mended(
-        "Summary corrected", "pen", lambda fact: f"that of row {fact['summary']}, version {fact['version']},"
+        "Summary corrected", "pen", lambda fact: f"step {fact['summary']}, version {fact['version']},"
     ),
-    "conv.summary.undone": _mended(
-        "Summary taken back", "back", lambda fact: f"that of row {fact['summary']}"
-    ),
+    "conv.summary.undone": _mended("Summary reverted", "back", lambda fact: f"step {fact['summary']}"),
     "conv.pinned": _mended("Pinned for the model", "pin", _path_words),
     "conv.unpinned": _mended("Unpinned", "pin", _path_words),
-    "conv.compaction.wanted": _mended("Compaction wanted", "compact", lambda fact: ""),
+    "conv.compaction.wanted": _mended("Compaction requested", "compact", lambda fact: ""),
     "run.rewound": _rewound,
     "run.forked": _forked,
     "conv.run": _earlier_run,
@@ -280,9 +280,11 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "ruled.rule.broken": lambda fact: Line(
         "Rule broken", fact["message"], icon="cross", tone="bad", level="turn"
     ),
-    "ruled.draft.rejected": lambda fact: Line("Sent back", short(fact["reason"]), icon="back", tone="warn"),
+    "ruled.draft.rejected": lambda fact: Line(
+        "Draft rejected", short(fact["reason"]), icon="back", tone="warn"
+    ),
     "ruled.draft.approved": _judged("Let pass", "good"),
-    "ruled.draft.returned": _judged("Sent back", "warn"),
+    "ruled.draft.returned": _judged("Draft rejected", "warn"),
     "ruled.draft.passed": lambda fact: Line("Rules passed", icon="check", level="all"),
     "ruled.reply.unread": lambda fact: Line("Reply unreadable", fact["message"], icon="alert", tone="warn"),
     "ruled.step.committed": lambda fact: Line(f"Step {fact['number']} counts", icon="dot", level="all"),
@@ -300,7 +302,7 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
         "Skipped", short(fact["message"]), icon="down", tone="warn", tag=words.spoken(fact["why"])
     ),
     "planned.replan.began": lambda fact: Line(
-        "Plans again", f"because of {fact['why']}", icon="list", tone="warn"
+        "Replanning", f"because of {fact['why']}", icon="list", tone="warn"
     ),
     "planned.attempt.began": lambda fact: Line(f"Attempt {fact['number']}", icon="dot", level="all"),
     "contract.decision.unread": lambda fact: Line(

@@ -24,15 +24,15 @@ def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
     if run.stopping:
         return words.STATUS["stopping"]
     if run.machine not in CATALOGUE and not run.finished:
-        return Word("Its machine is not here", "alert", "warn")
+        return Word("Machine not installed", "alert", "warn")
     if run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and _halted(run):
         return words.STATUS["halted" if run.status == RunStatus.QUEUED else "stopping"]
     if asks and not for_me and run.status == RunStatus.WAITING:
-        return Word("Needs a person", "hand", "ask")
+        return Word("Waiting for a reviewer", "hand", "ask")
     if run.status == RunStatus.WAITING and not asks:
         return Word("Waiting for a child", "clock", "quiet")
     if run.status == RunStatus.QUEUED and run.head and run.due_at > timezone.now():
-        return Word("Trying again soon", "clock", "quiet")
+        return Word("Retrying soon", "clock", "quiet")
     return words.STATUS["replayed" if run.replayed_only else run.status]
 
 

@@ -25,7 +25,7 @@ SAID: dict[Outcome, str] = {
     "failed": "It failed",
     "not_done": "It was not done",
     "under_way": "It is still under way",
-    "unknown": "It may have happened: nobody has heard how it ended",
+    "unknown": "It may have happened: the outcome is unknown",
 }
 
 
@@ -69,7 +69,7 @@ def late_end_of(run: Run, exchange: Exchange | None) -> str:
         return ""
     when = f"{date_text(exchange.answered_at, 'j M, H:i')} UTC"
     return (
-        f"The worker that was thought lost came back on {when} and had heard how the call ended. "
+        f"The lost worker came back on {when} with the outcome of the call. "
         f"{_sentence(*_ended(run, exchange))}"
     )
 

@@ -16,8 +16,8 @@ class Word(NamedTuple):
 STATUS: dict[str, Word] = {
     "queued": Word("Queued", "clock", "quiet"),
     "running": Word("Running", "play", "busy"),
-    "waiting": Word("Needs you", "hand", "ask"),
-    "delayed": Word("Waiting", "clock", "quiet"),
+    "waiting": Word("Waiting", "hand", "ask"),
+    "delayed": Word("Delayed", "clock", "quiet"),
     "paused": Word("Paused", "pause", "quiet"),
     "halted": Word("Halted", "stop", "warn"),
     "stopping": Word("Stopping", "stop", "busy"),
@@ -29,7 +29,7 @@ STATUS: dict[str, Word] = {
 }
 
 EFFECTS: dict[str, Word] = {
-    "none": Word("touches nothing", "dot", "quiet"),
+    "none": Word("no side effects", "dot", "quiet"),
     "read": Word("reads", "eye", "quiet"),
     "write": Word("writes", "pen", "warn"),
     "send": Word("sends", "send", "warn"),
@@ -40,7 +40,7 @@ RISK: dict[str, Word] = {
     "low": Word("low risk", "dot", "quiet"),
     "medium": Word("medium risk", "alert", "warn"),
     "high": Word("high risk", "alert", "bad"),
-    "unknown": Word("risk unknown", "alert", "quiet"),
+    "unknown": Word("unknown risk", "alert", "quiet"),
 }
 
 INTERRUPT: dict[str, Word] = {
@@ -49,7 +49,7 @@ INTERRUPT: dict[str, Word] = {
     "every_n_steps": Word("Checkpoint", "pause", "ask"),
     "plan": Word("Plan", "list", "ask"),
     "limit": Word("Limit", "gauge", "ask"),
-    "human_approval": Word("Draft to judge", "hand", "ask"),
+    "human_approval": Word("Draft", "hand", "ask"),
     "may_have_happened": Word("May have happened", "alert", "ask"),
     "manual": Word("Go-ahead", "hand", "ask"),
 }
@@ -67,7 +67,7 @@ VERDICT_DONE: dict[str, Word] = {
     "reject": Word("Rejected", "cross", "bad"),
     "respond": Word("Answered", "question", "good"),
     "resume": Word("Resumed", "play", "good"),
-    "abort": Word("Aborted", "stop", "bad"),
+    "abort": Word("Cancelled", "stop", "bad"),
     "rollback": Word("Rolled back", "back", "warn"),
     "top_up": Word("Limit raised", "gauge", "good"),
     "finish": Word("Told to finish", "flag", "warn"),
@@ -75,42 +75,46 @@ VERDICT_DONE: dict[str, Word] = {
 
 EXIT: dict[str, str] = {
     "complete": "the agent says it is complete",
-    "incomplete_contract": "it called itself complete, with slots unfilled",
-    "clarify": "it needs an answer to its questions",
-    "max_iterations": "all its rounds are used",
-    "context_reads_exhausted": "all its context reads are used",
-    "decision_no_progress": "it asked to look again, at nothing",
-    "decision_reruns_exhausted": "all its reruns are used",
-    "wrapup_no_decision_rerun": "it wanted another round in the wrap-up",
-    "exploit_overdraft_blocked": "its overdraft is for exploiting only",
-    "protocol_violation": "it broke the protocol too often",
+    "incomplete_contract": "ended with empty slots",
+    "clarify": "needs an answer to its questions",
+    "max_iterations": "all rounds used",
+    "context_reads_exhausted": "all context reads used",
+    "decision_no_progress": "asked to read again without naming anything",
+    "decision_reruns_exhausted": "all reruns used",
+    "wrapup_no_decision_rerun": "asked for another round in the wrap-up",
+    "exploit_overdraft_blocked": "the overdraft is for exploit calls only",
+    "protocol_violation": "too many protocol violations",
     "goal_achieved": "the agent says the goal is reached",
-    "max_steps": "all its steps are used",
-    "budget_exhausted": "all its attempts are used",
-    "cost_limit": "its cost limit is reached",
-    "token_limit": "its token limit is reached",
-    "time_limit": "its time limit is reached",
-    "rule_violation": "a rule was broken",
-    "retries_exhausted": "its retries are used up",
-    "model_error": "the model failed",
-    "fatal_error": "an error that can't be mended",
-    "tool_error": "a tool failed",
-    "aborted": "a person stopped it",
+    "max_steps": "all steps used",
+    "budget_exhausted": "all attempts used",
+    "cost_limit": "cost limit reached",
+    "token_limit": "token limit reached",
+    "time_limit": "time limit reached",
+    "rule_violation": "rule broken",
+    "retries_exhausted": "all retries used",
+    "model_error": "model error",
+    "fatal_error": "fatal error",
+    "tool_error": "tool error",
+    "aborted": "cancelled by a person",
 }
 
 LIMIT: dict[str, str] = {"cost_usd": "Cost", "tokens": "Tokens", "active_seconds": "Time"}
 
-TIMEOUT: dict[str, str] = {"deny": "denied", "approve": "approved", "abort": "and the run is aborted"}
+TIMEOUT: dict[str, str] = {
+    "deny": "denied",
+    "approve": "approved",
+    "abort": "denied, and the run is cancelled",
+}
 
 CHANNEL: dict[str, str] = {
     "web": "on the web",
     "admin": "in the admin",
     "api": "through the API",
     "command": "by a command",
-    "deadline": "because nobody answered in time",
+    "deadline": "at the deadline",
     "settings": "by the run's settings",
     "kept": "as before",
-    "fork": "beforehand, in the fork",
+    "fork": "in advance, in the fork",
 }
 NOBODY = ("deadline", "settings")
 """Channels through which nobody answers: the name that stands in place of a person's says as much as they do."""
@@ -131,7 +135,7 @@ def exit_words(reason: str | None) -> str:
     return EXIT.get(reason or "", spoken(reason or ""))
 
 
-REPLAYED = "it goes no further than what it replays"
+REPLAYED = "end of the replayed steps"
 """Why a replay ended whose record had not."""
 
 

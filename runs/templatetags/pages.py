@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -72,6 +73,14 @@ def halt_banner(person: Person) -> SafeString:
 def icon(name: str) -> SafeString:
     """A drawing that says nothing by itself: the word stands beside it."""
     return format_html('<span class="icon icon--{}" aria-hidden="true"></span>', name)
+
+
+@register.simple_tag
+def marked(pieces: Iterable[Any]) -> SafeString:
+    """Return a text in pieces, with what was removed and what was added marked."""
+    marks = {"before": "<del>{}</del>", "after": "<ins>{}</ins>"}
+    shown = (format_html(marks.get(piece.where, "{}"), visible(piece.text)) for piece in pieces)
+    return SafeString("".join(shown))
 
 
 @register.filter

@@ -20,9 +20,8 @@ class ToldOtherwise(Exception):
 
     def __init__(self, run: Run) -> None:
         self.sentence = (
-            f"What was done or answered in #{run.pk} after that row has changed since you looked. Here it is as it "
-            "is now: read it, then confirm once more. What you typed is still there. If it changes again and again, "
-            "pause the run first."
+            f"The steps of #{run.pk} after that one have changed since you looked. Read them again, then confirm. "
+            "What you typed is kept. If they keep changing, pause the run first."
         )
         super().__init__(self.sentence)
 

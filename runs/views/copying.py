@@ -31,7 +31,7 @@ def _row_in(request: HttpRequest) -> int:
     """The row that the address or the form names; 0 is the beginning."""
     text = (request.POST if request.method == "POST" else request.GET).get("at", "")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Http404("no such row")
+        raise Http404("no such step")
     return int(text)
 
 
@@ -41,9 +41,11 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
     """The page says first what stays done and what it is likely to cost; the deed is a POST."""
     run = visible_run(request, run_id)
     if not actions.may_launch(request.user):
-        return refused(request, "You may not launch runs, and a fork is one. An administrator can let you.")
+        return refused(
+            request, "You may not launch runs, so you may not fork. Ask an administrator for the right."
+        )
     if run.machine not in CATALOGUE:
-        return refused(request, f"The machine {run.machine} is not here any more.", status=409)
+        return refused(request, f"The machine {run.machine} is not installed any more.", status=409)
     at = _row_in(request)
     try:
         store.check_fork(run, at)
@@ -54,16 +56,14 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
     try:
         form = ForkForm(run, at, request.POST if request.method == "POST" else None, how)
     except ValidationError:
-        return refused(
-            request, "This run was launched with settings that can’t be read any more.", status=409
-        )
+        return refused(request, "This run’s settings can’t be read by this version.", status=409)
     if request.method == "POST":
         made = _made(request, run, at, form)
         if isinstance(made, HttpResponse):
             return made
         if made is not None:
             kind = "A fork" if how == "fork" else "Run again"
-            messages.success(request, f"{kind}, from row {at} of #{run.pk}. That run stays as it is.")
+            messages.success(request, f"{kind}, from step {at} of #{run.pk}. That run stays unchanged.")
             return redirect("run", made.pk)
     context = {
         "run": run,
@@ -152,10 +152,10 @@ def replay(request: HttpRequest, run_id: int) -> HttpResponse:
     if difference is None:
         messages.success(
             request,
-            f"Replayed: all {made.copied_upto} rows of #{run.pk} came out the same. Nothing was called.",
+            f"Replayed: all {made.copied_upto} steps of #{run.pk} match. No calls were made.",
         )
     else:
-        messages.error(request, f"The replay came out otherwise. {difference}")
+        messages.error(request, f"The replay differs. {difference}")
     return redirect("run", made.pk)
 
 
@@ -181,7 +181,7 @@ def test(request: HttpRequest, run_id: int) -> HttpResponse:
     upto = request.GET.get("to", "")
     number = int(upto) if upto.isascii() and upto.isdigit() and len(upto) < 10 else None
     if upto and number is None:
-        raise Http404("no such row")
+        raise Http404("no such step")
     try:
         text = pytest_file(run, number)
     except (NothingToTest, driver.NoMachine, store.NotPossible) as fault:

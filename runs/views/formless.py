@@ -34,7 +34,9 @@ class LeadToForm(MiddlewareMixin):
             return redirect(PAGES[found.view_name], *[*found.kwargs.values()][:1])
         takes = response.headers["Allow"]
         page = refused(
-            request, f"This address takes {takes.replace(', ', ' or ')} requests only. Nothing was done.", 405
+            request,
+            f"This address takes {takes.replace(', ', ' or ')} requests only. Nothing was changed.",
+            405,
         )
         page.headers["Allow"] = takes
         return page

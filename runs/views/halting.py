@@ -17,13 +17,13 @@ from runs.views.seeing import refused
 def halt(request: HttpRequest) -> HttpResponse:
     """What stopping everything does, with the reason for it; or, where that was done, the way back."""
     if not actions.may_halt(request.user):
-        return refused(request, "You may not stop everything. An administrator can.")
+        return refused(request, "You may not halt the site. An administrator can.")
     if request.method == "GET":
         return _page(request)
     reason = request.POST.get("reason", "").strip()
     match request.POST.get("deed"):
         case "halt" if not reason:
-            return _page(request, fault="Say why: everybody who sees the banner wants to know.", status=400)
+            return _page(request, fault="Enter a reason; the banner shows it to everyone.", status=400)
         case "halt":
             try:
                 actions.halt_site(by=request.user, reason=reason)
@@ -34,9 +34,7 @@ def halt(request: HttpRequest) -> HttpResponse:
         case "unhalt":
             _let_go_on(request)
         case _:
-            return _page(
-                request, fault="The form does not say what to do. Press one of its buttons.", status=400
-            )
+            return _page(request, fault="The form names no action. Use its buttons.", status=400)
     return redirect("runs")
 
 
@@ -46,7 +44,7 @@ def _let_go_on(request: HttpRequest) -> None:
     except actions.NotPossible as impossible:
         messages.info(request, impossible.sentence)
     else:
-        messages.success(request, f"The site works again. Runs that go on now: {wanting}.")
+        messages.success(request, f"Site resumed. Runs that continue: {wanting}.")
 
 
 def _page(request: HttpRequest, fault: str = "", status: int = 200) -> HttpResponse:

@@ -99,7 +99,7 @@ def compact(request: HttpRequest, run_id: int) -> HttpResponse:
     """Have the context compacted before the next model call."""
     run = visible_run(request, run_id)
     reason = request.POST.get("reason", "")
-    said = "Wanted. The context is compacted before the next model call."
+    said = "Compaction requested; it runs before the next model call."
     return _done(
         request,
         run,
@@ -117,7 +117,7 @@ def pin(request: HttpRequest, run_id: int) -> HttpResponse:
     """Keep a row, or a summary, as it is."""
     run = visible_run(request, run_id)
     path = request.POST.get("path", "")
-    said = f"Pinned {path}. No compaction touches it."
+    said = f"Pinned {path}. Compactions leave it in the prompt."
     return _done(request, run, _Deed(lambda: actions.pin(run, path=path, by=request.user), said, "pin"))
 
 
@@ -126,7 +126,7 @@ def unpin(request: HttpRequest, run_id: int) -> HttpResponse:
     """Take a pin away."""
     run = visible_run(request, run_id)
     path = request.POST.get("path", "")
-    said = f"{path} is pinned no more."
+    said = f"{path} unpinned."
     return _done(request, run, _Deed(lambda: actions.unpin(run, path=path, by=request.user), said, "pin"))
 
 
@@ -141,20 +141,20 @@ def edit(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
     def correct() -> None:
         actions.edit_summary(run, seq=seq, version=seen, text=text, reason=reason, by=request.user)
 
-    said = f"Corrected. The next prompt holds version {seen + 1} of the summary of row {seq}."
+    said = f"Saved. The next prompt has version {seen + 1} of the summary of step {seq}."
     kept = {"text": text, "reason": reason, "version": version}
     return _done(request, run, _Deed(correct, said, f"edit-{seq}", kept))
 
 
 @require_POST
 def undo(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
-    """Take a summary back."""
+    """Revert a summary."""
     run = visible_run(request, run_id)
     reason, version = request.POST.get("reason", ""), request.POST.get("version", "")
     seen = int(version) if version.isascii() and version.isdigit() and len(version) < 10 else 0
     said = (
-        f"Taken back. The model reads the rows themselves from the next prompt on, as far as they fit its window, "
-        f"not the summary of row {seq}."
+        f"Summary of step {seq} reverted. From the next prompt on, the model reads the original steps, as far as "
+        "they fit its window."
     )
     return _done(
         request,

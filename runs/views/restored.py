@@ -28,7 +28,7 @@ def restored(request: HttpRequest) -> HttpResponse:
         if text.isascii() and text.isdigit() and len(text) < 16
     ]
     if not chosen:
-        return _page(request, fault="No run is chosen. Tick those that are to go on.", status=400)
+        return _page(request, fault="No run is chosen. Tick the runs to resume.", status=400)
     _say(request, actions.resume_restored(chosen, by=request.user))
     return redirect("restored")
 

@@ -10,7 +10,13 @@ from runs.forms.life import PageOfAnotherLife, check_life
 from runs.machines import NoMachine
 from runs.models import Run
 
-_TITLES = {400: "Refused", 403: "Not allowed", 412: "This page is too old", 413: "Too much", 429: "Locked"}
+_TITLES = {
+    400: "Refused",
+    403: "Not allowed",
+    412: "This page is out of date",
+    413: "Too much",
+    429: "Locked",
+}
 """What stands over a refusal, by its status."""
 
 

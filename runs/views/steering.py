@@ -52,9 +52,7 @@ def abort(request: HttpRequest, run_id: int) -> HttpResponse:
 def pause(request: HttpRequest, run_id: int) -> HttpResponse:
     """Hold the run."""
     run = visible_run(request, run_id)
-    return _steered(
-        request, run, lambda: actions.pause(run, by=request.user), "Paused. Nothing goes on until you resume."
-    )
+    return _steered(request, run, lambda: actions.pause(run, by=request.user), "Paused until you resume it.")
 
 
 @require_POST
@@ -88,7 +86,7 @@ def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
             request,
             run,
             lambda: as_told(run, to, seen, attrgetter("mark_of_going_back"), back),
-            f"Went back to row {to}.",
+            f"Rolled back to step {to}.",
         )
     except ToldOtherwise as otherwise:
         run.refresh_from_db()

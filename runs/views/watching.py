@@ -129,9 +129,9 @@ def other_rows(request: HttpRequest, run_id: int) -> HttpResponse:
     if before is not None:
         return HttpResponse(_rows_html(reading.row_views(run, before=before)))
     if after is None:
-        return HttpResponse("Name a row: ?before=SEQ or ?after=SEQ", status=400, content_type="text/plain")
+        return HttpResponse("Name a step: ?before=SEQ or ?after=SEQ", status=400, content_type="text/plain")
     if request.GET.get("life", life := restored_id()) != life:
-        said = "The site was restored after this page was loaded. Load the page again."
+        said = "The site was restored after this page was loaded. Reload the page."
         return HttpResponse(said, status=412, content_type="text/plain")
     rows = reading.row_views(run, after=after) if after else reading.row_views(run, before=WINDOW + 1)
     rendered = [{"seq": row.seq, "html": reading.render_row(row)} for row in rows]

@@ -57,7 +57,7 @@ async function send(form, button) {
     await untilLetGo();
     undo();
     if (panel !== null) release(panel);
-    complain(form, "The site could not be reached, so it is not known to be recorded. Send it again: that is safe.");
+    complain(form, "The site could not be reached; the decision may not be recorded. Send it again: that is safe.");
     return;
   }
   await untilLetGo();
@@ -129,7 +129,7 @@ function recorded(panel, news, where) {
   panel.addEventListener("panel:kept", next);
   resumed = ({ seq, kind }) => {
     resumed = null;
-    outcome.textContent = kind === "stop" ? "Recorded. The run has ended." : `Recorded. Resumed at row ${seq}.`;
+    outcome.textContent = kind === "stop" ? "Recorded. The run has ended." : `Recorded. Resumed at step ${seq}.`;
     if (!nextWaits) within(RESUMED_FOR_MS);
   };
   if (news.first !== null) resumed(news.first);
@@ -173,8 +173,8 @@ function whatWentWrong(status, html, signedOut) {
   if (status !== 403) return `The site answered with an error (${status}). Send it again: that is safe.`;
   const page = new DOMParser().parseFromString(html, "text/html");
   if (page.querySelector("[data-token-refused]") !== null) {
-    return "That was refused: this browser’s sign-in is missing. " +
-      "Open the site in another tab and sign in, then send this again: your text stays here.";
+    return "Request refused: this browser is not signed in. " +
+      "Sign in in another tab, then send again. Your text stays here.";
   }
   const said = page.querySelector("main")?.textContent.trim().replace(/\s+/g, " ").slice(0, 300);
   return said || "You may not decide this.";

@@ -13,7 +13,7 @@ let count = Number(document.querySelector("[data-inbox-count]")?.dataset.inboxCo
 
 function show({ count: now, halt }) {
   showPanel("halted", halt);
-  if (now > count) announce(now === 1 ? "One decision needs you." : `${now} decisions need you.`);
+  if (now > count) announce(now === 1 ? "1 decision is waiting for you." : `${now} decisions are waiting for you.`);
   count = now;
   document.title = now > 0 ? `(${now}) ${title}` : title;
   for (const badge of document.querySelectorAll("[data-inbox-count]")) {
@@ -30,7 +30,7 @@ function tellSignedOut(isSo) {
   whenLetGo(() => {
     if (signedOut === null || signedOut.hidden === !isSo) return;
     signedOut.hidden = !isSo;
-    if (isSo) announce("You have been signed out.");
+    if (isSo) announce("You were signed out.");
   });
 }
 

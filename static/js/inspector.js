@@ -94,7 +94,7 @@ async function show(seq) {
     const line = document.createElement("p");
     line.className = "inspect__empty";
     line.setAttribute("role", "alert");
-    line.textContent = `Row ${seq} could not be loaded. Choose it again.`;
+    line.textContent = `Step ${seq} could not be loaded. Choose it again.`;
     place.replaceChildren(line);
     return;
   }

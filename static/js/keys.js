@@ -3,8 +3,8 @@
 import { open, rows, select, selected, selectNone } from "./inspector.js";
 
 const HELP = [
-  ["j k", "next row, row before"],
-  ["Enter", "open the chosen row"],
+  ["j k", "next step, previous step"],
+  ["Enter", "open the chosen step"],
   ["x", "choose none"],
   ["n", "to the next decision that needs me"],
   ["a e r", "to Approve, the arguments, Reject"],

@@ -192,7 +192,7 @@ function announceStatus(status) {
   const first = announcedStatus === "";
   announcedStatus = status;
   if (first) return;
-  announce(status === "waiting" ? "The run waits: a decision is needed." : `The run is ${status}.`);
+  announce(status === "waiting" ? "The run is waiting for a decision." : `The run is ${status}.`);
 }
 
 // The list of rows, and where the reader is in it.
@@ -246,7 +246,7 @@ class Page {
       this.look();
     }
     for (const row of added) rowArrived(Number(row.dataset.seq), row.dataset.kind);
-    announce(added.length === 1 ? `Row ${rows[0].seq}: ${titleOf(added[0])}` : `${added.length} new rows.`);
+    announce(added.length === 1 ? `Step ${rows[0].seq}: ${titleOf(added[0])}` : `${added.length} new steps.`);
     settlePanels();
     if (this.waiting.length > 0) this.append([]);
     this.painted();
@@ -334,7 +334,7 @@ class Page {
   tellUnseen() {
     if (this.button === null) return;
     this.button.hidden = this.unseen === 0;
-    this.button.textContent = this.unseen === 1 ? "1 new row" : `${this.unseen} new rows`;
+    this.button.textContent = this.unseen === 1 ? "1 new step" : `${this.unseen} new steps`;
   }
 }
 

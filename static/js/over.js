@@ -2,11 +2,11 @@
 // loaded. It says so, and its buttons are off; what was written in it stays, to copy. Hook: [data-over].
 
 export const RESTORED =
-  "The site was restored from a backup after this page was loaded: what it shows may not have happened. " +
-  "Copy what you have written, then load the page again.";
+  "The site was restored from a backup after this page was loaded, so the page is out of date. " +
+  "Copy what you typed, then reload the page.";
 export const NOT_THERE =
-  "This is not there any more, or you may not see it any more: nothing can be decided here. A restore of the site " +
-  "from a backup can have removed it. Copy what you have written, then go to the list of runs.";
+  "This question was deleted, perhaps by a restore from a backup, or you may no longer see it. Copy what you " +
+  "typed, then go to the list of runs.";
 const WAY = "the list of runs";
 
 // Say the sentence, and offer nothing any more.

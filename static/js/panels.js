@@ -128,14 +128,14 @@ function keepsake(texts) {
   box.className = "kept";
   const line = document.createElement("p");
   line.className = "kept__line";
-  line.textContent = "This has changed while you were writing. Your text:";
+  line.textContent = "This changed while you were typing. Your text:";
   box.append(line);
   for (const text of texts) {
     const area = document.createElement("textarea");
     area.className = "input kept__text";
     area.readOnly = true;
     area.value = area.textContent = text;
-    area.setAttribute("aria-label", "What you had written");
+    area.setAttribute("aria-label", "What you typed");
     box.append(area);
   }
   box.append(seenButton(() => keepPlace(box.parentElement, () => box.remove())));
@@ -147,7 +147,7 @@ export function seenButton(done) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "button button--small";
-  button.textContent = "I have seen it";
+  button.textContent = "Dismiss";
   button.addEventListener("click", done);
   return button;
 }

@@ -79,7 +79,7 @@ function filterByNode() {
     only = node;
     sheet.replaceSync(node === "" ? "" : `[data-rows] > .row:not([data-node="${CSS.escape(node)}"]) { display: none; }`);
     line.hidden = node === "";
-    line.textContent = node === "" ? "" : `Only rows of “${node.replaceAll("_", " ")}”. `;
+    line.textContent = node === "" ? "" : `Only steps of “${node.replaceAll("_", " ")}”. `;
     if (node !== "") {
       const all = document.createElement("button");
       all.type = "button";
@@ -125,7 +125,7 @@ function loadOlder() {
       list.prepend(piece.content);
       scrollBy(0, first.getBoundingClientRect().top - top);
     } catch {
-      link.textContent = "That did not work. Try again";
+      link.textContent = "That failed. Try again";
       delete link.dataset.busy;
       return;
     }
@@ -140,7 +140,7 @@ function offerOlder() {
   if (link === null) return;
   const first = Number(list.firstElementChild?.dataset.seq ?? 1);
   link.closest("p").hidden = first <= 1;
-  link.textContent = `Older rows (${first - 1})`;
+  link.textContent = `Older steps (${first - 1})`;
 }
 
 function markAddressed() {

@@ -4,7 +4,7 @@
 import { untilLetGo } from "./press.js";
 
 export const SIGNED_OUT =
-  "You have been signed out. Sign in in another tab, then send this again: your text stays here.";
+  "You were signed out. Sign in in another tab, then send again. Your text stays here.";
 const NOT_REACHED = "The site could not be reached, so nothing was sent. Send it again.";
 const known = new WeakSet();
 const asking = new WeakSet();

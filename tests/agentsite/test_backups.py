@@ -127,7 +127,7 @@ def test_everything_comes_back_and_what_is_unfinished_is_paused(tmp_path: Path) 
     runs = populate()
     before = everything()
     said = told("backup", str(tmp_path / "site.zip"))
-    assert "4 runs (3 unfinished)" in said and "no key of a model" in said
+    assert "4 runs (3 unfinished)" in said and "no model key" in said
     wipe()
     assert not Run.objects.exists()
     said = told("restore", str(tmp_path / "site.zip"))
@@ -301,7 +301,7 @@ def test_what_is_lost_for_good_hinders_no_backup_and_is_said_at_every_step(tmp_p
     assert notice in refused("backup", str(tmp_path / "site.zip"))
     assert notice in told("backup", str(tmp_path / "site.zip"), "--without-lost")
     said = told("restore", str(tmp_path / "site.zip"), "--force")
-    assert notice in said and "The backup was made without them" in said
+    assert notice in said and "Missing from the backup" in said
     for words in (("verify", str(run.pk)), ("verify", "--all")):
         assert f"Run {run.pk}: {notice}" in told(*words)
 
@@ -328,7 +328,7 @@ def test_a_kept_file_that_was_changed_on_disk_is_a_fault_and_is_not_called_gone(
 def test_a_working_file_that_was_changed_is_no_fault_of_the_log() -> None:
     run = run_with_a_file()
     (folder_of(run.pk) / "report.md").write_text("another")
-    assert told("verify", str(run.pk)) == f"Run {run.pk}: {run.head} rows, all fit.\n"
+    assert told("verify", str(run.pk)) == f"Run {run.pk}: {run.head} steps verified.\n"
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_a_reviewer_of_the_staff_decides_each_kind_of_question(site: Site, staff
     for deed, address in zip(deeds, asked(site, *(deed.kind for deed in deeds)), strict=True):
         staff.goto(address)
         card = staff.locator("[data-card]")
-        expect(card.locator(".card__you")).to_have_text("needs you")
+        expect(card.locator(".card__you")).to_have_text("waiting for you")
         if deed in one_of_each:
             check(staff)
         press(card, deed)
@@ -161,7 +161,7 @@ def test_a_rollback_is_confirmed_in_sight_of_what_stays_done(site: Site, staff: 
     staff.goto(address)
     card.locator("#card-more > summary").click()
     card.locator("button[value=rollback]").click()
-    expect(card.locator("#to_step-wrong")).to_have_text("Choose the row to go back to.")
+    expect(card.locator("#to_step-wrong")).to_have_text("Choose a step to roll back to.")
     check(staff)
     row = card.locator("#to_step option").nth(1).get_attribute("value")
     card.locator("#to_step").select_option(row)
@@ -213,7 +213,7 @@ def test_a_limit_that_is_raised_in_the_admin_lets_the_run_go_on(site: Site, staf
     expect(staff.locator(".budget")).to_contain_text("$0.002 of $0.0015 used")
     run = re.search(r"/run/(\d+)/", staff.url)
     assert run is not None
-    staff.locator(".budget a", has_text="Raise the limit").click()
+    staff.locator(".budget a", has_text="Raise limit").click()
     press(staff.locator("[data-card]"), Deed("limit", "top_up", (("amount.cost_usd", "0.5"),)))
     expect(staff.locator(".messagelist")).to_contain_text("Recorded:")
     wait_for(lambda: site.export(run[1])["run"]["status"] == "succeeded")

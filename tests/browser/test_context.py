@@ -52,7 +52,7 @@ def launch(site: Site) -> str:
 
 def go_on(page: Page) -> None:
     """Answer the question that the run waits with."""
-    page.get_by_role("button", name="Go on", exact=True).click()
+    page.get_by_role("button", name="Continue", exact=True).click()
 
 
 def call_after_mending(site: Site, run: str) -> int | None:
@@ -79,12 +79,12 @@ def test_a_summary_is_mended_and_the_next_prompt_shows_it(site: Site, admin_page
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(f"/runs/{run}/")
     panel = page.locator('[data-panel="context"]')
-    expect(page.locator('[data-panel="header"]')).to_contain_text("Needs you")
+    expect(page.locator('[data-panel="header"]')).to_contain_text("Waiting")
     expect(panel).to_contain_text("of 1,400 tokens")
     before = panel.locator(".filling__said").inner_text()
     go_on(page)
     row = page.locator('[data-rows] > [data-kind="compaction"]').first
-    expect(row).to_contain_text("tokens, rows")
+    expect(row).to_contain_text("tokens, steps")
     begun = page.locator('[data-rows] > [data-kind="ask"]', has_text="Summarises").first
     expect(begun).to_contain_text("rows")
     expect(panel.locator(".filling__said")).not_to_have_text(before)
@@ -95,14 +95,14 @@ def test_a_summary_is_mended_and_the_next_prompt_shows_it(site: Site, admin_page
     inspector = page.locator("[data-inspector]")
     expect(inspector.locator(".pair__text")).to_contain_text("Brest: 3,400 cm")
     expect(inspector.locator(".originals__item").nth(1)).to_be_visible()
-    inspector.get_by_role("link", name="Correct, take back").click()
+    inspector.get_by_role("link", name="Correct or revert").click()
     page.wait_for_url("**/context/#summary-*")
     check_page(page)
-    page.get_by_text("Correct it…").click()
-    text = page.get_by_label("The summary (at most")
+    page.get_by_text("Correct…").click()
+    text = page.get_by_label("Summary (at most")
     text.fill(text.input_value().replace("3,400", "340"))
-    page.get_by_label("Why (it stays").fill("A zero too much.")
-    page.get_by_role("button", name="Correct the summary").click()
+    page.get_by_label("Why (kept").fill("A zero too much.")
+    page.get_by_role("button", name="Save correction").click()
     expect(page.locator(".pair__text").first).to_contain_text("Brest: 340 cm")
     page.goto(f"/runs/{run}/")
     expect(page.locator("[data-rows]")).to_contain_text("A zero too much.")

@@ -45,7 +45,7 @@ def test_a_run_is_continued_three_times_and_each_page_leads_to_the_others(site: 
     expect(chain.get_by_role("link")).to_have_count(3)
     box.fill(" ")
     page.get_by_role("button", name="Continue", exact=True).click()
-    expect(page.get_by_text("Say what the run is to achieve.")).to_be_visible()
+    expect(page.get_by_text("Enter a goal.")).to_be_visible()
     check_looks(page)
     page.goto(f"{site.url}/runs/")
     expect(page.get_by_text(f"continues run #{runs[0]}", exact=True)).to_be_visible()

@@ -43,7 +43,7 @@ def test_the_lists_follow_what_happens(admin_page: Page, site: Site, tmp_path: P
     admin_page.goto("/runs/")
     run = launch(site, tmp_path, "A letter that is followed", LETTER, FINAL)
     line = admin_page.locator(f".run[data-key='{run}']")
-    expect(line).to_contain_text("Needs you")
+    expect(line).to_contain_text("Waiting")
     question = queue.locator(".ask", has_text="A letter that is followed")
     expect(question).to_be_visible()
     wait_for(lambda: queue.locator(".ask").count() == int(queue.locator("[data-inbox-count]").inner_text()))
@@ -54,10 +54,10 @@ def test_the_lists_follow_what_happens(admin_page: Page, site: Site, tmp_path: P
 
 def test_what_is_typed_beside_a_list_stays(admin_page: Page, site: Site, tmp_path: Path) -> None:
     admin_page.goto("/runs/")
-    admin_page.get_by_placeholder("Find in goals").fill("half a wo")
+    admin_page.get_by_placeholder("Goal text").fill("half a wo")
     run = launch(site, tmp_path, "Comes while somebody types", FINAL, code=0)
     expect(admin_page.locator(f".run[data-key='{run}']")).to_be_visible()
-    expect(admin_page.get_by_placeholder("Find in goals")).to_have_value("half a wo")
+    expect(admin_page.get_by_placeholder("Goal text")).to_have_value("half a wo")
 
 
 @pytest.mark.parametrize("size", [(360, 640), (1440, 600)])
@@ -67,7 +67,7 @@ def test_a_question_that_comes_out_of_sight_is_one_press_away(
     admin_page.set_viewport_size({"width": size[0], "height": size[1]})
     run = launch(site, tmp_path, "Many rows", *[LOOK] * 12, LETTER, FINAL)
     admin_page.goto(f"/runs/{run}/")
-    summons = admin_page.get_by_role("link", name="A question waits for an answer")
+    summons = admin_page.get_by_role("link", name="A question is waiting")
     card = admin_page.locator("[data-card]")
     expect(card).to_be_in_viewport()
     expect(summons).to_be_hidden()

@@ -69,14 +69,14 @@ def test_a_host_is_asked_about_allowed_with_a_tick_and_another_one_asks(
     for tool in ("read_file", "write_file"):
         page.locator(f'input[name="tools"][value="{tool}"]').check()
     page.get_by_text("Nothing", exact=True).click()
-    page.get_by_label("Hosts it may contact").fill("https://api.example.com/")
+    page.get_by_label("Allowed hosts").fill("https://api.example.com/")
     page.get_by_role("button", name="Launch", exact=True).click()
     wrong = page.locator("#hosts-wrong")
     expect(wrong).to_contain_text("is not a host. Write a host like example.com")
     check(page)
     wrong.scroll_into_view_if_needed()
     page.screenshot(path=tmp_path / f"launch-{width}.png", full_page=True)
-    page.get_by_label("Hosts it may contact").fill("docs.example.org")
+    page.get_by_label("Allowed hosts").fill("docs.example.org")
     page.get_by_role("button", name="Launch", exact=True).click()
     page.wait_for_url("**/runs/*/")
 

@@ -69,7 +69,7 @@ def test_a_contract_fills_up(site: Site, admin_page: Page) -> None:
     part = admin_page.locator('[data-panel="machine"]')
     expect(part).to_contain_text("1 of 2 slots filled")
     expect(part.locator('[data-slot="litres"]')).to_contain_text("week_sum")
-    expect(part.locator('[data-slot="plan"]')).to_contain_text("nothing yet")
+    expect(part.locator('[data-slot="plan"]')).to_contain_text("empty")
     approved_to_the_end(site, admin_page, run)
     expect(part).to_contain_text("2 of 2 slots filled")
     with admin_page.expect_download() as download:
@@ -104,7 +104,7 @@ def test_a_plan_is_followed_left_and_made_again(site: Site, admin_page: Page) ->
 
 def test_a_slot_is_added_and_what_is_wrong_is_shown_beside_it(site: Site, admin_page: Page) -> None:
     admin_page.goto("/runs/new/?demonstration=contract")
-    admin_page.get_by_role("button", name="Another slot").click()
+    admin_page.get_by_role("button", name="Add slot").click()
     admin_page.locator('[name="slots-3-description"]').fill("a fourth one")
     assert not admin_page.locator('[name="steps"]').is_visible()
     check_looks(admin_page)
@@ -142,7 +142,7 @@ def test_a_childs_progress_is_seen_live_on_its_parents_page(site: Site, admin_pa
     assert found is not None
     admin_page.goto(f"/runs/{found[0]}/")
     line = admin_page.locator(".row__child")
-    expect(line).to_contain_text("Needs you")
+    expect(line).to_contain_text("Waiting")
     expect(line).to_contain_text("at tool execution")
     check_looks(admin_page)
     line.get_by_role("link").click()

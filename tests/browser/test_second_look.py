@@ -74,7 +74,7 @@ def test_ten_thousand_blanks_are_a_sign_and_want_a_tick(site: Site, looking: Pag
     assert sign.evaluate("box => box.scrollHeight <= box.clientHeight + 1")
     looking.get_by_role("button", name="Approve").click()
     expect(card).to_contain_text("tick the box to approve it")
-    looking.get_by_role("checkbox", name=re.compile("I have read what this call does")).check()
+    looking.get_by_role("checkbox", name=re.compile("I have read this call")).check()
     looking.get_by_role("button", name="Approve").click()
     expect(looking.locator("[data-panel=answer]")).to_contain_text("done")
 
@@ -82,10 +82,10 @@ def test_ten_thousand_blanks_are_a_sign_and_want_a_tick(site: Site, looking: Pag
 def test_the_end_of_a_long_text_is_to_be_seen_before_it_is_approved(site: Site, looking: Page) -> None:
     card_of(looking, launch(site, LONG))
     card = looking.locator("[data-card]")
-    expect(card).to_contain_text("6,025 characters, more than the box shows. Scroll to its end to approve.")
+    expect(card).to_contain_text("6,025 characters, more than fits in the box. Scroll to its end to approve.")
     names = card.locator(".arguments .field__name").all_inner_texts()
     assert names == ["mode", "command"]
-    tick = looking.get_by_role("checkbox", name="I have read all of it, to the end.")
+    tick = looking.get_by_role("checkbox", name="I have read all of it.")
     tick.click()
     expect(tick).not_to_be_checked()
     expect(card).to_contain_text("Scroll each long text to its end first.")
@@ -102,11 +102,11 @@ def test_the_site_refuses_what_was_not_read_and_shows_it_whole(site: Site, looki
     card_of(looking, launch(site, LONG))
     card = looking.locator("[data-card]")
     looking.get_by_role("button", name="Approve").click()
-    expect(card).to_contain_text("Read all of it, to the end, and tick the box to approve it.")
+    expect(card).to_contain_text("Read all of it, then tick the box to approve it.")
     whole = card.locator(".escapes__text")
     expect(whole).to_contain_text(DEED)
     assert whole.evaluate("box => box.scrollHeight <= box.clientHeight + 1")
-    looking.get_by_role("checkbox", name="I have read all of it, to the end.").check()
+    looking.get_by_role("checkbox", name="I have read all of it.").check()
     looking.get_by_role("button", name="Approve").click()
     expect(looking.locator("[data-panel=answer]")).to_contain_text("done")
 
@@ -141,9 +141,9 @@ def test_without_scripts_the_site_asks_once_more_and_shows_all_of_it(
     page.goto(f"/runs/{run}/")
     reload_until_it_asks(page)
     page.get_by_role("button", name="Approve").click()
-    expect(page.locator("[data-card]")).to_contain_text("Read all of it, to the end")
+    expect(page.locator("[data-card]")).to_contain_text("Read all of it")
     expect(page.locator(".escapes__text")).to_contain_text(DEED)
-    page.get_by_role("checkbox", name="I have read all of it, to the end.").check()
+    page.get_by_role("checkbox", name="I have read all of it.").check()
     page.get_by_role("button", name="Approve").click()
     page.wait_for_url(f"**/runs/{run}/")
     assert site.export(run)["interrupts"][0]["decisions"][0]["verdict"] == "approve"

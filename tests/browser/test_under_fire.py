@@ -119,7 +119,7 @@ def pictures(page: Page, name: str) -> None:
 
 
 def check_rows(page: Page, export: dict[str, Any]) -> None:
-    """The page has every row of the log, once, in order, as what it is, and dimmed where it was gone back over."""
+    """The page has every row of the log, once, in order, as what it is, and dimmed where it was rolled back."""
     rows = page.eval_on_selector_all(
         "[data-timeline] > [data-seq]",
         "rows => rows.map(({dataset}) => [Number(dataset.seq), dataset.kind, dataset.live === 'true'])",
@@ -137,7 +137,7 @@ def waits_with(page: Page, letter: dict[str, str]) -> None:
 def let_go(page: Page, letter: dict[str, str]) -> None:
     """Approve this letter, as a call that can't be taken back is approved."""
     waits_with(page, letter)
-    page.get_by_label("I have read what this call does").check()
+    page.get_by_label("I have read this call").check()
     approve(page)
 
 
@@ -193,7 +193,7 @@ def roll_back(site: Site, page: Page, run: str, head: int) -> None:
     to = row_of_result(page, "page 2 of")
     open_from_row(page, to, "Roll back to here…")
     stays = page.locator(".note--warn")
-    expect(stays).to_contain_text("They stay done, and may be done again")
+    expect(stays).to_contain_text("stay, and may be repeated")
     expect(stays.locator("li")).to_have_count(1)
     expect(stays.locator("li")).to_contain_text("sends")
     expect(stays.locator("code")).to_have_text('send_letter(text="We sail at 06:40.", to="the crew")')
@@ -202,7 +202,7 @@ def roll_back(site: Site, page: Page, run: str, head: int) -> None:
     expect(page.get_by_label("Ask again")).to_be_checked()
     pictures(page, "rewind")
     page.get_by_label("Why").fill("The time is wrong.")
-    page.get_by_role("button", name=f"Roll back to row {to}").click()
+    page.get_by_role("button", name=f"Roll back to step {to}").click()
     waits_with(page, LETTER)
     gone = page.locator('[data-timeline] > [data-live="false"]')
     assert gone.evaluate_all("rows => rows.map(row => Number(row.dataset.seq))") == [*range(to + 1, head + 1)]
@@ -214,7 +214,7 @@ def fork(page: Page, run: str, at: int) -> str:
     """From the first look-up on with another model; the number of the fork."""
     open_from_row(page, at, "Fork from here…")
     warned = page.locator(".note--warn")
-    expect(warned).to_contain_text("They stay done, and may be done again")
+    expect(warned).to_contain_text("stay, and may be repeated")
     expect(warned.locator("li")).to_have_count(2)
     page.get_by_label("Model").select_option(OTHER_MODEL)
     pictures(page, "fork")
@@ -229,7 +229,7 @@ def fork(page: Page, run: str, at: int) -> str:
 def compare(page: Page, run: str, forked: str, at: int) -> None:
     """The fork says where it comes from; beside its source it says in words where they part."""
     about = page.locator(".top__about")
-    expect(about).to_contain_text(f"#{run} at row {at}")
+    expect(about).to_contain_text(f"#{run} at step {at}")
     expect(about).to_contain_text(OTHER_MODEL)
     pictures(page, "forked")
     about.get_by_role("link", name="compare").click()

@@ -119,7 +119,7 @@ async def test_a_halt_its_reason_and_its_end_reach_every_page_at_once(valkey: Va
     assert (await page.hear())["halt"] == ""
     await in_database(actions.halt_site, by=None, reason="")
     said = (await page.hear())["halt"]
-    assert "Everything is halted" in said and "the operator" in said
+    assert "All runs are halted" in said and "the operator" in said
     await in_database(actions.halt_site, by=None, reason="<i>prices</i>")
     assert "&lt;i&gt;prices&lt;/i&gt;" in (await page.hear())["halt"]
     await in_database(actions.unhalt_site, by=None)

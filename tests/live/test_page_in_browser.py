@@ -193,7 +193,7 @@ def test_what_is_being_typed_stays_when_somebody_else_decides(site: Site, admin_
     admin_page.get_by_text("Reject…").click()
     admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
     site.manage("decide", interrupt, "--verdict", "approve")
-    kept = admin_page.get_by_role("textbox", name="What you had written")
+    kept = admin_page.get_by_role("textbox", name="What you typed")
     expect(kept).to_have_value("not before noon")
 
 
@@ -209,13 +209,13 @@ def test_what_was_being_typed_stays_through_all_news_until_it_has_been_read(
     admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
     site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
     expect(card).to_contain_text("bye")
-    kept = admin_page.get_by_role("textbox", name="What you had written")
+    kept = admin_page.get_by_role("textbox", name="What you typed")
     expect(kept).to_have_value("not before noon")
     site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
     expect(admin_page.locator("[data-live-state]")).to_have_attribute("data-live-state", "ended")
     expect(card).to_have_count(0)
     expect(kept).to_have_value("not before noon")
-    needs.get_by_role("button", name="I have seen it").click()
+    needs.get_by_role("button", name="Dismiss").click()
     expect(needs).to_be_empty()
 
 
@@ -229,7 +229,7 @@ def test_whoever_is_late_learns_who_was_first_and_keeps_the_text(site: Site, adm
     needs = admin_page.locator("[data-panel=needs]")
     expect(needs.get_by_role("alert")).to_contain_text("approve")
     expect(needs).to_contain_text("not before noon")
-    admin_page.get_by_role("button", name="I have seen it").click()
+    admin_page.get_by_role("button", name="Dismiss").click()
     expect(needs).not_to_contain_text("not before noon")
 
 
@@ -245,7 +245,7 @@ def test_without_any_cookie_the_text_stays_and_goes_out_after_a_sign_in_in_anoth
     admin_page.context.clear_cookies()
     admin_page.get_by_role("button", name="Reject", exact=True).click()
     complaint = admin_page.locator("[data-complaint]")
-    expect(complaint).to_contain_text("Open the site in another tab and sign in")
+    expect(complaint).to_contain_text("Sign in in another tab")
     expect(complaint).to_be_in_viewport(ratio=1)
     expect(reason).to_have_value("not before noon")
     with admin_page.context.new_page() as other:
@@ -355,7 +355,7 @@ def test_the_word_of_new_rows_takes_no_room(site: Site, admin_page: "Page") -> N
     waiting(site, admin_page)
     heights = admin_page.evaluate(
         """() => [true, false].map(hidden => {
-            document.querySelector("[data-new-rows]").textContent = "3 new rows";
+            document.querySelector("[data-new-rows]").textContent = "3 new steps";
             document.querySelector("[data-new-rows]").hidden = hidden;
             return document.querySelector("main").getBoundingClientRect().height;
         })"""
@@ -499,7 +499,7 @@ def test_the_end_of_the_rows_is_not_followed_past_what_was_just_recorded(
     rows_are_complete(site, admin_page, run)
     assert is_in_view_below_the_head(admin_page)
     word = admin_page.locator("[data-new-rows]")
-    expect(word).to_have_text(re.compile(r"^\d+ new rows$"))
+    expect(word).to_have_text(re.compile(r"^\d+ new steps$"))
     word.click()
     expect(admin_page.locator("[data-rows] > [data-seq]:visible").last).to_be_in_viewport()
 
@@ -529,9 +529,9 @@ def test_the_keyboard_s_place_stays_when_somebody_else_decides_or_what_was_writt
     admin_page.get_by_text("Reject…").click()
     admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
     site.manage("decide", interrupt, "--verdict", "approve")
-    expect(admin_page.get_by_role("textbox", name="What you had written")).to_be_visible()
+    expect(admin_page.get_by_role("textbox", name="What you typed")).to_be_visible()
     assert admin_page.evaluate(NEEDS_HAS_THE_FOCUS)
-    admin_page.get_by_role("button", name="I have seen it").click()
+    admin_page.get_by_role("button", name="Dismiss").click()
     expect(admin_page.locator("[data-panel=needs]")).to_be_empty()
     assert admin_page.evaluate(NEEDS_HAS_THE_FOCUS)
 
@@ -563,18 +563,18 @@ def test_every_open_page_says_that_the_site_is_halted_and_that_it_works_again(
         )
     site.manage("halt")
     for page in pages:
-        banner = page.get_by_role("status").filter(has_text="Everything is halted")
+        banner = page.get_by_role("status").filter(has_text="All runs are halted")
         expect(banner).to_be_visible()
         expect(banner.get_by_role("link")).to_be_visible()
         assert page.evaluate("window.says") == 1
     site.manage("halt", "--reason", "prices are wrong")
     for page in pages:
-        expect(page.get_by_role("status").filter(has_text="Everything is halted")).to_contain_text(
+        expect(page.get_by_role("status").filter(has_text="All runs are halted")).to_contain_text(
             "prices are wrong"
         )
     site.manage("unhalt")
     for page in pages:
-        expect(page.get_by_text("Everything is halted")).to_have_count(0)
+        expect(page.get_by_text("All runs are halted")).to_have_count(0)
 
 
 class HeldInbox:
@@ -611,9 +611,9 @@ def test_the_banner_of_a_halt_waits_for_what_is_pressed(
     inbox.wait_for("prices are wrong")
     press_a_row(admin_page)
     inbox.let_through()
-    assert admin_page.get_by_text("Everything is halted").count() == 0
+    assert admin_page.get_by_text("All runs are halted").count() == 0
     admin_page.mouse.up()
-    expect(admin_page.get_by_text("Everything is halted")).to_be_visible()
+    expect(admin_page.get_by_text("All runs are halted")).to_be_visible()
 
 
 def test_a_banner_that_the_page_was_painted_with_stays_as_it_is_when_the_socket_says_the_same(
@@ -623,7 +623,7 @@ def test_a_banner_that_the_page_was_painted_with_stays_as_it_is_when_the_socket_
     inbox = HeldInbox(admin_page)
     site.manage("halt", "--reason", "prices are wrong")
     admin_page.goto(f"{site.url}/runs/")
-    way_back = admin_page.get_by_role("link", name="Let it go on")
+    way_back = admin_page.get_by_role("link", name="Resume site")
     way_back.focus()
     admin_page.evaluate(
         """() => {
@@ -695,8 +695,8 @@ def offers_nothing(page: "Page") -> None:
     assert buttons.count() > 5
     for number in range(buttons.count()):
         expect(buttons.nth(number)).to_be_disabled()
-    expect(page.get_by_text("needs you", exact=True)).to_have_count(1)
-    expect(page.get_by_text("needs you", exact=True)).to_be_hidden()
+    expect(page.get_by_text("waiting for you", exact=True)).to_have_count(1)
+    expect(page.get_by_text("waiting for you", exact=True)).to_be_hidden()
 
 
 def test_a_page_whose_run_is_gone_says_so_and_offers_nothing(site: Site, admin_page: "Page") -> None:

@@ -65,8 +65,8 @@ def test_the_list_says_what_became_of_each_and_asks_little() -> None:
     client, address = reviewer(), reverse("admin:runs_compaction_changelist")
     page = client.get(address).text
     latest = newest(run)
-    assert f"Run {run.pk}, rows {latest.first} to {latest.last}" in page
-    assert f"carried on by row {latest.seq}" in page
+    assert f"Run {run.pk}, steps {latest.first} to {latest.last}" in page
+    assert f"continued by step {latest.seq}" in page
     assert f'href="/runs/{run.pk}/?step={latest.seq}"' in page
     with CaptureQueriesContext(connection) as few:
         client.get(address)
@@ -74,7 +74,7 @@ def test_the_list_says_what_became_of_each_and_asks_little() -> None:
     with CaptureQueriesContext(connection) as many:
         client.get(address)
     assert len(many) == len(few)
-    assert f"Run {others[0].pk}, rows" in client.get(f"{address}?q={others[0].pk}").text
+    assert f"Run {others[0].pk}, steps" in client.get(f"{address}?q={others[0].pk}").text
     only = client.get(f"{address}?run={others[0].pk}&state=stands").context["cl"].result_list
     assert [(row.run_id, row.seq) for row in only] == [(others[0].pk, newest(others[0]).seq)]
     assert not client.get(f"{address}?run={others[0].pk}&state=undone").context["cl"].result_list
@@ -92,7 +92,7 @@ def test_only_what_the_reader_may_see_is_there() -> None:
     listed = client.get(reverse("admin:runs_compaction_changelist")).context["cl"].result_list
     assert {row.run_id for row in listed} == {mine.pk}
     assert client.get(page_of(mine)).status_code == 200
-    assert "There is no such compaction" in client.get(page_of(run), follow=True).text
+    assert "Compaction not found" in client.get(page_of(run), follow=True).text
     assert send(client, run, "correct").redirect_chain
     assert newest(run).version == 1
     assert "Saved as version 2" in send(client, mine, "correct").text, "an owner may mend their own run"
@@ -140,7 +140,7 @@ def test_an_earlier_summary_among_the_originals_leads_to_its_own() -> None:
         page = client.get(address).text
         originals = page[page.index('class="originals"') :]
         assert (
-            f'href="/runs/{run.pk}/?step={earlier.seq}" data-step="{earlier.seq}">row {earlier.seq}</a>'
+            f'href="/runs/{run.pk}/?step={earlier.seq}" data-step="{earlier.seq}">step {earlier.seq}</a>'
             in (originals[: originals.index("earlier summary")])
         )
         assert f"<code>su:{earlier.seq}</code>" in originals
@@ -182,12 +182,12 @@ def test_a_correction_is_saved_with_its_reason_and_each_version_is_listed_with_w
     [
         ({"text": "mine " * 900}, "at most 3200 characters"),
         ({"text": " "}, "be empty"),
-        ({"reason": ""}, "Say why you change it"),
+        ({"reason": ""}, "Enter a reason"),
         ({"reason": "r" * 1001}, "at most 1000 characters"),
-        ({"version": "x"}, "does not say which version"),
+        ({"version": "x"}, "names no version"),
         ({"version": "9"}, "you saw version 9"),
-        ({"deed": "dance"}, "does not say what is to be done"),
-        ({"deed": ""}, "does not say what is to be done"),
+        ({"deed": "dance"}, "names no action"),
+        ({"deed": ""}, "names no action"),
     ],
 )
 def test_what_is_wrong_is_said_and_what_was_written_is_kept(fields: dict[str, str], sentence: str) -> None:
@@ -218,17 +218,20 @@ def test_a_summary_and_a_row_are_pinned_and_unpinned_and_taken_back() -> None:
     view = compaction_view(run, newest(run).seq)
     assert view is not None
     row = view.originals[-1].path
-    assert f"Pinned {view.path}: no compaction" in send(client, run, "pin").text
+    assert f"Pinned {view.path}: compactions" in send(client, run, "pin").text
     assert "Unpin the summary" in send(client, run, "pin", path=row).text
     assert f"Unpin {row}" in client.get(page_of(run)).text
     assert f"Unpinned {row}" in send(client, run, "unpin", path=row).text
     assert f"Unpinned {view.path}" in send(client, run, "unpin").text
-    assert "Say why you take it back" in send(client, run, "undo", reason="").text
-    assert "Taken back; the model reads the rows" in send(client, run, "undo", reason="All wrong.").text
+    assert "Enter a reason" in send(client, run, "undo", reason="").text
+    assert (
+        "Reverted; from the next prompt on, the model reads the original steps"
+        in send(client, run, "undo", reason="All wrong.").text
+    )
     page = client.get(page_of(run)).text
-    assert "taken back by rita" in page and "All wrong." in page
+    assert "reverted by rita" in page and "All wrong." in page
     assert "can no longer be changed" in page
-    assert "Save as a new version" not in page
+    assert "Save new version" not in page
 
 
 def test_compact_now_is_asked_for_on_a_page_of_its_own() -> None:
@@ -251,7 +254,7 @@ def test_who_may_only_look_is_offered_nothing_and_refused() -> None:
     run = compacted_run()
     client = signed_in(staff("luke", "view_run", "view_compaction"))
     page = client.get(page_of(run)).text
-    assert "You may look" in page and "Save as a new version" not in page
+    assert "You can view this" in page and "Save new version" not in page
     for deed in ("correct", "undo", "pin", "unpin"):
         assert send(client, run, deed).status_code == 403
     address = reverse("admin:runs_run_compact", args=[run.pk])
@@ -270,8 +273,8 @@ def test_a_compaction_that_was_gone_back_over_can_still_be_read() -> None:
     actions.rewind(run, to=2, by=None)
     view = compactions(run)[0]
     page = reviewer().get(reverse("admin:runs_compaction_change", args=[view.id])).text
-    assert "gone back over" in page and "result 0 of" in page
-    assert "Save as a new version" not in page
+    assert "rolled back" in page and "result 0 of" in page
+    assert "Save new version" not in page
 
 
 def test_two_texts_are_laid_over_each_other() -> None:

@@ -135,12 +135,12 @@ def test_a_conflict_says_who_decided_what_and_keeps_the_text() -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"verdict": "approve"}, "it can’t be taken back"),
-        ({"verdict": "approve", "sure": "yes", "arg.n": "many"}, "Not recorded yet"),
+        ({"verdict": "approve"}, "it can’t be undone"),
+        ({"verdict": "approve", "sure": "yes", "arg.n": "many"}, "Not recorded"),
         ({"verdict": "respond", "answer": " "}, "Write the answer."),
-        ({"verdict": "rollback"}, "Choose the row to go back to."),
-        ({"verdict": "approve", "sure": "yes", "revision": "²"}, "does not say which question it is for"),
-        ({"verdict": "approve", "sure": "yes", "fingerprint": ""}, "does not say which question it is for"),
+        ({"verdict": "rollback"}, "Choose a step to roll back to."),
+        ({"verdict": "approve", "sure": "yes", "revision": "²"}, "names no question"),
+        ({"verdict": "approve", "sure": "yes", "fingerprint": ""}, "names no question"),
         ({"verdict": "shrug"}, "is no answer to this question"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_rollback_tells_first_what_stays_done() -> None:
     address, form = filled(client, question, verdict="rollback", to_step=row)
     answer = client.post(address, form)
     assert answer.status_code == 422
-    assert "They stay done, and may be done again" in answer.text
+    assert "stay, and may be repeated" in answer.text
     assert not Decision.objects.filter(interrupt=question).exists()
     assert client.post(address, form | {"stays_done": row}).status_code == 302
     assert Decision.objects.get(interrupt=question).to_step == int(row)
@@ -252,12 +252,12 @@ def test_a_budget_is_shown_with_what_is_used_and_leads_to_its_question() -> None
         reverse("admin:runs_run_change", args=[run.pk]),
         f"{reverse('admin:runs_budget_changelist')}?run={run.pk}",
     ):
-        assert f'<a href="{page_of(pending(run))}">Raise the limit</a>' in client.get(address).text
+        assert f'<a href="{page_of(pending(run))}">Raise limit</a>' in client.get(address).text
     address, form = filled(client, pending(run), **answers(run, "top_up"))
     client.post(address, form)
     page = client.get(reverse("admin:runs_run_change", args=[run.pk])).text
     assert "$0.002 of $0.501 used" in page
-    assert "Raise the limit" not in page
+    assert "Raise limit" not in page
 
 
 def test_the_admin_and_the_pages_lead_to_each_other() -> None:

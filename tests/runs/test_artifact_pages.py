@@ -80,10 +80,10 @@ def test_the_page_tells_what_it_is_and_where_it_comes_from() -> None:
     assert newest.sha256 in said
     assert "text/plain" in said and "3 bytes" in said and "version 2 of 2" in said
     assert f'href="{reverse("run", args=[run.pk])}?step={newest.seq}"' in page.text
-    assert f"save , called in row {newest.call_seq}" in said
-    assert "what the name means now" in said
+    assert f"save , called in step {newest.call_seq}" in said
+    assert "current version" in said
     older = get(run, "notes/a.txt", version=1)
-    assert "An older version" in older.text and ">one</code>" in older.text
+    assert "Older version" in older.text and ">one</code>" in older.text
     assert f'href="{artifact_url(run.pk, "notes/a.txt", version=2)}"' in older.text
 
 
@@ -141,11 +141,11 @@ def test_an_artifact_that_failed_says_why_and_has_nothing_to_download() -> None:
 def test_what_was_gone_back_over_is_shown_as_that() -> None:
     run = gone_back()
     meant, dead, only_dead = get(run, "a.txt"), get(run, "a.txt", version=2), get(run, "b.txt")
-    assert "holds version 2, whose row was gone back over. The run’s tools read the file" in meant.text
-    assert "The run went back over row" in dead.text and "version 1</a> now" in dead.text
-    assert "No version of it is on the run’s path now" in only_dead.text
+    assert "holds version 2, which was rolled back. Tools read that file" in meant.text
+    assert "The run rolled back step" in dead.text and "version 1</a>." in dead.text
+    assert "No version is current" in only_dead.text
     listed = signed_in(User.objects.get(username="bob")).get(reverse("artifacts", args=[run.pk])).text
-    assert listed.count("gone back over") == 1
+    assert listed.count("rolled back") == 1
 
 
 def test_the_run_page_lists_what_it_made_with_kind_versions_and_row() -> None:
@@ -155,14 +155,14 @@ def test_the_run_page_lists_what_it_made_with_kind_versions_and_row() -> None:
         re.sub(r"<[^>]+>", " ", page.split('data-panel="files"')[1].split("</section>")[0]).split()
     )
     rows = {view.name: view.seq for view in files_of(run)}
-    assert f"a.txt file 3 B 2 versions row {rows['a.txt']}" in panel
-    assert f"b.png display 1 B row {rows['b.png']}" in panel
+    assert f"a.txt file 3 B 2 versions step {rows['a.txt']}" in panel
+    assert f"b.png display 1 B step {rows['b.png']}" in panel
 
 
 def test_the_run_page_lists_some_and_says_how_many_more() -> None:
     run = run_saving([made(f"{number:02}.txt", "x") for number in range(45)])
     client = signed_in(bob())
-    assert "All of it: 5 more" in client.get(reverse("run", args=[run.pk])).text
+    assert "Show all: 5 more" in client.get(reverse("run", args=[run.pk])).text
     assert client.get(reverse("artifacts", args=[run.pk])).text.count('class="made__item"') == 45
 
 
@@ -246,7 +246,7 @@ def test_a_file_that_no_row_tells_of_is_listed_and_can_be_saved() -> None:
     RunFolder(folder_of(run.pk)).write("old.txt", b"old")
     client = signed_in(bob())
     page = client.get(reverse("artifacts", args=[run.pk])).text
-    assert "no row tells of it" in page
+    assert "not in the log" in page
     answer = client.get(reverse("file", args=[run.pk, "old.txt"]))
     assert answer.content == b"old"
     assert answer["Content-Disposition"] == 'attachment; filename="old.txt"'
@@ -255,7 +255,7 @@ def test_a_file_that_no_row_tells_of_is_listed_and_can_be_saved() -> None:
 
 def test_a_run_that_made_nothing_says_so() -> None:
     run = work(launch(FINAL))
-    assert "It has made nothing yet" in signed_in(bob()).get(reverse("artifacts", args=[run.pk])).text
+    assert "No files yet" in signed_in(bob()).get(reverse("artifacts", args=[run.pk])).text
 
 
 def test_the_page_of_many_versions_lists_the_newest() -> None:
@@ -267,4 +267,4 @@ def test_the_page_of_many_versions_lists_the_newest() -> None:
     page = get(run, "a.txt").text
     Artifact.objects.filter(run=run, version__gt=1).delete()
     assert page.count('class="made__version"') == 100
-    assert "21 older ones are not listed" in page
+    assert "21 older versions are not listed" in page

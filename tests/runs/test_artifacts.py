@@ -390,19 +390,19 @@ def test_the_page_says_that_the_file_on_disk_is_another_version() -> None:
     assert RunFolder(store.folder_of(run.pk)).read("a.txt") == b"two"
     view = artifact_view(run, kept_with_live(run, "a.txt"))
     assert (view.version, view.live, view.meant) == (1, True, True)
-    assert view.on_disk == on_disk("version 2, whose row was gone back over")
+    assert view.on_disk == on_disk("version 2, which was rolled back")
     dead = artifact_of(run, "a.txt", 2)
     assert dead is not None
     view = artifact_view(run, dead)
     assert (view.live, view.meant, view.newest and view.newest.version) == (False, False, 1)
     only_dead = artifact_view(run, kept_with_live(run, "b.txt"))
     assert (only_dead.live, only_dead.newest) == (False, None)
-    assert only_dead.on_disk == on_disk("version 1, whose row was gone back over")
+    assert only_dead.on_disk == on_disk("version 1, which was rolled back")
 
 
 def on_disk(held: str) -> str:
     """What the page says of a file that is another than its name means."""
-    return f"The file in the run’s directory holds {held}. The run’s tools read the file as it stands there."
+    return f"The file in the run’s directory holds {held}. Tools read that file."
 
 
 def test_where_nobody_went_back_the_page_names_no_such_reason_for_another_file_on_disk() -> None:
@@ -411,7 +411,7 @@ def test_where_nobody_went_back_the_page_names_no_such_reason_for_another_file_o
     for content, held in (
         (b"two", ""),
         (b"one", on_disk("version 1")),
-        (b"three", on_disk("something that no row of the run tells of")),
+        (b"three", on_disk("content that is not in the log")),
     ):
         folder.write("a.txt", content)
         assert artifact_view(run, kept_with_live(run, "a.txt")).on_disk == held

@@ -79,7 +79,7 @@ def test_the_same_read_is_answered_from_the_record_and_costs_nothing() -> None:
     lines = [row.line for row in row_views(run) if row.line.title == "Result"]
     assert [line.tag for line in lines] == [
         "search",
-        *[f"search, from the cache of row {first}"] * 2,
+        *[f"search, cached from step {first}"] * 2,
         "search",
     ]
     check_replay(run)

@@ -71,7 +71,7 @@ def test_the_card_shows_the_plan_and_takes_another_one() -> None:
     card = client.get(reverse("interrupt", args=[pending(run).pk])).text
     assert 'name="arg.plan"' in card
     assert "tides" in card
-    assert "it stands in the log; the run ends" in card
+    assert "shown in the log; the run ends" in card
     assert sent(client, run, json.dumps(OTHER)).status_code == 302
     assert work(run).answer == "one"
     assert run.interrupts.get().decision.verdict == "edit"

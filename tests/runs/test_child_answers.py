@@ -132,7 +132,7 @@ def relaunched(run: Run) -> Run:
 
 
 def way_of(run: Run) -> list[tuple[Any, ...]]:
-    """Where the run went, what was gone back over left out; and where its children did."""
+    """Where the run went, what was rolled back left out; and where its children did."""
     rows = run.steps.filter(kind__in=("ask", "transition", "stop"), live=True).order_by("seq")
     way: list[tuple[Any, ...]] = list(rows.values_list("kind", "node", "edge", "to"))
     live = run.steps.filter(live=True).values("seq")
@@ -327,7 +327,7 @@ def test_a_limit_that_gone_over_rows_counted_against_can_not_be_told() -> None:
     decided(run, "top_up", args={"cost_usd": 1})
     decided(run, "approve")
     assert run.status == "succeeded"
-    assert f"row {question.seq} of run {kid.pk} asked about the limit cost_usd" in refused(run)
+    assert f"step {question.seq} of run {kid.pk} asked about the limit cost_usd" in refused(run)
 
 
 def test_children_of_one_name_that_went_otherwise_in_several_runs_can_not_be_told() -> None:

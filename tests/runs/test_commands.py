@@ -201,7 +201,10 @@ def test_launch_without_inline_queues_the_run_and_says_so() -> None:
         ((*GOAL, "--script", '{"replies": 1}'), "The script is not right at replies"),
         ((*GOAL, "--script", '{"tools": {"a": {}}}'), "it is missing; give one of none, read, write, send"),
         (("--batch", "{}"), "--batch needs a JSON list"),
-        (("--batch", "[]", "--model", "m", "--script", "{}"), "say it all: leave out --model, --script."),
+        (
+            ("--batch", "[]", "--model", "m", "--script", "{}"),
+            "set these themselves: leave out --model, --script.",
+        ),
         ((*GOAL, "--model", "m", "--script", "{}"), "give --model or --script, not both."),
     ],
 )
@@ -323,11 +326,12 @@ def test_a_call_that_may_have_happened_is_made_again_only_by_who_is_sure() -> No
     journey = die_in(run, before=kill, only="send")
     words = ("decide", str(pending(work(run)).pk), "--verdict", "approve")
     twice = 'This makes the call send(to="bob") once more: if it has happened already, it happens twice.'
-    assert refused(*words) == f"{twice} Look outside first; then say --sure with it. Nothing was decided."
+    assert refused(*words) == f"{twice} Check outside first, then add --sure. Nothing was decided."
     assert journey.ledger.asked is not None
     journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))
     came_back = card_of(pending(run), None).late_end
-    assert re.fullmatch(r"The worker .* came back on .* UTC and .* ended\. It was done: sent 1", came_back)
+    told = r"The lost worker came back on .* UTC with the outcome of the call\. It was done: sent 1"
+    assert re.fullmatch(told, came_back)
     assert refused(*words).startswith(f"{came_back}. {twice}")
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (f"Recorded: approve on run {run.pk}.\n", 0)
@@ -394,14 +398,14 @@ def test_a_way_back_past_what_stays_done_is_told_and_wants_to_be_sure() -> None:
     work(run)
     sent = run.exchanges.get(kind="tool_call").seq
     stays = (
-        "These were done after row {}. They stay done, and may be done again:\n"
-        f'  sends send(to="bob") in row {sent}\n'
+        "Side effects after step {} stay, and may be repeated:\n"
+        f'  sends send(to="bob") in step {sent}\n'
         "Going on from there is likely to cost $0.001 again: 1 model call, 120 tokens, 1 tool call, "
         "if it goes the same way.\n"
     )
     first, last = transitions(run)[0], transitions(run)[-1]
     words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(first))
-    assert refused(*words) == stays.format(first) + "Say --sure with it to go back. Nothing was changed."
+    assert refused(*words) == stays.format(first) + "Say --sure with it to roll back. Nothing was changed."
     assert "not a live transition" in refused(*words[:-1], "1")
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (stays.format(first) + f"Recorded: rollback on run {run.pk}.\n", 0)
@@ -414,7 +418,7 @@ def test_a_way_back_past_what_stays_done_is_told_and_wants_to_be_sure() -> None:
     assert told(*words) == (f"Recorded: rollback on run {run.pk}.\n", 0)
     goes_back, rows = ("rollback", str(run.pk), "--to"), run.steps.count()
     assert refused(*goes_back, str(first)) == stays.format(first) + (
-        "Say --sure with it to go back. Nothing was changed."
+        "Say --sure with it to roll back. Nothing was changed."
     )
     assert "not a live transition" in refused(*goes_back, "1")
     assert run.steps.count() == rows
@@ -432,8 +436,8 @@ def test_a_rollback_during_a_call_that_sends_wants_to_be_sure() -> None:
         refusals.append(refused(*words))
 
     world = slice_of(run, before=go_back, only="send")
-    assert 'send(to="bob")' in refusals[0] and "(it may have happened)" in refusals[0]
-    assert refusals[0].endswith("Say --sure with it to go back. Nothing was changed.")
+    assert 'send(to="bob")' in refusals[0] and "(may have happened)" in refusals[0]
+    assert refusals[0].endswith("Say --sure with it to roll back. Nothing was changed.")
     assert (world.calls, run.status, "rewind" in kinds(run)) == (
         ["decision", "search", "decision", "send", "decision"],
         "succeeded",
@@ -458,16 +462,16 @@ def test_a_way_back_past_what_people_did_to_the_context_is_told_and_wants_to_be_
         return (
             run,
             at,
-            f"What people did to the context after row {at} counts no more:\n"
-            f"  Summary corrected: that of row {seq}, version 2, by the operator: “A digit.” (row {run.head + 1})\n"
-            f"  Pinned for the model: row {row} by the operator (row {run.head + 2})\n"
+            f"Changes to the context after step {at} are rolled back:\n"
+            f"  Summary corrected: step {seq}, version 2, by the operator: “A digit.” (step {run.head + 1})\n"
+            f"  Pinned for the model: step {row} by the operator (step {run.head + 2})\n"
             "Going on from there is likely to cost $0.00 again: 0 model calls, 0 tokens, 0 tool calls, "
             "if it goes the same way.\n",
         )
 
     run, at, lost = mended()
     words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(at))
-    assert refused(*words) == lost + "Say --sure with it to go back. Nothing was changed."
+    assert refused(*words) == lost + "Say --sure with it to roll back. Nothing was changed."
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (f"{lost}Recorded: rollback on run {run.pk}.\n", 0)
     work(run)
@@ -478,7 +482,7 @@ def test_a_way_back_past_what_people_did_to_the_context_is_told_and_wants_to_be_
 
     run, at, lost = mended()
     goes_back = ("rollback", str(run.pk), "--to", str(at))
-    assert refused(*goes_back) == lost + "Say --sure with it to go back. Nothing was changed."
+    assert refused(*goes_back) == lost + "Say --sure with it to roll back. Nothing was changed."
     said, code = told(*goes_back, "--sure")
     assert (code, said.startswith(f"{lost}Run {run.pk}: ")) == (0, True)
     said, code = told("rollback", str(run.pk), "--to", str(at))
@@ -489,12 +493,12 @@ def test_rerun_says_what_people_did_to_the_context_that_is_not_in_the_new_run() 
     run = compacted_run()
     seq, at = newest(run).seq, transitions(run)[-1]
     estimate = ("rerun", str(run.pk), "--at", str(at), "--estimate")
-    again = "Likely to be done again: 0 model calls (0 tokens, $0.00), 0 tool calls.\n"
+    again = "Estimated to add: 0 model calls (0 tokens, $0.00), 0 tool calls.\n"
     assert told(*estimate) == (again, 0)
     actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=None)
     assert told(*estimate) == (
-        f"{again}What people did to the context since is not in the new run:\n"
-        f"  Summary corrected: that of row {seq}, version 2, by the operator: “A digit.” (row {run.head + 1})\n",
+        f"{again}Changes to the context since are not copied:\n"
+        f"  Summary corrected: step {seq}, version 2, by the operator: “A digit.” (step {run.head + 1})\n",
         0,
     )
 
@@ -502,16 +506,16 @@ def test_rerun_says_what_people_did_to_the_context_that_is_not_in_the_new_run() 
 def test_pause_resume_rollback_and_abort_say_where_the_run_is() -> None:
     run = work(launch(think("send", to="bob"), FINAL))
     number, head = str(run.pk), run.head
-    assert told("pause", number) == (f"Run {number}: paused, at action, row {head + 1}.\n", 0)
+    assert told("pause", number) == (f"Run {number}: paused, at action, step {head + 1}.\n", 0)
     assert "paused already" in refused("pause", number)
-    assert told("resume", number) == (f"Run {number}: waiting, at action, row {head + 2}.\n", 0)
+    assert told("resume", number) == (f"Run {number}: waiting, at action, step {head + 2}.\n", 0)
     first = transitions(run)[0]
     assert told("rollback", number, "--to", str(first)) == (
-        f"Run {number}: queued, at validate, row {head + 3}.\n",
+        f"Run {number}: queued, at validate, step {head + 3}.\n",
         0,
     )
     assert "not a live transition" in refused("rollback", number, "--to", "1")
-    assert told("abort", number) == (f"Run {number}: cancelled, at end, row {head + 4}.\n", 0)
+    assert told("abort", number) == (f"Run {number}: cancelled, at end, step {head + 4}.\n", 0)
     assert "has ended already" in refused("abort", number)
     assert "There is no run 999999." in refused("abort", "999999")
     assert "There is no run x." in refused("pause", "x")

@@ -162,8 +162,8 @@ def test_who_answered_beforehand_is_said_once(answer: dict[str, Any], said: str)
 def test_a_rollback_that_only_one_run_has_reads_as_a_sentence() -> None:
     left, right = (work(launch(*SEARCHES, think("send", to="bob"), FINAL)) for _ in range(2))
     actions.rewind(right, to=transitions(right, "continue")[0], by=None)
-    (said,) = [sentence for sentence in told(left, work(right)) if "went back" in sentence]
-    assert "has went" not in said and ": went back from row " in said
+    (said,) = [sentence for sentence in told(left, work(right)) if "rolled back" in sentence]
+    assert "has rolled" not in said and ": rolled back from step " in said
 
 
 def test_a_quotation_within_a_quotation_has_marks_of_its_own() -> None:
@@ -203,7 +203,7 @@ def test_machines_that_differ_are_compared_by_totals_and_answers_only() -> None:
     assert f"#{left.pk} is a run of ruled, #{right.pk} of checklist" in told(left, right)[0]
     page = signed_in(bob()).get(reverse("compare", args=[left.pk, right.pk])).content.decode()
     assert "Step by step" not in page
-    assert "What they came to" in page
+    assert "Totals" in page
     assert "At noon." in page
 
 
@@ -215,7 +215,7 @@ def test_a_run_that_has_not_ended_is_compared_as_it_stands() -> None:
         in told(left, right)
     )
     page = signed_in(bob()).get(reverse("compare", args=[left.pk, right.pk])).content.decode()
-    assert f"#{right.pk} has not ended: this is how it stood at row {right.head}." in page
+    assert f"#{right.pk} has not ended; compared up to step {right.head}." in page
 
 
 def test_a_fork_is_compared_with_its_source_from_where_it_was_taken() -> None:
@@ -227,7 +227,7 @@ def test_a_fork_is_compared_with_its_source_from_where_it_was_taken() -> None:
     work(fork)
     found = compare(source, fork)
     assert found.begins_alike == 2
-    assert relation_of(source, fork) == f"#{fork.pk} is a fork of #{source.pk}, taken at row {at}."
+    assert relation_of(source, fork) == f"#{fork.pk} is a fork of #{source.pk}, taken at step {at}."
     assert [place.kind for place in shown(found)] == ["differs"] * len(shown(found))
     names = [value.name for value in shown(found)[0].values]
     assert names == ["q"]
@@ -281,7 +281,7 @@ def test_both_runs_must_be_the_readers_to_see() -> None:
     assert f"#{theirs.pk}" not in client.get(chooser).content.decode()
     answer = client.get(chooser, {"other": str(theirs.pk)})
     assert answer.status_code == 404
-    assert f"There is no run {theirs.pk} that you may see." in answer.content.decode()
+    assert f"Run {theirs.pk} was not found, or you may not see it." in answer.content.decode()
 
 
 def test_a_copy_opens_against_its_source_and_its_chooser_names_that_first() -> None:
@@ -312,10 +312,12 @@ def test_the_chooser_takes_a_number_and_keeps_one_that_is_none() -> None:
         answer = client.get(chooser, {"other": text})
         assert answer.status_code == 404
         assert "<b>12" not in answer.content.decode()
-    assert "That is this run itself" in client.get(chooser, {"other": str(second.pk)}).content.decode()
+    assert (
+        "Choose a run other than this one" in client.get(chooser, {"other": str(second.pk)}).content.decode()
+    )
     itself = client.get(reverse("compare", args=[first.pk, first.pk]), follow=True)
     assert itself.redirect_chain == [(f"{reverse('compare-choose', args=[first.pk])}?other={first.pk}", 302)]
-    assert "That is this run itself. Name another one." in itself.content.decode()
+    assert "Choose a run other than this one." in itself.content.decode()
 
 
 def test_what_models_wrote_is_escaped_and_made_visible() -> None:

@@ -212,7 +212,7 @@ def test_a_run_that_has_not_ended_and_a_child_are_not_continued() -> None:
     waiting = work(launch(think("send", to="a"), FINAL))
     with pytest.raises(actions.NotPossible, match="has not ended: it is waiting"):
         actions.continue_run(waiting, goal=GOALS[0], by=None)
-    with pytest.raises(actions.BadLaunch, match="goal: Say what the run is to achieve"):
+    with pytest.raises(actions.BadLaunch, match="goal: Enter a goal"):
         actions.continue_run(work(launch(FINAL)), goal=" ", by=None)
     assert Run.objects.filter(continues__isnull=False).count() == 0
 
@@ -344,7 +344,7 @@ def test_the_command_continues_and_ends_as_launch_does() -> None:
     assert code == 6
     waiting = Run.objects.get(status="waiting")
     assert "has not ended" in refused("continue", str(waiting.pk), "--goal", "x")
-    assert "goal: Say what" in refused("continue", str(first.pk), "--goal", " ")
+    assert "goal: Enter a goal" in refused("continue", str(first.pk), "--goal", " ")
     assert "There is no run 999" in refused("continue", "999", "--goal", "x")
     _, code = told(
         "continue", str(first.pk), "--goal", "x", "--run-settings", '{"max_steps": 7}', "--inline", "--json"

@@ -105,7 +105,7 @@ def test_what_is_given_through_a_pipe_is_read_once(option: str, given: dict[str,
         (("--at=0", '--decision=["verdict"]'), "decision: A decision must be a JSON object."),
         (
             ("--at=0", '--decision={"verdict": "approve", "question": 9}'),
-            "The question in row 9 counts no more",
+            "The question in step 9 was rolled back",
         ),
     ],
 )
@@ -133,7 +133,7 @@ def test_rerun_says_first_what_comes_again() -> None:
     at = transitions(run, "executed")[0]
     out, code = told("rerun", str(run.pk), f"--at={at}", "--estimate")
     assert out == (
-        "Likely to be done again: 2 model calls (240 tokens, $0.002), 1 tool call, 1 of them with effects outside.\n"
+        "Estimated to add: 2 model calls (240 tokens, $0.002), 1 tool call, 1 of them with effects outside.\n"
     )
     assert (code, Run.objects.count()) == (0, 1)
     out, code = told("rerun", str(run.pk), f"--at={at}", "--estimate", "--json")
@@ -163,11 +163,11 @@ def test_a_new_run_that_may_do_again_what_was_done_wants_to_be_sure(name: str) -
         call_command(*words, stdout=out)
     assert (caught.value.returncode, out.getvalue(), Run.objects.count()) == (2, "", 1)
     assert str(caught.value) == (
-        f"These were done after row {at}. They stay done, and may be done again:\n"
-        f'  sends send(to="bob") in row {sent}\n'
+        f"Side effects after step {at} stay, and may be repeated:\n"
+        f'  sends send(to="bob") in step {sent}\n'
         "Going on from there is likely to cost $0.002 again: 2 model calls, 240 tokens, 1 tool call, "
         "if it goes the same way.\n"
-        "Say --sure with it to begin the new run. None was begun."
+        "Say --sure with it to start the new run. None was started."
     )
     assert told(*words, "--sure")[1] == 0
     assert work(Run.objects.get(copied_from=run)).tool_calls == 2

@@ -271,7 +271,7 @@ def test_after_three_lost_workers_a_person_is_asked_whether_the_run_goes_on(clie
     client.force_login(User.objects.create_superuser("alice"))
     for address in ("interrupt", "admin:runs_interrupt_change"):
         page = client.get(reverse(address, args=[question.pk])).text
-        assert question.title in page and "log first." in page and "Go on" in page
+        assert question.title in page and "log first." in page and "Continue" in page
     decide(run, "resume")
     assert work(run).status == "succeeded"
 

@@ -67,7 +67,7 @@ def test_its_arguments_stand_in_the_schemas_order() -> None:
 
 def test_a_final_answer_that_would_be_accepted_is_shown() -> None:
     page = page_of(rejected({"thought": "I guess FINAL ANSWER: 42 it is", "action": None}))
-    assert "none: the thought counts" in page
+    assert "none: the thought is accepted" in page
     assert "I guess FINAL ANSWER: 42 it is" in page
 
 

@@ -50,7 +50,7 @@ def test_a_failed_run_says_what_failed_and_where_and_offers_to_retry_from_there(
     assert run.steps.get(seq=found.seq).kind == "stop"
     assert found.retry_at == transitions(run)[-1]
     shown = answer_panel(run)
-    assert f'The model failed: No credit left. See <a href="?step={found.seq}"' in shown
+    assert f'Model error: No credit left. See <a href="?step={found.seq}"' in shown
     assert f"/runs/{run.pk}/fork/?at={found.retry_at}" in shown
 
 
@@ -64,7 +64,7 @@ def test_the_agents_word_is_told_as_its_word() -> None:
     run = work(launch(FINAL))
     header = panels(run, None)["header"]
     assert "Finished" in header and "the agent says the goal is reached" in header and "word--good" in header
-    assert "On the way" not in answer_panel(run)
+    assert "Before the end" not in answer_panel(run)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_failed_or_was_denied_stands_beside_the_agents_word(
     found = ended(run)
     assert (run.status, found.beside) == ("succeeded", (said,))
     assert run.steps.get(seq=found.beside_seq).edge == "executed"
-    assert f"On the way {said}." in answer_panel(run)
+    assert f"Before the end {said}." in answer_panel(run)
     assert "word--good" not in panels(run, None)["header"]
 
 

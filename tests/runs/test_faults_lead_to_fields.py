@@ -63,18 +63,18 @@ def check_led(page: str, wanted: dict[str, str]) -> None:
 LAUNCHES: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"goal": ""}, {"goal": "Goal"}),
     ({"goal": "", "cost_usd": "much", "max_steps": "0"},
-     {"goal": "Goal", "cost_usd": "Cost", "max_steps": "Steps at most"}),
+     {"goal": "Goal", "cost_usd": "Cost", "max_steps": "Maximum steps"}),
     ({"machine": ""}, {"machine": "Machine"}),
     ({"tools": ["no_such_tool"]}, {"tools": "Tools"}),
-    ({"asks": "nobody"}, {"asks": "It asks a person before"}),
+    ({"asks": "nobody"}, {"asks": "Require approval for"}),
     ({"on_clarify": "shout"}, {"on_clarify": "When the model asks a question"}),
     ({"rules": "{"}, {"rules": "Rules"}),
     ({"machine": "contract", "depth": "abyss", "plan_shape": "round"},
-     {"depth": "How deep", "plan_shape": "Shape of the work"}),
+     {"depth": "Depth", "plan_shape": "Plan shape"}),
     ({"machine": "contract", "slots-0-id": "a", "slots-0-type": "inline", "slots-1-id": "b", "slots-1-type": "song"},
      {"slots-1-type": "Slots"}),
     ({"machine": "planned", "rows-0-tool": "calculator", "rows-0-args": "{"}, {"rows-0-args": "The plan"}),
-    ({"machine": "planned", "follow": "the leader"}, {"follow": "Who decides the next call"}),
+    ({"machine": "planned", "follow": "the leader"}, {"follow": "Next call decided by"}),
 ]  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def test_a_risky_answer_in_a_fork_leads_to_its_tick() -> None:
     fields = {"at": 0, "asked": pending(run).seq, "verdict": "approve", "args": "{}"}
     answer = signed_in(cast_member("root", is_superuser=True)).post(f"/runs/{run.pk}/fork/", fields)
     assert answer.status_code == 422
-    check_led(answer.text, {"sure": "A second look"})
+    check_led(answer.text, {"sure": "Confirmation"})
 
 
 def test_run_again_leads_to_its_own_field_alone() -> None:

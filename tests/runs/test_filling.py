@@ -96,7 +96,7 @@ def test_the_parts_add_up_to_what_the_kernel_reckons() -> None:
     assert (found.limit, found.compacts_at) == (1200, 1080)
     labels = [part.label for part in found.parts]
     assert labels[:2] == ["Instructions", "Goal"]
-    assert {"Summaries", "What the agent said", "Results of tools"} <= set(labels)
+    assert {"Summaries", "Agent", "Tool results"} <= set(labels)
 
 
 def test_the_bar_is_as_long_as_what_is_larger_and_its_parts_touch() -> None:
@@ -181,8 +181,8 @@ def test_a_compaction_and_what_people_do_about_it_are_rows_that_say_so() -> None
     said = {row.seq: row.summary for row in reading.row_views(run)}
     [standing] = folded(store.context_blocks(run)).standing()
     made = standing.made
-    assert any(line.startswith(f"Summarises: rows {made.first}–{made.last}") for line in said.values())
-    told = f"{made.tokens_before:,} → {made.tokens_after:,} tokens, rows {made.first}–{made.last}"
+    assert any(line.startswith(f"Summarises: steps {made.first}–{made.last}") for line in said.values())
+    told = f"{made.tokens_before:,} → {made.tokens_after:,} tokens, steps {made.first}–{made.last}"
     assert told in said[standing.seq]
     actions.edit_summary(run, seq=standing.seq, version=1, text="3,500 cm.", reason="A typo.", by=None)
     actions.pin(run, path=standing.path, by=None, reason="Keep it.")
@@ -190,18 +190,18 @@ def test_a_compaction_and_what_people_do_about_it_are_rows_that_say_so() -> None
     actions.undo_summary(run, seq=standing.seq, reason="Too short.", by=None)
     actions.compact_now(run, by=None)
     lines = [row.summary for row in reading.row_views(Run.objects.get(pk=run.pk))][-5:]
-    assert lines[0] == f"Summary corrected: that of row {standing.seq}, version 2, by the operator: “A typo.”"
-    assert lines[1] == f"Pinned for the model: the summary of row {standing.seq} by the operator: “Keep it.”"
+    assert lines[0] == f"Summary corrected: step {standing.seq}, version 2, by the operator: “A typo.”"
+    assert lines[1] == f"Pinned for the model: the summary of step {standing.seq} by the operator: “Keep it.”"
     assert lines[2].startswith("Unpinned: ")
-    assert lines[3] == f"Summary taken back: that of row {standing.seq} by the operator: “Too short.”"
-    assert lines[4] == "Compaction wanted: by the operator"
+    assert lines[3] == f"Summary reverted: step {standing.seq} by the operator: “Too short.”"
+    assert lines[4] == "Compaction requested: by the operator"
 
 
 def test_the_inspector_of_a_compaction_has_the_originals_beside_the_summary() -> None:
     run = compacted(owner := ann())
     seq = run.steps.filter(kind="compaction").order_by("-seq")[0].seq
     page = signed_in(owner).get(f"/runs/{run.pk}/steps/{seq}/").content.decode()
-    assert "The summary beside what it stands for" in page
+    assert "Summary and original steps" in page
     assert "originals__item" in page
     assert "Pin for the model" in page
     assert "In the admin" not in page
@@ -217,7 +217,7 @@ def test_the_context_page_shows_and_takes_what_may_be_done() -> None:
     [summary] = folded(store.context_blocks(run)).standing()
     client, where = signed_in(owner), f"/runs/{run.pk}/context/"
     page = client.get(where).content.decode()
-    assert all(word in page for word in ("Compact now", "Correct it…", "Take it back…", "Instructions"))
+    assert all(word in page for word in ("Compact now", "Correct…", "Revert…", "Instructions"))
     address = f"/runs/{run.pk}/summaries/{summary.seq}/edit/"
     form = {"text": "3,500 cm <b>", "reason": "A typo.", "version": "1"}
     assert client.post(address, form).headers["Location"] == where
@@ -234,11 +234,11 @@ def test_the_context_page_shows_and_takes_what_may_be_done() -> None:
     assert "Unpin" in client.get(where).content.decode()
     assert client.post(f"/runs/{run.pk}/context/unpin/", {"path": summary.path}).status_code == 302
     assert client.post(f"/runs/{run.pk}/context/compact/", {"reason": ""}).status_code == 302
-    assert "Compaction wanted by ann" in client.get(where).content.decode()
+    assert "Compaction requested by ann" in client.get(where).content.decode()
     undo = f"/runs/{run.pk}/summaries/{summary.seq}/undo/"
     assert "as far as they fit its window" in page
-    assert "The rows need about" in page
-    assert "Say why you take it back." in client.post(undo, {"reason": " ", "version": "2"}).content.decode()
+    assert "The original steps need about" in page
+    assert "Enter a reason." in client.post(undo, {"reason": " ", "version": "2"}).content.decode()
     stale = client.post(undo, {"reason": "Wrong.", "version": "1"})
     assert stale.status_code == 409
     assert "changed since you saw it" in stale.content.decode()
@@ -263,7 +263,7 @@ def test_of_a_run_that_has_ended_nothing_is_wanted_and_nothing_offered() -> None
     assert offer not in client.get(f"{at}steps/{summary.seq}/").content.decode()
     actions.abort(run, by=owner)
     page = client.get(f"{at}context/").content.decode()
-    assert "Compaction wanted" not in page
+    assert "Compaction requested" not in page
     assert "Unpin" not in page
 
 
@@ -292,7 +292,7 @@ def test_who_may_not_mend_is_offered_nothing_and_refused() -> None:
     assert charlie.post(f"/runs/{run.pk}/context/compact/").status_code == 404
     client = signed_in(ben())
     page = client.get(f"/runs/{run.pk}/context/").content.decode()
-    assert "Compact now" not in page and "Correct it" not in page
+    assert "Compact now" not in page and "Correct" not in page
     assert client.post(f"/runs/{run.pk}/context/compact/").status_code == 403
 
 
@@ -301,7 +301,7 @@ def test_a_prompt_has_a_page_that_says_what_is_new() -> None:
     asks = list(run.exchanges.filter(kind="model_call").order_by("seq").values_list("seq", flat=True))
     client = signed_in(owner)
     first = client.get(f"/runs/{run.pk}/context/?step={asks[0]}").content.decode()
-    assert "The first prompt for this role." in first
+    assert "First prompt for this role." in first
     second = client.get(f"/runs/{run.pk}/context/?step={asks[1]}").content.decode()
     assert "+ 2 blocks, " in second and " are the same" in second
     assert client.get(f"/runs/{run.pk}/context/?step=99999").status_code == 404

@@ -341,7 +341,7 @@ def test_a_draft_that_is_wanted_can_not_be_taken_away() -> None:
     assert (problem.path, problem.message) == (
         "state.draft",
         f"At {node}, where the fork begins, the machine can't go on with null. "
-        "Give another value, or fork from another row.",
+        "Give another value, or fork from another step.",
     )
 
 
@@ -360,7 +360,7 @@ def test_a_name_that_a_value_of_the_state_does_not_have_is_called_no_setting() -
     with pytest.raises(actions.BadLaunch) as refused:
         fork(run, transitions(run, "thought")[0], state={"draft": draft})
     said = {problem.path: problem.message for problem in refused.value.problems}
-    assert said["state.draft.instrument"] == "This name is not known here."
+    assert said["state.draft.instrument"] == "Unknown setting."
 
 
 PLANNED_ROWS = [{"tool": "search", "args": {"q": "a"}}, {"tool": "final_answer", "args": {"answer": "42"}}]

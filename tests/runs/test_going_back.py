@@ -92,8 +92,8 @@ def test_every_correction_is_told_with_who_made_it_and_why() -> None:
     actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=bob())
     actions.edit_summary(run, seq=seq, version=2, text="Paid twice.", reason="Again.", by=None)
     assert [(change.seq, change.line.plain) for change in again(run, at).lost] == [
-        (head + 1, f"Summary corrected: that of row {seq}, version 2, by bob: “A digit.”"),
-        (head + 2, f"Summary corrected: that of row {seq}, version 3, by the operator: “Again.”"),
+        (head + 1, f"Summary corrected: step {seq}, version 2, by bob: “A digit.”"),
+        (head + 2, f"Summary corrected: step {seq}, version 3, by the operator: “Again.”"),
     ]
 
 

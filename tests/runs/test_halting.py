@@ -30,6 +30,7 @@ from runs.store import log
 from runs.store.appending import batch_on
 from runs.store.halting import halted_for_intent
 from runs.store.log import Asked, Row, commit
+from tests.compact import compact
 from tests.factories import alice, bob, cast_member, charlie, signed_in
 from tests.runs.running import (
     ALLOW,
@@ -441,7 +442,7 @@ def test_the_timeline_and_the_export_say_it_in_words() -> None:
 
 def test_only_who_may_halt_the_site_lets_it_work_again() -> None:
     halt("prices")
-    with pytest.raises(actions.NotAllowed, match="You may not stop everything"):
+    with pytest.raises(actions.NotAllowed, match="You may not halt the site"):
         actions.unhalt_site(by=person("alice", "add_run", "decide_interrupt"))
     assert store.halt_now() is not None
     unhalt()
@@ -637,7 +638,7 @@ def test_only_who_may_halt_can() -> None:
         client = signed_in(somebody)
         assert client.get(reverse("halt")).status_code == 403
         assert client.post(reverse("halt"), {"deed": "halt", "reason": "mine"}).status_code == 403
-        assert b"Stop everything" not in client.get(reverse("runs")).content
+        assert b"Halt all runs" not in client.get(reverse("runs")).content
         with pytest.raises(actions.NotAllowed):
             actions.halt_site(by=somebody, reason="mine")
     assert store.halt_now() is None
@@ -647,17 +648,17 @@ def test_the_page_says_what_it_does_asks_why_and_halts_by_post_alone() -> None:
     launch(FINAL)
     client = signed_in(root())
     page = client.get(reverse("halt")).content.decode()
-    assert "Stop everything?" in page and "1 run of everybody is at work or queued now" in page
+    assert "Halt all runs?" in page and "1 running or queued, 0 waiting." in page
     assert store.halt_now() is None
     refused = client.post(reverse("halt"), {"deed": "halt", "reason": "  "})
-    assert refused.status_code == 400 and "Say why" in refused.content.decode()
+    assert refused.status_code == 400 and "Enter a reason" in refused.content.decode()
     client.post(reverse("halt"), {"deed": "halt", "reason": "<b>bad</b> prices"})
     switch = store.halt_now()
     assert switch is not None and (switch.by_name, switch.reason) == ("root", "<b>bad</b> prices")
     page = client.get(reverse("halt")).content.decode()
-    assert "Let the site go on?" in page and "<title>Let the site go on" in page
+    assert "Resume the site?" in page and "<title>Resume site" in page
     assert (
-        "Runs that go on now: 1"
+        "Runs that continue: 1"
         in client.post(reverse("halt"), {"deed": "unhalt"}, follow=True).content.decode()
     )
     assert store.halt_now() is None
@@ -667,15 +668,15 @@ def test_everybody_sees_the_banner_and_honest_words() -> None:
     owner = person("alice", "add_run")
     run = launch(FINAL, owner=owner)
     client = signed_in(owner)
-    assert "Everything is halted" not in client.get(reverse("runs")).content.decode()
+    assert "All runs are halted" not in client.get(reverse("runs")).content.decode()
     halt("<i>prices</i>")
     for address in (reverse("runs"), reverse("run", args=[run.pk]), reverse("needs-you")):
         page = client.get(address).content.decode()
         assert (
-            "Everything is halted" in page and "&lt;i&gt;prices&lt;/i&gt;" in page and "the operator" in page
+            "All runs are halted" in page and "&lt;i&gt;prices&lt;/i&gt;" in page and "the operator" in page
         )
         assert reverse("halt") not in page
-    assert "Halted: no worker takes it." in reading.panels(run, owner)["needs"]
+    assert "Halted." in reading.panels(run, owner)["needs"]
     assert "Halted" in reading.panels(run, owner)["header"]
     assert "Queued" not in client.get(reverse("runs")).content.decode()
     unhalt()
@@ -690,18 +691,18 @@ def test_a_run_whose_call_is_still_under_way_is_not_said_to_stand_as_it_is() -> 
 
     def said(**changes: Any) -> str:
         Run.objects.filter(pk=run.pk).update(**changes)
-        return str(reading.panels(Run.objects.get(pk=run.pk), owner)["needs"])
+        return compact(reading.panels(Run.objects.get(pk=run.pk), owner)["needs"])
 
     later = timezone.now() + timedelta(minutes=1)
-    stands, goes_on = "this run stands as it is", "goes on by itself afterwards"
+    stands, goes_on = "<strong>Halted.</strong>", "continues when the site is resumed"
     now = said(status="running", worker="w", lease_until=later)
-    assert "Halted, but for what is under way." in now and "nothing is begun after it" in now
+    assert "Halting." in now and "no call begins after it" in now
     assert stands not in now and goes_on in now
     now = said(status="paused")
-    assert "Halted, but for what is under way." in now and "Stopping." in now
+    assert "Halting." in now and "Cancelling." in now
     assert stands not in now and goes_on not in now
     now = said(worker="")
-    assert "Halted: no worker takes it." in now and "Paused." in now
+    assert "Halted." in now and "Paused." in now
     assert stands in now and goes_on not in now
     now = said(status="running", worker="lost", lease_until=timezone.now() - timedelta(minutes=1))
     assert stands in now and goes_on in now
@@ -729,7 +730,7 @@ def test_the_commands_halt_and_let_go_on() -> None:
             "--inline",
             stdout=io.StringIO(),
         )
-    assert "Runs that go on now: 2" in told("unhalt")
+    assert "Runs that continue: 2" in told("unhalt")
     with pytest.raises(CommandError, match="not halted"):
         told("unhalt")
 
@@ -758,13 +759,13 @@ def test_the_page_takes_a_reason_that_was_forgotten_and_asks_for_none_that_is_th
     halt("")
     client = signed_in(root())
     page = client.get(reverse("halt")).text
-    assert "Let it go on" in page and "Add the reason" in page and 'name="reason"' in page
+    assert "Resume site" in page and "Add reason" in page and 'name="reason"' in page
     without = client.post(reverse("halt"), {"deed": "halt", "reason": " "})
-    assert without.status_code == 400 and "Say why" in without.text
+    assert without.status_code == 400 and "Enter a reason" in without.text
     client.post(reverse("halt"), {"deed": "halt", "reason": "bad prices"})
     assert (Halt.objects.get().reason, Halt.objects.get().by_name) == ("bad prices", "the operator")
     page = client.get(reverse("halt")).text
-    assert "Let it go on" in page and 'name="reason"' not in page
+    assert "Resume site" in page and 'name="reason"' not in page
 
 
 HALTED = r"The site is halted \(since [-0-9]+ [:0-9]+ UTC, by the operator: bad prices\)\. "

@@ -28,7 +28,7 @@ RULES = json.dumps([{"when": {"tool": "write_*"}, "do": "ask"}] * 50_000)
 FAULTY_RULES = json.dumps([{"then": "ask"}] * 50_000)
 ANSWERS = json.dumps({"answers": [{"verdict": "approve"}] * 100_000})
 
-TOO_LONG = "characters; at most 1,000,000 are read."
+TOO_LONG = "characters; the limit is 1,000,000."
 TOO_MANY = "This may have at most 500 entries; it has "
 
 FILLED_IN = {"goal": "Look.", "model": "script", "script": '{"replies": []}', "asks": "writes"}
@@ -58,7 +58,7 @@ LAUNCHES = {
     "2,000,000 numbers as slots": ("contract", "slots_json", NUMBERS, TOO_LONG),
     "2,000,000 numbers as hints": ("contract", "hints", f'{{"a": {NUMBERS}}}', TOO_LONG),
     "2,000,000 numbers as a plan": ("planned", "rows_json", NUMBERS, TOO_LONG),
-    "2,000,000 digits as a limit": ("ruled", "max_steps", "9" * 2_000_000, "Write a whole number"),
+    "2,000,000 digits as a limit": ("ruled", "max_steps", "9" * 2_000_000, "Enter a whole number"),
     "1,500,000 lines as a plan": ("checklist", "steps", "x\n" * 1_500_000, TOO_LONG),
     "50,000 rules": ("ruled", "rules", RULES, TOO_LONG),
     "50,000 faulty rules": ("ruled", "rules", FAULTY_RULES, "values on 64 levels at most."),

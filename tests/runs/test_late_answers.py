@@ -540,8 +540,8 @@ def test_a_worker_that_wakes_up_tells_the_card_how_its_call_ended(answer: Any, t
     page = f"/interrupts/{pending(run).pk}/"
     assert "came back" not in client.get(page).text
     journey.ledger.keep(journey.ledger.asked, answer)
-    assert f"and had heard how the call ended. {told}</span>" in client.get(page).text
-    assert f"and had heard how the call ended. {told}</span>" in client.get(f"/runs/{run.pk}/").text
+    assert f"with the outcome of the call. {told}</span>" in client.get(page).text
+    assert f"with the outcome of the call. {told}</span>" in client.get(f"/runs/{run.pk}/").text
     assert work(run).status == "waiting"
     decide(run, "respond", message="it was sent")
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
@@ -555,7 +555,7 @@ def told_in(run: Run, name: str) -> list[str]:
     return [said.group(1) if (said := CAME_BACK.search(page)) else "" for page in pages]
 
 
-CAME_BACK = re.compile(r"came back on [^<]* and had heard how the call ended. ([^<]*)</span>")
+CAME_BACK = re.compile(r"came back on [^<]* with the outcome of the call. ([^<]*)</span>")
 
 
 @pytest.mark.parametrize("verdict", ["respond", "reject", "approve"])

@@ -90,13 +90,13 @@ def test_a_child_that_stops_at_its_parents_limit_can_be_topped_up_on_the_page() 
     client = signed_in(bob())
     page = client.get(f"/runs/{child.pk}/").text
     assert "Cost limit reached: $0.003 of $0.003 used" in page
-    assert f"The limit of run {parent.pk} and of all that came from it: $0.003 of $0.003 used" in page
-    assert "$0.002 of that by other runs" in page
+    assert f"Shared limit (#{parent.pk} and forks): $0.003 of $0.003 used" in page
+    assert "$0.002 by other runs" in page
     assert "Nothing is left for the next call." in page
     amount = re.search(r'name="amount.cost_usd"[^>]*value="([^"]*)"', page)
     assert amount is not None
     assert send(client, child, "top_up", **{"amount.cost_usd": ""}).status_code == 422
-    assert "Say how much to add." in send(client, child, "top_up", **{"amount.cost_usd": ""}).text
+    assert "Enter the amount to add." in send(client, child, "top_up", **{"amount.cost_usd": ""}).text
     assert send(client, child, "top_up", **{"amount.cost_usd": amount[1]}).status_code == 302
     work(child)
     assert child.status == "succeeded", "what was proposed is enough for the rest"
@@ -114,7 +114,7 @@ def test_a_fork_is_told_that_another_run_has_filled_the_limit() -> None:
     run, copy = filled_by_another()
     shown = card(copy)
     assert shown.title == "Cost limit reached: $0.004 of $0.004 used"
-    assert f"The limit of run {run.pk} and of all that came from it" in shown.why
+    assert f"Shared limit (#{run.pk} and forks)" in shown.why
     own, shared = shown.limits[0].lines
     assert (own.whose, own.figures) == ("This run’s limit", "$0.002 of $0.004 used")
     assert shared.others == pytest.approx(0.003)
@@ -246,7 +246,7 @@ def test_many_questions_about_limits_are_read_with_as_many_queries_as_two() -> N
             page = client.get("/needs-you/").text
         listed = [reverse("interrupt", args=[found.pk]) in page for found in open_ones]
         assert listed == [True] * count
-        assert f"The limit of run {root.pk} and of all that came from it" in page
+        assert f"Shared limit (#{root.pk} and forks)" in page
         return len(asked)
 
     assert looks(2) == looks(12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from runs.models import Run, Skill
 from runs.reading.inspector import _fact_template
 from runs.reading.machine_panels import panel as panel_module
 from runs.reading.speaking import SPEAKING
+from tests.compact import compact
 from tests.factories import alice, bob, cast_member, signed_in
 from tests.runs.running import ALLOW, SEARCH, SEND, USAGE, decide, make_due, pending, work
 
@@ -57,7 +59,7 @@ def bob_or_operator() -> Any:
 
 def panel_html(run: Run) -> str:
     """The machine's own part."""
-    return reading.panels(run, bob_or_operator())["machine"]
+    return compact(reading.panels(run, bob_or_operator())["machine"])
 
 
 def make(strategy: str, focus: str, name: str, kind: str = "inline", **more: Any) -> dict[str, Any]:
@@ -237,7 +239,7 @@ def test_the_machines_fields_become_its_settings_and_come_back(name: str) -> Non
             "slots",
             "two slots are called facts",
         ),
-        ({"machine": "contract", "slots_json": "[{]"}, "slots_json", "This is no JSON"),
+        ({"machine": "contract", "slots_json": "[{]"}, "slots_json", "Invalid JSON"),
         ({"machine": "contract", "slots_json": "{}"}, "slots_json", "a JSON list"),
         ({"machine": "contract", "slots_json": '[{"id": "a"}]'}, "slots_json", "contract.0.type: This is"),
         (
@@ -257,18 +259,18 @@ def test_the_machines_fields_become_its_settings_and_come_back(name: str) -> Non
         (
             {"machine": "checklist", "max_iterations": "-1"},
             "max_iterations",
-            "Write a whole number from 0 up.",
+            "Enter a whole number of at least 0.",
         ),
         ({"machine": "checklist", "planner": "yes", "steps": "one"}, "planner", "leave the steps empty"),
         ({"machine": "planned", "rows-0-thought": "why"}, "rows", "Row 1, tool: Name the tool"),
         ({"machine": "planned", "rows-0-tool": "x", "rows-0-args": "[1]"}, "rows", "Row 1, args: Arguments"),
         ({"machine": "planned", "rows_json": '[{"tool": 5}]'}, "rows_json", "plan.0.tool"),
         ({"machine": "planned", "max_replans": "many"}, "max_replans", "whole number"),
-        ({"machine": "planned", "more": '{"plan": []}'}, "more", "plan: this has a field of its own"),
-        ({"machine": "ruled", "steps": "one"}, "steps", "belongs to the machine checklist"),
-        ({"machine": "checklist", "rows-0-tool": "x"}, "rows", "belongs to the machine planned"),
-        ({"machine": "contract", "max_replans": "0"}, "max_replans", "belongs to the machine planned"),
-        ({"machine": "planned", "hints": "{}"}, "hints", "belongs to the machine contract"),
+        ({"machine": "planned", "more": '{"plan": []}'}, "more", "plan: use the field above"),
+        ({"machine": "ruled", "steps": "one"}, "steps", "is a setting of checklist"),
+        ({"machine": "checklist", "rows-0-tool": "x"}, "rows", "is a setting of planned"),
+        ({"machine": "contract", "max_replans": "0"}, "max_replans", "is a setting of planned"),
+        ({"machine": "planned", "hints": "{}"}, "hints", "is a setting of contract"),
     ],
 )
 def test_what_is_wrong_stands_beside_the_machines_own_field(
@@ -358,7 +360,7 @@ def test_each_demonstration_asks_once_and_succeeds(machine: str) -> None:
     question = pending(run)
     assert question.tool == "write_file"
     card = reading.panels(run, reviewer)["needs"]
-    assert "What led here" in card
+    assert "Steps before" in card
     assert 'class="context__thought"' in card
     decide(run, "approve")
     run = work(run)
@@ -384,11 +386,11 @@ def test_a_contract_is_seen_filling_up() -> None:
     assert "1 of 2 slots filled" in said
     assert re.search(r'data-slot="facts" data-filled="true"', html)
     assert re.search(r'data-slot="report" data-filled="false"', html)
-    assert "by found , row 5" in said
+    assert "by found , step 5" in said
     assert "three results" in said  # the beginning of what fills it
     assert "BUDGET_STATE: global(decisions left" in said
     assert "found inline fills facts" in said
-    assert "at work on it" in said
+    assert "in progress" in said
 
 
 def test_drafts_failures_and_wrap_up_are_told_in_words() -> None:
@@ -408,7 +410,7 @@ def test_drafts_failures_and_wrap_up_are_told_in_words() -> None:
     )
     html, said = panel_html(run), panel(run)
     assert "1 of 1 slots filled" in said
-    assert "It had its wrap-up round" in said
+    assert "Wrap-up round used" in said
     assert "draft" in html
     assert "gaps: no sources" in said
     assert "lost file failed the server said no" in said
@@ -422,7 +424,7 @@ def test_the_overdraft_is_counted_while_it_runs() -> None:
         contract=SLOTS,
         budget={"max_decision_rounds": 1},
     )
-    assert "Overdraft: round 1 of 3, for exploiting alone" in panel(run)
+    assert "Overdraft: round 1 of 3, exploit calls only" in panel(run)
     assert re.search(r"Rounds 2 of 1", panel(run))
 
 
@@ -434,7 +436,7 @@ def test_a_contract_by_the_model_is_announced() -> None:
         owner=None,
         script={"replies": {}, "tools": {}},
     )
-    assert "The model makes the contract first." in panel(run)
+    assert "The model writes the contract first." in panel(run)
 
 
 # --- the run page: checklist --------------------------------------------------------------------------------------
@@ -455,7 +457,7 @@ def test_a_checklist_is_ticked_off_live() -> None:
     assert "→ 3 send in progress sending" in said
     assert "[ACTIVE STATE] iteration 3/8" in said
     assert "Explore 1 of 3" in said
-    assert "It may complete once every step is ticked off." in said
+    assert "It can complete only when every step is ticked off." in said
 
 
 def test_violations_in_a_row_are_counted() -> None:
@@ -507,7 +509,7 @@ def test_a_plan_is_followed_skipped_and_replaced() -> None:
     assert re.findall(r'data-status="(\w+)"', current) == ["pending", "later"]
     assert 'aria-current="step"' in current
     assert re.findall(r'data-status="(\w+)"', old) == ["done", "left", "left"]
-    assert "Plan 2, made again because of divergence" in said
+    assert "Plan 2, replanned because of divergence" in said
     assert "Send it." in said
     assert "skipped: duplicate action search has just been called" in said
     assert "skipped: plan tool mismatch The plan has send next, and search was chosen." in said
@@ -524,9 +526,11 @@ def test_a_fallback_is_marked_on_the_answer_and_an_unread_plan_is_told() -> None
         retry_buffer=0,
     )
     assert run.answer_source == "fallback"
-    assert "Fallback: given when all attempts were used" in reading.panels(run, bob_or_operator())["answer"]
+    assert "Fallback, because all attempts were used" in compact(
+        reading.panels(run, bob_or_operator())["answer"]
+    )
     said = panel(run)
-    assert "A new plan could not be read" in said
+    assert "Invalid new plan" in said
     assert "failed the server said no" in said
     assert "the answer is a fallback" in said
 
@@ -582,12 +586,12 @@ def test_a_childs_progress_stands_in_the_row_that_started_it(machine: str) -> No
     seq = child.parent_seq
     before = reading.panels(parent, bob_or_operator())[f"child-{seq}"]
     assert "Queued" in before
-    assert "0 rows" in before
+    assert "0 steps" in before
     assert woken == [child.pk]
     moment = look(parent.pk, parent.head).moment
     work(child)
     after = reading.panels(parent, bob_or_operator())[f"child-{seq}"]
-    assert "Needs you" in after
+    assert "Waiting" in after
     assert "at tool execution" in after
     assert "$0.001" in after
     assert f'href="/runs/{child.pk}/"' in after
@@ -634,7 +638,7 @@ def test_each_fact_has_a_line_and_a_look_of_its_own(machine: str) -> None:
     silent = {"planned.action.entered"}  # always beside a fact that says more
     for fact in CATALOGUE[machine].own_facts:
         kind = fact.model_fields["kind"].default
-        assert _fact_template(kind).template.name == f"runs/_facts/{kind}.html"
+        assert Path(_fact_template(kind).template.name).name == f"{kind}.html"
         assert kind in SPEAKING or kind in silent
 
 

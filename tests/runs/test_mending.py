@@ -351,7 +351,7 @@ def test_a_wish_waits_for_what_was_taken_back_after_it_and_is_not_used_up() -> N
     actions.compact_now(run, by=bob())
     actions.undo_summary(run, seq=view.seq, reason="It is wrong.", by=None)
     page = context_page(run, owner)
-    assert "Compaction wanted by bob" in page and "before the next model call" not in page
+    assert "Compaction requested by bob" in page and "before the next model call" not in page
     assert "Compact now</button>" in page
     prompt = next_prompt(run)
     assert all(one.text[:60] in prompt for one in view.originals), "the rows themselves are read"
@@ -463,7 +463,7 @@ def test_what_the_run_went_back_over_can_not_be_changed(deed: str) -> None:
         ({"text": " \n"}, "can't be empty"),
         ({"text": "x" * 3201}, "at most 3200 characters; this one has 3201"),
         ({"text": WRONG}, "nothing was changed"),
-        ({"reason": " "}, "Say why"),
+        ({"reason": " "}, "Enter a reason"),
         ({"reason": "x" * 1001}, "at most 1000 characters"),
         ({"seq": 1}, "no compaction"),
     ],
@@ -484,7 +484,7 @@ def test_a_correction_that_is_not_right_is_refused_with_a_sentence(
 def test_a_summary_is_taken_back_once_and_with_a_reason() -> None:
     run = compacted_run()
     seq = newest(run).seq
-    with pytest.raises(actions.NotPossible, match="Say why"):
+    with pytest.raises(actions.NotPossible, match="Enter a reason"):
         actions.undo_summary(run, seq=seq, reason="", by=None)
     actions.undo_summary(run, seq=seq, reason="x", by=None)
     with pytest.raises(actions.NotPossible, match="taken back already"):
@@ -552,9 +552,9 @@ def test_the_run_page_shows_a_compaction_while_it_is_made_and_when_it_is_made() 
     slice_of(run, before=look, only="summary")
     view = newest(run)
     [(line, made)] = seen
-    assert line.startswith(f"Summarises: rows {view.first}–{view.last}") and not made
+    assert line.startswith(f"Summarises: steps {view.first}–{view.last}") and not made
     row = next(one for one in reading.row_views(run) if one.seq == view.seq)
-    assert f"tokens, rows {view.first}–{view.last}" in row.summary
+    assert f"tokens, steps {view.first}–{view.last}" in row.summary
 
 
 def test_a_worker_that_dies_between_ask_and_summary_leaves_a_run_that_makes_it_again() -> None:

@@ -138,7 +138,7 @@ def test_its_pages_say_what_is_wrong_and_what_to_do() -> None:
             assert SENTENCE in answer.text
         listed = client.get("/runs/")
         assert listed.status_code == 200
-        assert listed.text.count("Its machine is not here") == 1, "of the one that has not ended"
+        assert listed.text.count("Machine not installed") == 1, "of the one that has not ended"
 
 
 @pytest.mark.parametrize("command", ["pause", "abort", "export", "replay"])

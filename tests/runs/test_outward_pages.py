@@ -20,7 +20,7 @@ from tests.runs.test_pages_launch import launch, settings_of
 
 pytestmark = [pytest.mark.django_db]
 
-RISK = "Risk: the agent can send anything it has read to any server, without asking."
+RISK = "Risk: the agent can send anything it has read to any server, without approval."
 
 
 def asking(owner: User, *replies: Any, **settings: Any) -> Run:
@@ -44,8 +44,8 @@ def test_the_form_says_what_happens_which_hosts_the_site_names_and_which_tools_c
     SiteHost.objects.create(host="*.site.test")
     page = signed_in(alice()).get("/runs/new/").text
     assert RISK in page
-    assert "asks before it contacts a host that is not named here" in page
-    assert "The site names: *.site.test." in page
+    assert "hosts not listed here need approval" in page
+    assert "The site allows: *.site.test." in page
     (tool,) = [line for line in page.split("<li>") if "fetch_url" in line and "tool__name" in line]
     assert "contacts hosts" in tool
     assert page.count("contacts hosts") == 1

@@ -22,6 +22,7 @@ from runs.models import Decision, Interrupt, ModelProfile, Run, Step
 from runs.reading.again import again
 from runs.reading.panels import PANELS
 from runs.store import backups, folder_of
+from tests.compact import compact
 from tests.factories import (
     FINAL,
     LETTER,
@@ -118,7 +119,7 @@ def test_a_post_without_the_pages_token_is_refused() -> None:
 def test_the_sign_in_page_says_what_is_wrong_and_keeps_the_name() -> None:
     alice()
     answer = Client().post("/sign-in/", {"username": "alice", "password": "wrong"})
-    assert "don’t belong together" in answer.text
+    assert "Both are case-sensitive" in answer.text
     assert 'value="alice"' in answer.text
 
 
@@ -158,7 +159,7 @@ def test_who_sends_a_form_signed_out_is_led_back_to_the_page_with_the_form(
     assert answer.status_code == 302
     way = urlsplit(answer["Location"])
     assert (way.path, parse_qs(way.query)["next"]) == ("/sign-in/", [next_page])
-    said = "You had been signed out, so nothing was sent."
+    said = "You were signed out, so nothing was sent."
     assert said in Client().get(answer["Location"]).text
     assert said not in Client().get("/sign-in/?next=/runs/").text
 
@@ -188,7 +189,7 @@ def test_health_needs_no_signing_in() -> None:
 
 def test_an_empty_list_invites_the_first_launch() -> None:
     page = signed_in(alice()).get("/runs/").text
-    assert "Nothing runs yet" in page
+    assert "No runs yet" in page
     assert "/runs/new/?demonstration" in page
     assert "operators" in signed_in(cast_member("dan")).get("/runs/").text
 
@@ -241,7 +242,7 @@ def test_the_run_page_is_whole_without_scripts() -> None:
     assert f'name="fingerprint" value="{run.interrupts.get().fingerprint}"' in page
     assert "Tell the board how &lt;b&gt;things&lt;/b&gt; are" in page
     assert "<b>things</b>" not in page
-    assert "The prompt, as it was sent" in page
+    assert "Prompt as sent" in page
 
 
 def test_no_page_has_scripts_or_styles_inside() -> None:
@@ -307,7 +308,7 @@ def test_the_children_that_a_page_names_come_with_its_panels() -> None:
     def named() -> list[int]:
         """By the panel that an open page is sent; one that is painted anew has the same in it."""
         panel = client.get(f"/runs/{run.pk}/rows/?after=1").json()["panels"]["children"]
-        assert f'<span data-panel="children">{panel}</span>' in client.get(f"/runs/{run.pk}/").text
+        assert f'<span data-panel="children">{compact(panel)}</span>' in client.get(f"/runs/{run.pk}/").text
         return [int(pk) for pk in re.findall(r'href="/runs/(\d+)/"', panel)]
 
     assert named() == []
@@ -331,7 +332,7 @@ def test_a_page_that_was_painted_before_a_restore_is_given_no_rows() -> None:
     backups.mark_restored("another")
     refused = client.get(rows)
     assert refused.status_code == 412
-    assert "Load the page again" in refused.text
+    assert "Reload the page" in refused.text
     assert 'data-life="another"' in client.get(f"/runs/{run.pk}/").text
 
 
@@ -350,7 +351,7 @@ def test_the_answer_keeps_its_lines_and_hurts_nobody() -> None:
     owner = alice()
     run = launched(owner, {"thought": "FINAL ANSWER: a\n  <img src=x onerror=alert(1)>", "action": None})
     page = signed_in(owner).get(f"/runs/{run.pk}/").text
-    assert "a<br>\n&lt;img src=x onerror=alert(1)&gt;" in page
+    assert "a<br>&lt;img src=x onerror=alert(1)&gt;" in page
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -470,7 +471,7 @@ def test_before_going_back_the_page_lists_what_stays_done() -> None:
     target = transitions(run)[0]
     client = signed_in(owner)
     page = client.get(reverse("rewind", args=[run.pk]) + f"?to={target}").text
-    assert "These were done after that row. They stay done, and may be done again:" in page
+    assert "Side effects after that step stay, and may be repeated:" in page
     assert page.count("<code>send_mail(") >= 2
     fields = {"to": str(target), "seen": again(run, target).mark_of_going_back, "note": "Once is enough."}
     answer = client.post(reverse("rewind", args=[run.pk]), fields)
@@ -486,15 +487,15 @@ def test_before_going_back_the_page_lists_what_people_did_to_the_context_that_co
     seq, row, target = newest_summary(run).seq, transitions(run, "executed")[-1], transitions(run)[-1]
     address = reverse("rewind", args=[run.pk]) + f"?to={target}"
     client = signed_in(owner)
-    told = "What people did to the context after that row counts no more:"
+    told = "Changes to the context after that step are rolled back:"
     assert told not in client.get(address).text
     actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A <digit>.", by=bob())
     actions.pin(run, path=f"st:{row}", by=None)
     page = client.get(address).text
-    assert told in page and "Nothing outside the run was changed after that row." in page
-    corrected = f"that of row {seq}, version 2, by bob: “A &lt;digit&gt;.” (row {run.head + 1})"
+    assert told in page and "No side effects after that step." in page
+    corrected = f"step {seq}, version 2, by bob: “A &lt;digit&gt;.” (step {run.head + 1})"
     assert f"Summary corrected</span> {corrected}</li>" in page
-    assert f"Pinned for the model</span> row {row} by the operator (row {run.head + 2})</li>" in page
+    assert f"Pinned for the model</span> step {row} by the operator (step {run.head + 2})</li>" in page
     earlier = transitions(run)[0]
     page = client.get(reverse("rewind", args=[run.pk]) + f"?to={earlier}").text
     assert earlier < min(seq, row) and told not in page, "there it goes with its summary, and with its row"
@@ -506,7 +507,7 @@ def test_only_the_live_end_of_a_step_can_be_gone_back_to() -> None:
     client = signed_in(owner)
     ask = run.steps.filter(kind="ask").first()
     assert ask is not None
-    assert "can’t go back" in client.get(reverse("rewind", args=[run.pk]) + f"?to={ask.seq}").text
+    assert "can’t roll back" in client.get(reverse("rewind", args=[run.pk]) + f"?to={ask.seq}").text
     answer = client.post(reverse("rewind", args=[run.pk]), {"to": str(ask.seq)}, follow=True)
     assert "not a live transition" in answer.text
     assert client.get(reverse("rewind", args=[run.pk]) + "?to=nonsense").status_code == 404
@@ -545,7 +546,7 @@ def test_the_queue_says_each_call_and_each_limit_in_a_line() -> None:
 
 
 def test_an_empty_queue_says_so() -> None:
-    assert "Nothing needs you" in signed_in(bob()).get("/needs-you/").text
+    assert "Nothing is waiting for you" in signed_in(bob()).get("/needs-you/").text
     assert "reviewers" in signed_in(charlie()).get("/needs-you/").text
 
 
@@ -561,9 +562,9 @@ def test_an_owner_who_may_decide_has_her_own_runs_in_the_queue_only() -> None:
 
 def test_a_site_without_models_says_how_to_get_one() -> None:
     page = signed_in(alice()).get("/runs/new/").text
-    assert "This site has no model yet." in page
+    assert "No model is set up." in page
     ModelProfile.objects.create(name="tiny", base_url="http://127.0.0.1:1/v1", model_id="tiny")
-    assert "This site has no model yet." not in signed_in(bob_with_launch()).get("/runs/new/").text
+    assert "No model is set up." not in signed_in(bob_with_launch()).get("/runs/new/").text
 
 
 def bob_with_launch() -> User:

@@ -100,7 +100,7 @@ def test_a_page_of_before_a_restore_steers_nothing(deed: str) -> None:
     before = export(run)
     answer = client.post(reverse(deed, args=[run.pk]), {"life": found[1]})
     assert answer.status_code == 412
-    assert '<h1 class="empty__title">This page is too old</h1>' in answer.text
+    assert '<h1 class="empty__title">This page is out of date</h1>' in answer.text
     assert export(run) == before
     assert Run.objects.count() == 1
 
@@ -209,25 +209,27 @@ def test_amounts_and_a_row_that_came_too_late_are_kept() -> None:
     assert late.status_code == 409
     assert kept(late.text) == [("Amount in USD", "0.37")]
     otherwise = send(client, limited, "finish", **{"amount.cost_usd": "0.37"})
-    assert "kept below" not in otherwise.text, "the form proposed that amount to all who answered"
+    assert "What you wrote is below" not in otherwise.text, (
+        "the form proposed that amount to all who answered"
+    )
     run = run_with_letter(None)
     target = str(transitions(run)[0])
     decide(run, "reject")
-    assert kept(send(client, run, "rollback", to_step=target).text) == [("Roll back to row", target)]
+    assert kept(send(client, run, "rollback", to_step=target).text) == [("Roll back to step", target)]
 
 
 def test_who_wrote_nothing_is_not_told_that_it_is_kept() -> None:
     run = run_with_letter(alice())
     decide(run, "reject")
     late = send(signed_in(bob()), run, "approve").text
-    assert "Your own answer was not taken." in late
-    assert ("kept below" in late, kept(late)) == (False, [])
+    assert "Your answer was not recorded." in late
+    assert ("What you wrote is below" in late, kept(late)) == (False, [])
 
 
 def kept(page: str) -> list[tuple[str, str]]:
     """What the card keeps of an answer that was not taken."""
     _, _, box = page.partition('<div class="kept">')
-    assert bool(box) == ("What you wrote is kept below." in page)
+    assert bool(box) == ("What you wrote is below." in page)
     return re.findall(
         r'<p class="card__label">([^<]*)</p><pre[^>]*>([^<]*)</pre>', box.partition("</div>")[0]
     )
@@ -245,7 +247,7 @@ def test_who_was_late_sees_what_was_approved_and_what_was_shown_each_under_its_h
     decide(run, "edit", args={**LETTER, "copies": 7})
     page = send(signed_in(bob()), run, "approve", **{"arg.copies": "3"}).text
     (approved, now), (shown, before) = boxes(page)
-    assert (approved, shown) == ("Approved with these arguments", "You were shown these")
+    assert (approved, shown) == ("Approved with these arguments", "You saw these arguments")
     assert ("7" in now, "1" in before) == (True, True)
     assert [a for a, b in zip(now, before, strict=True) if a != b] == ["7"]
     assert LETTER["to"] in now and "{&quot;" not in page
@@ -253,7 +255,7 @@ def test_who_was_late_sees_what_was_approved_and_what_was_shown_each_under_its_h
 
 @pytest.mark.parametrize(
     ("verdict", "said"),
-    [("approve", "Approved with these arguments"), ("reject", "It asked to run with these arguments")],
+    [("approve", "Approved with these arguments"), ("reject", "Arguments")],
 )
 def test_the_arguments_of_a_closed_question_say_what_was_decided_about_them(verdict: str, said: str) -> None:
     """Whether the call ran is another matter: here nothing runs any more."""
@@ -298,7 +300,7 @@ def test_an_answer_that_names_no_question_decides_nothing(seen: dict[str, str]) 
     run = run_with_letter(alice())
     answer = send(signed_in(bob()), run, "approve", **seen)
     assert answer.status_code == 422
-    assert "does not say which question it is for" in answer.text
+    assert "names no question" in answer.text
     assert not Decision.objects.exists()
 
 
@@ -328,14 +330,14 @@ def test_the_owner_may_not_decide_and_is_told_so() -> None:
 def test_rolling_back_needs_a_step() -> None:
     run = run_with_letter(alice())
     client = signed_in(bob())
-    assert "Choose the row" in send(client, run, "rollback").text
+    assert "Choose a step" in send(client, run, "rollback").text
     target = transitions(run)[0]
     send(client, run, "rollback", to_step=str(target))
     assert decided(run).to_step == target
     assert work(run).steps.filter(kind="rewind").exists()
 
 
-STAYS_DONE = "These were done after that row. They stay done, and may be done again:"
+STAYS_DONE = "Side effects after that step stay, and may be repeated:"
 
 
 def run_with_a_letter_sent(owner: User) -> Run:
@@ -369,7 +371,7 @@ def test_a_tick_for_one_row_lets_nobody_go_back_to_another() -> None:
     assert pending(run).status == "pending"
 
 
-COUNTS_NO_MORE = "What people did to the context after that row counts no more:"
+COUNTS_NO_MORE = "Changes to the context after that step are rolled back:"
 
 
 def test_rolling_back_past_what_people_did_to_the_context_shows_it_first_and_wants_a_tick() -> None:
@@ -381,8 +383,8 @@ def test_rolling_back_past_what_people_did_to_the_context_shows_it_first_and_wan
     answer = send(client, run, "rollback", to_step=str(target))
     assert answer.status_code == 422
     assert COUNTS_NO_MORE in answer.text and STAYS_DONE not in answer.text
-    assert f"that of row {seq}, version 2, by the operator: “A digit.” (row {run.head + 1})" in answer.text
-    assert f"the summary of row {seq} by bob (row {run.head + 2})" in answer.text
+    assert f"step {seq}, version 2, by the operator: “A digit.” (step {run.head + 1})" in answer.text
+    assert f"the summary of step {seq} by bob (step {run.head + 2})" in answer.text
     assert 'aria-describedby="stays_done-wrong counts-no-more likely"' in answer.text
     assert f'name="stays_done" value="{target}"' in answer.text
     assert pending(run).status == "pending"
@@ -445,15 +447,15 @@ def test_a_limit_is_raised_by_a_number() -> None:
     )
     client = signed_in(bob())
     page = client.get(f"/runs/{run.pk}/").text
-    assert "Raise the limit" in page
+    assert "Raise limit" in page
     assert 'name="amount.cost_usd"' in page
     answer = send(client, run, "top_up", **{"amount.cost_usd": "-1"})
     assert (answer.status_code, "Add a number above 0." in answer.text) == (422, True)
-    assert "Say how much" in send(client, run, "top_up", **{"amount.cost_usd": ""}).text
+    assert "Enter the amount" in send(client, run, "top_up", **{"amount.cost_usd": ""}).text
     for name, text, sentence in (
         ("tokens", "1.5", "Add a whole number of tokens."),
-        ("tokens", "1e15", "Add less: at most 999,999,999,999."),
-        ("cost_usd", "inf", "Add less: at most 999,999,999,999."),
+        ("tokens", "1e15", "Add at most 999,999,999,999."),
+        ("cost_usd", "inf", "Add at most 999,999,999,999."),
         ("cost_usd", "nan", "Add a number above 0."),
     ):
         answer = send(client, run, "top_up", **{f"amount.{name}": text})
@@ -577,19 +579,19 @@ def test_its_answers_say_on_their_buttons_what_they_do_and_none_is_put_forward()
         ("button button--big", "Run again"),
         ("button button--big", "Treat as failed…"),
         ("button button--bad", "Treat as failed"),
-        ("button button--big", "Enter the result…"),
-        ("button button--primary", "Enter this result"),
+        ("button button--big", "Provide result…"),
+        ("button button--primary", "Provide result"),
     ]
     assert "does not run" not in text and "taken back" not in text and "Held back" not in text
-    assert "If it has happened already, it happens twice." in text
-    assert "the call is not made again" in deeds
+    assert "Running it again could duplicate it." in text
+    assert "the call is not repeated" in deeds
 
 
 def test_a_call_of_less_risk_says_without_a_tick_what_running_it_again_may_do() -> None:
     run = uncertain(effects="write")
     text = card_text(run)
     assert 'name="sure"' not in text
-    assert "“Run again” makes the call once more. If it has happened already, it happens twice." in text
+    assert "“Run again” repeats the call. Running it again could duplicate it." in text
 
 
 def test_running_it_again_wants_a_tick_that_says_what_it_may_do() -> None:
@@ -599,7 +601,7 @@ def test_running_it_again_wants_a_tick_that_says_what_it_may_do() -> None:
     client = signed_in(bob())
     answer = client.post(reverse("decision", args=[question.pk]), seen)
     assert (answer.status_code, Decision.objects.count()) == (422, 0)
-    assert "Look first whether it has happened, and tick the box to run it again." in answer.text
+    assert "Check whether it happened, then tick the box to run it again." in answer.text
     assert client.post(reverse("decision", args=[question.pk]), seen | {"sure": "yes"}).status_code == 302
     assert decided(run).verdict == "approve"
 
@@ -608,6 +610,6 @@ def test_the_admin_asks_in_the_same_words() -> None:
     run = uncertain()
     client = signed_in(cast_member("root", is_superuser=True, is_staff=True))
     text = client.get(reverse("admin:runs_interrupt_change", args=[pending(run).pk])).text
-    assert ">Run again</span></button>" in text and ">Treat as failed</button>" in text
-    assert "If it has happened already, it happens twice." in text
+    assert "<span>Run again</span>" in text and ">Treat as failed</button>" in text
+    assert "Running it again could duplicate it." in text
     assert "It would run" not in text and ">Approve<" not in text

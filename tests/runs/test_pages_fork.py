@@ -119,7 +119,7 @@ def test_the_page_says_what_stays_done_what_it_costs_and_what_people_answered() 
     owner = dora()
     run = sent(owner)
     text = page(signed_in(owner), run, transitions(run, "executed")[0])
-    assert "These were done after that row. They stay done, and may be done again:" in text
+    assert "Side effects after that step stay, and may be repeated:" in text
     assert "send(to=&quot;bob&quot;)" in text
     assert "2 model calls, 240 tokens, 1 tool call" in text
     assert "Run send? — approved by the operator" in text
@@ -130,8 +130,8 @@ def test_a_row_after_which_nothing_was_done_outside_says_so() -> None:
     owner = dora()
     run = sent(owner)
     text = page(signed_in(owner), run, transitions(run, "executed")[1])
-    assert "Nothing outside the run was changed after that row." in text
-    assert "What people answered" not in text
+    assert "No side effects after that step." in text
+    assert "Answers" not in text
 
 
 @pytest.mark.parametrize("on_timeout", ["deny", "approve", "abort"])
@@ -144,7 +144,7 @@ def test_what_the_deadline_answered_is_asked_again_and_nobodys_answer_to_keep(on
     work(run)
     assert Decision.objects.get().channel == "deadline"
     text = page(signed_in(owner), run, transitions(run, "executed")[0])
-    assert "What people answered" not in text
+    assert "Answers" not in text
 
 
 def test_an_abort_is_no_answer_that_can_be_kept() -> None:
@@ -152,7 +152,7 @@ def test_an_abort_is_no_answer_that_can_be_kept() -> None:
     run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL, owner=owner))
     decide(run, "abort")
     text = page(signed_in(owner), run, transitions(run, "executed")[0])
-    assert "What people answered" not in text
+    assert "Answers" not in text
     assert "aborted by" not in text
 
 
@@ -162,7 +162,7 @@ def test_what_the_launch_answered_is_kept_by_a_rollback_and_given_to_a_fork_anyh
     run = work(launch(*sends, owner=owner, answers=[{"verdict": "approve"}]))
     client = signed_in(owner)
     at = transitions(run, "executed")[0]
-    assert "What people answered" not in page(client, run, at)
+    assert "Answers" not in page(client, run, at)
     back = client.get(reverse("rewind", args=[run.pk]), {"to": str(at)}).text
     assert "approved by the launch settings" in back
 
@@ -173,14 +173,14 @@ def test_the_page_says_what_people_did_to_the_context_that_is_not_in_the_new_run
     run = compacted_run(owner)
     seq, at = newest_summary(run).seq, transitions(run)[-1]
     client = signed_in(owner)
-    told = "What people did to the context after that row is not in the new run:"
+    told = "Changes to the context after that step are not copied:"
     assert told not in page(client, run, at, how=how)
     actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=owner)
     actions.pin(run, path=f"su:{seq}", by=None)
     text = page(client, run, at, how=how)
     assert told in text
-    assert f"that of row {seq}, version 2, by dora: “A digit.” (row {run.head + 1})" in text
-    assert f"the summary of row {seq} by the operator (row {run.head + 2})" in text
+    assert f"step {seq}, version 2, by dora: “A digit.” (step {run.head + 1})" in text
+    assert f"the summary of step {seq} by the operator (step {run.head + 2})" in text
 
 
 def test_a_fork_leads_to_its_page_which_says_where_it_comes_from_with_links_both_ways() -> None:
@@ -193,12 +193,12 @@ def test_a_fork_leads_to_its_page_which_says_where_it_comes_from_with_links_both
     assert (answer.status_code, answer["Location"]) == (302, reverse("run", args=[made.pk]))
     assert (made.origin, made.owner, made.copied_upto) == ("fork", owner, at)
     text = client.get(reverse("run", args=[made.pk])).content.decode()
-    assert f'fork of <a href="/runs/{run.pk}/?step={at}">#{run.pk} at row {at}</a>' in text
+    assert f'fork of <a href="/runs/{run.pk}/?step={at}">#{run.pk} at step {at}</a>' in text
     assert reverse("compare", args=[run.pk, made.pk]) in text
-    assert f"A fork, from row {at} of #{run.pk}. That run stays as it is." in text
+    assert f"A fork, from row {at} of #{run.pk}. That run stays unchanged." in text
     assert f"#{made.pk} fork" in client.get(reverse("run", args=[run.pk])).content.decode()
     row = client.get(reverse("step", args=[made.pk, at + 1])).content.decode()
-    assert "Begins as a copy of" in row
+    assert "Copy of" in row
 
 
 def test_an_unchanged_form_changes_nothing() -> None:
@@ -237,21 +237,21 @@ def test_state_limits_and_settings_are_changed_by_the_form() -> None:
             {"state-metadata": '{"goal": "x", "retry_count": -1}'},
             "retry_count: This must be a whole number from",
         ),
-        ({"state-metadata": "{"}, "This is no JSON:"),
+        ({"state-metadata": "{"}, "Invalid JSON"),
         ({"state-metadata": '{"goal": 5}'}, "goal: This must be a text"),
         ({"settings": '{"max_step": 3}'}, "max_step: ruled has no setting of this name."),
-        ({"settings": '{"model": "x"}'}, "model: this has a field of its own above."),
+        ({"settings": '{"model": "x"}'}, "model: use the field above."),
         ({"settings": "[]"}, "This must be one JSON object"),
-        ({"tokens": "-1"}, "Write a whole number from 0 up."),
-        ({"cost_usd": "abc"}, "Write an amount in dollars from 0 up, like 0.5."),
-        ({"active_seconds": "soon"}, "Write a number of seconds from 0 up, like 90."),
+        ({"tokens": "-1"}, "Enter a whole number of at least 0."),
+        ({"cost_usd": "abc"}, "Enter an amount in dollars, such as 0.5."),
+        ({"active_seconds": "soon"}, "Enter a number of seconds, such as 90."),
         ({"model": "nosuch"}, "There is no model &#x27;nosuch&#x27;"),
         ({"verdict": "edit", "args": '{"n": 1}', "sure": "yes"}, "to: send needs the argument to."),
         ({"verdict": "approve", "args": "", "sure": "yes"}, "The new arguments must be a JSON object."),
-        ({"verdict": "approve", "args": "{"}, "This is no JSON:"),
+        ({"verdict": "approve", "args": "{"}, "Invalid JSON"),
         ({"verdict": "reject", "args": '{"to": "carol"}'}, "Arguments go with edit and top_up"),
-        ({"said": "Not bob."}, "Choose an answer: what is written for it goes with one."),
-        ({"args": '{"to": "carol"}'}, "Choose an answer: what is written for it goes with one."),
+        ({"said": "Not bob."}, "Choose an answer for what you typed."),
+        ({"args": '{"to": "carol"}'}, "Choose an answer for what you typed."),
         ({"verdict": "respond"}, "Write the answer."),
     ],
 )
@@ -264,7 +264,7 @@ def test_what_can_not_be_taken_is_said_at_its_field_and_what_was_typed_is_kept(
     text = answer.content.decode()
     assert answer.status_code == 422
     assert sentence in text
-    assert "Nothing was begun yet." in text
+    assert "Not started." in text
     assert "Because of bob" in text
     assert Run.objects.count() == 1
 
@@ -327,7 +327,7 @@ def test_another_answer_is_given_to_the_question_that_came_next() -> None:
     assert (decision.verdict, decision.by_name, decision.channel) == ("edit", "dora", "fork")
     assert made.status == "succeeded"
     text = signed_in(owner).get(reverse("run", args=[made.pk])).content.decode()
-    assert "by dora beforehand, in the fork" in text
+    assert "by dora in advance, in the fork" in text
     assert "as before" not in text
 
 
@@ -369,11 +369,8 @@ def test_an_answer_is_kept_for_no_other_question_than_the_one_that_was_seen() ->
     answer = client.post(reverse("fork", args=[run.pk]), form)
     assert (answer.status_code, Run.objects.count()) == (422, 1)
     text, now = answer.text, pending(run)
-    assert (
-        f"The question that comes next is the one in row {now.seq} now, not the one in row {form['asked']}."
-        in text
-    )
-    assert "Your answer was not taken" in text
+    assert f"The next question is now the one in step {now.seq}, not the one in step {form['asked']}." in text
+    assert "Your answer was not recorded" in text
     assert "Bob may know." in text
     assert "&quot;to&quot;: &quot;bob&quot;" in text
     anew = as_sent(text)
@@ -392,7 +389,7 @@ def test_an_answer_to_a_question_that_is_not_asked_any_more_is_not_dropped() -> 
     run, _, form = gone_back(owner, FINAL)
     answer = signed_in(owner).post(reverse("fork", args=[run.pk]), form)
     assert (answer.status_code, Run.objects.count()) == (422, 1)
-    assert f"The question in row {form['asked']} counts no more:" in answer.text
+    assert f"The question in step {form['asked']} was rolled back;" in answer.text
     assert "Bob may know." in answer.text
 
 
@@ -402,7 +399,7 @@ def test_an_answer_that_names_no_question_is_not_taken() -> None:
     at = transitions(run, "executed")[0]
     answer = posted(signed_in(owner), run, at, verdict="approve", asked="", sure="yes")
     assert (answer.status_code, Run.objects.count()) == (422, 1)
-    assert "Your answer does not say which question it is for." in answer.text
+    assert "Your answer names no question." in answer.text
 
 
 # --- a second look ------------------------------------------------------------------------------------------------
@@ -428,7 +425,7 @@ def test_approving_what_does_much_or_hides_some_wants_a_second_look(to: str) -> 
     assert as_sent(page(client, run, at)).keys().isdisjoint({"sure"})
     answer = posted(client, run, at, verdict="approve")
     assert (answer.status_code, Run.objects.count()) == (422, 1)
-    assert "Look at this call once more, and tick the box to approve it." in answer.text
+    assert "Read this call, then tick the box to approve it." in answer.text
     assert posted(client, run, at, verdict="reject").status_code == 302
     assert posted(client, run, at, verdict="approve", sure="yes").status_code == 302
     assert Decision.objects.get(interrupt__run=work(newest())).interrupt.args == {"to": to}
@@ -461,8 +458,8 @@ def test_who_may_not_decide_is_not_offered_to() -> None:
     run = sent(owner)
     at = transitions(run, "executed")[0]
     text = page(signed_in(owner), run, at)
-    assert "You may not decide; a reviewer can." in text
-    assert "The question that came next" not in text
+    assert "Only a reviewer can keep answers." in text
+    assert "Next question" not in text
     refused = posted(signed_in(owner), run, at, answers="keep")
     assert refused.status_code == 403
     assert Run.objects.count() == 1
@@ -474,8 +471,8 @@ def test_run_again_shows_no_changes_and_makes_none() -> None:
     at = transitions(run, "executed")[0]
     client = signed_in(owner)
     text = page(client, run, at, how="rerun")
-    assert "then the model is asked anew" in text
-    assert "The state after that row" not in text
+    assert "then it asks the model again" in text
+    assert "State after that step" not in text
     answer = client.post(reverse("fork", args=[run.pk]), as_sent(text) | {"answers": "keep"})
     assert answer.status_code == 302
     made = work(newest())
@@ -493,7 +490,7 @@ def test_run_again_says_why_it_can_not_and_where_that_is_put_right() -> None:
     assert (answer.status_code, Run.objects.count()) == (422, 1)
     assert "model: There is no model &#x27;m&#x27;" in answer.text
     assert "beside the fields" not in answer.text
-    assert f'<a href="{reverse("fork", args=[run.pk])}?at=0">Fork it instead</a>' in answer.text
+    assert f'<a href="{reverse("fork", args=[run.pk])}?at=0">fork</a>' in answer.text
 
 
 @pytest.mark.parametrize("at", ["999", "1"])
@@ -562,7 +559,7 @@ def test_a_replay_says_that_all_rows_came_out_the_same() -> None:
     run = sent(owner)
     answer = signed_in(owner).post(reverse("replay", args=[run.pk]), follow=True)
     text = answer.content.decode()
-    assert f"Replayed: all {run.head} rows of #{run.pk} came out the same. Nothing was called." in text
+    assert f"Replayed: all {run.head} steps of #{run.pk} match. No calls were made." in text
     assert "replay of <a href=" in text
 
 
@@ -644,7 +641,7 @@ def test_a_rollback_is_confirmed_once_for_what_its_page_told() -> None:
 
     answer = rolled_back(client, run, fields)
     assert (answer.status_code, run.head) == (409, before), "what was sent again was never told"
-    assert "has changed since you looked" in answer.text
+    assert "have changed since you looked" in answer.text
     assert answer.text.count("<code>send(") == 2
     anew = as_sent(answer.text)
     assert (anew["answers"], anew["note"]) == ("keep", "Not <so>.")
@@ -707,8 +704,8 @@ def test_a_new_run_is_not_begun_from_a_page_that_did_not_tell_what_was_done_sinc
     work(run)
     answer = client.post(reverse("fork", args=[run.pk]), fields)
     assert (answer.status_code, Run.objects.count()) == (409, 1)
-    assert "Nothing was begun yet." in answer.text
-    assert "has changed since you looked" in answer.text
+    assert "Not started." in answer.text
+    assert "have changed since you looked" in answer.text
     assert answer.text.count("<code>send(") == 2
     anew = as_sent(answer.text)
     changed = {name for name in fields if anew[name] != fields[name]}

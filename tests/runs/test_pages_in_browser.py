@@ -101,7 +101,7 @@ def test_every_page_is_accessible_and_fits_the_screen(site: Site, looking: Page)
         looking.goto(address)
         check(looking)
     looking.goto(f"/runs/{run}/steps/2/")
-    for tab in ("State", "Request & answer", "Usage", "Facts"):
+    for tab in ("State", "Request & response", "Usage", "Facts"):
         looking.get_by_role("tab", name=tab).click()
         expect(looking.get_by_role("tabpanel")).to_have_count(1)
         check(looking)
@@ -208,7 +208,7 @@ def test_two_runs_are_compared_by_the_keyboard(site: Site, looking: Page) -> Non
     left, right = (json.loads(line)["run"]["id"] for line in lines)
     looking.goto(f"/runs/{right}/compare/")
     check(looking)
-    looking.get_by_label("A run’s number").fill(left)
+    looking.get_by_label("Run number").fill(left)
     looking.get_by_role("button", name="Compare").click()
     looking.wait_for_url(f"**/runs/{left}/compare/{right}/")
     check(looking)

@@ -88,34 +88,34 @@ def test_every_field_becomes_a_setting() -> None:
 @pytest.mark.parametrize(
     ("fields", "place", "sentence"),
     [
-        ({"goal": " "}, "goal", "Say what the run is to achieve."),
-        ({"script": ""}, "script", "Paste the script"),
+        ({"goal": " "}, "goal", "Enter a goal."),
+        ({"script": ""}, "script", "Paste a script"),
         ({"script": '{"replies": {"decision": [5]}}'}, "script", "The script is not right"),
         ({"script": "{nonsense"}, "script", "no JSON"),
         ({"model": ""}, "model", "Choose a model"),
         ({"model": "gone"}, "model", "There is no model &#x27;gone&#x27;"),
-        ({"cost_usd": "much"}, "cost_usd", "Write an amount in dollars from 0 up, like 0.5."),
-        ({"cost_usd": "-1"}, "cost_usd", "Write an amount in dollars from 0 up, like 0.5."),
-        ({"cost_usd": "nan"}, "cost_usd", "Write an amount in dollars from 0 up, like 0.5."),
-        ({"tokens": "-5"}, "tokens", "Write a whole number from 0 up."),
-        ({"tokens": "1.5"}, "tokens", "Write a whole number from 0 up."),
-        ({"active_seconds": "soon"}, "active_seconds", "Write a number of seconds from 0 up, like 90."),
-        ({"interrupt_every": "0"}, "interrupt_every", "Write a whole number from 1 up."),
+        ({"cost_usd": "much"}, "cost_usd", "Enter an amount in dollars, such as 0.5."),
+        ({"cost_usd": "-1"}, "cost_usd", "Enter an amount in dollars, such as 0.5."),
+        ({"cost_usd": "nan"}, "cost_usd", "Enter an amount in dollars, such as 0.5."),
+        ({"tokens": "-5"}, "tokens", "Enter a whole number of at least 0."),
+        ({"tokens": "1.5"}, "tokens", "Enter a whole number of at least 0."),
+        ({"active_seconds": "soon"}, "active_seconds", "Enter a number of seconds, such as 90."),
+        ({"interrupt_every": "0"}, "interrupt_every", "Enter a whole number of at least 1."),
         ({"goal": "a" * 20_001}, "goal", "A goal has at most 20000 characters; this one has 20001."),
-        ({"asks": "whom"}, "asks", "“whom” is not offered here"),
-        ({"on_limit": "laugh"}, "on_limit", "“laugh” is not offered here"),
-        ({"on_retries": "cry"}, "on_retries", "“cry” is not offered here"),
+        ({"asks": "whom"}, "asks", "“whom” is not an option"),
+        ({"on_limit": "laugh"}, "on_limit", "“laugh” is not an option"),
+        ({"on_retries": "cry"}, "on_retries", "“cry” is not an option"),
         ({"machine": ""}, "machine", "Choose a machine."),
         ({"tools": ["teleport"]}, "tools", "There is no tool"),
-        ({"rules": "[{"}, "rules", "This is no JSON"),
+        ({"rules": "[{"}, "rules", "Invalid JSON"),
         ({"rules": '[{"when": {"tool": 5}, "do": "ask"}]'}, "rules", "rules.0.when.tool"),
         ({"rules": '[{"when": {"tool": "x", "every_n_steps": 2}, "do": "ask"}]'}, "rules", "can never hold"),
         ({"ruleset": '[{"type": "be_nice"}]'}, "ruleset", "ruleset.0.type"),
-        ({"max_steps": "0"}, "max_steps", "Write a whole number from 1 up."),
+        ({"max_steps": "0"}, "max_steps", "Enter a whole number of at least 1."),
         ({"more": '{"colour": "blue"}'}, "more", "colour: ruled has no setting of this name."),
-        ({"more": '{"tools": []}'}, "more", "has a field of its own"),
+        ({"more": '{"tools": []}'}, "more", "use the field above"),
         ({"more": "[1]"}, "more", "This must be one JSON object"),
-        ({"more": '{"n": ' + "9" * 5000 + "}"}, "more", "This JSON holds a number that is too long."),
+        ({"more": '{"n": ' + "9" * 5000 + "}"}, "more", "This JSON has a number that is too long."),
         (
             {"machine": "checklist", "steps": "a step\n" * 201},
             "steps",
@@ -133,7 +133,7 @@ def test_every_field_becomes_a_setting() -> None:
             "step 1 of the plan has",
         ),
         ({"machine": "perpetual"}, "machine", "perpetual"),
-        ({"machine": "checklist", "max_steps": "3"}, "max_steps", "checklist has no such setting"),
+        ({"machine": "checklist", "max_steps": "3"}, "max_steps", "checklist does not have this setting"),
     ],
 )
 def test_what_is_wrong_stands_beside_its_field_and_the_rest_is_kept(
@@ -172,13 +172,13 @@ def test_all_that_is_wrong_is_said_in_one_round_and_what_was_typed_is_kept() -> 
     assert list(map(len, said.values())) == [3 if name == "more" else 1 for name in said]
     assert sorted(said) == sorted(UNREADABLE)
     assert "no JSON" in said["script"][0]
-    assert "no JSON" in said["rules"][0]
+    assert "Invalid JSON" in said["rules"][0]
     assert "ruleset.0.type" in said["ruleset"][0]
-    assert said["cost_usd"] == ["Write an amount in dollars from 0 up, like 0.5."]
-    assert said["tokens"] == ["Write a whole number from 0 up."]
-    assert said["interrupt_every"] == ["Write a whole number from 1 up."]
+    assert said["cost_usd"] == ["Enter an amount in dollars, such as 0.5."]
+    assert said["tokens"] == ["Enter a whole number of at least 0."]
+    assert said["interrupt_every"] == ["Enter a whole number of at least 1."]
     assert said["more"] == [
-        "tools: this has a field of its own above.",
+        "tools: use the field above.",
         "context.limit_tokens: This must be a whole number, not 'x'.",
         "nope: ruled has no setting of this name.",
     ]
@@ -248,7 +248,7 @@ def test_tools_stand_with_what_they_do_to_the_world() -> None:
     page = signed_in(alice()).get("/runs/new/").text
     tool = page[page.index('value="write_file"') :]
     assert "writes" in tool[: tool.index("</li>")]
-    assert "touches nothing" in page
+    assert "no side effects" in page
     assert 'data-graph="ruled"' in page
 
 

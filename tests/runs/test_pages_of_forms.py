@@ -81,8 +81,8 @@ def test_no_address_refuses_to_be_looked_at(one: Any) -> None:
 def test_a_page_that_takes_no_forms_says_so_with_a_way_back() -> None:
     answer = signed_in(alice()).post("/needs-you/")
     assert (answer.status_code, answer["Allow"]) == (405, "GET")
-    assert "This address takes GET requests only. Nothing was done." in answer.text
-    assert 'href="/runs/">To the runs' in answer.text
+    assert "This address takes GET requests only. Nothing was changed." in answer.text
+    assert 'href="/runs/">Show runs' in answer.text
 
 
 def test_a_program_gets_the_bare_answer() -> None:

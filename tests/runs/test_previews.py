@@ -74,7 +74,7 @@ def test_json_is_laid_out_with_every_token_as_it_is_written() -> None:
 )
 def test_what_is_no_json_is_shown_as_it_stands(text: str) -> None:
     found = shown("a.json", text)
-    assert (found.form, found.notes[0]) == ("text", "It is no valid JSON; shown as it stands.")
+    assert (found.form, found.notes[0]) == ("text", "Invalid JSON, shown unformatted.")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_every_picture_states_its_size(content: bytes) -> None:
 )
 def test_what_only_begins_like_a_picture_is_none(content: bytes) -> None:
     found = shown("a.png", content)
-    assert (found.form, found.notes[0][:26]) == ("bytes", "It begins like a picture, ")
+    assert (found.form, found.notes[0][:26]) == ("bytes", "Not a picture that can be ")
 
 
 def test_a_picture_that_would_fill_the_memory_is_not_shown() -> None:

@@ -1,4 +1,4 @@
-"""Each prompt can be shown again exactly as it was sent, whatever was compacted, mended or gone back over."""
+"""Each prompt can be shown again exactly as it was sent, whatever was compacted, mended or rolled back."""
 
 from __future__ import annotations
 

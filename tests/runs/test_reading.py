@@ -308,7 +308,7 @@ def test_the_card_can_be_decided_by_a_reviewer_and_only_looked_at_by_others() ->
     assert 'value="approve"' in reading.panels(run, bob())["needs"]
     watching = reading.panels(run, owner)["needs"]
     assert "<form" not in watching
-    assert "needs a reviewer" in watching
+    assert "waiting for a reviewer" in watching
 
 
 def test_visits_are_counted_live_and_forget_what_was_gone_back_over() -> None:
@@ -351,7 +351,7 @@ def test_a_run_whose_worker_has_not_noticed_yet_is_stopping() -> None:
     assert status_word(run, True, True).text == "Stopping"
     found = reading.panels(run, bob())
     assert 'data-status="stopping"' in found["header"]
-    assert "Stopping." in found["needs"]
+    assert "Cancelling." in found["needs"]
 
 
 def test_a_file_stays_listed_when_the_row_that_made_it_was_gone_back_over(
@@ -363,12 +363,12 @@ def test_a_file_stays_listed_when_the_row_that_made_it_was_gone_back_over(
     run = launch(played=played, tools=["write_file"], rules=ALLOW, interrupt_every=2)
     work(run)
     before = reading.panels(run, bob())["files"]
-    assert "gone back over" not in before
+    assert "rolled back" not in before
     actions.rewind(run, to=transitions(run, "executed")[0], by=None)
     run.refresh_from_db()
     names = [(file.name, file.gone) for file in files_of(run)]
     assert names == [("gone.txt", True), ("kept.txt", False)]
-    assert reading.panels(run, User.objects.get(username="bob"))["files"].count("gone back over") == 1
+    assert reading.panels(run, User.objects.get(username="bob"))["files"].count("rolled back") == 1
     assert [(file.name, file.gone) for file in files_of(work(run))] == [
         ("gone.txt", False),
         ("kept.txt", False),
@@ -393,7 +393,7 @@ def test_the_owner_sees_her_runs_and_waits_for_a_reviewer() -> None:
     page = run_page(owner, Filters())
     assert page.waiting == ()
     assert [item.run.pk for item in page.runs] == [mine.pk]
-    assert page.runs[0].status.text == "Needs a person"
+    assert page.runs[0].status.text == "Waiting for a reviewer"
     other = charlie()
     assert [item.run.owner for item in run_page(other, Filters()).runs] == [other]
     assert run_page(cast_member("dan"), Filters()).empty

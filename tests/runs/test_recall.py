@@ -232,8 +232,8 @@ def test_every_row_of_such_a_run_can_be_inspected() -> None:
     shown = [step_view(run, seq) for seq in range(1, run.head + 1)]
     text = "".join(str(fact) for view in shown if view for fact in view.facts)
     for words in (
-        "Acknowledged in the plan",
-        "From the record",
+        "Plan updated",
+        "Result",
         "Decision: call tool",
         "unreadable",
         "<li>look</li>",

@@ -164,12 +164,12 @@ def test_a_replay_that_ends_before_its_record_has_ended_says_so_and_not_that_it_
     made = Run.objects.get(pk=client.post(f"/runs/{run.pk}/replay/")["Location"].strip("/").split("/")[-1])
     page, listed = client.get(f"/runs/{made.pk}/").text, client.get(f"/runs/?q=%23{made.pk}").text
     for told in (page, listed, client.get(f"/runs/{run.pk}/compare/{made.pk}/").text):
-        assert "it goes no further than what it replays" in told
-        assert "a person stopped it" not in told
+        assert "end of the replayed steps" in told
+        assert "cancelled by a person" not in told
         assert "Cancelled" not in told
     assert "Replayed</span>" in page
     assert "Replayed</span>" in listed
-    assert f"Replayed up to row {run.head}</h2>" in page
+    assert f"Replayed up to step {run.head}</h2>" in page
     assert "Ended without an answer" not in page
 
 
@@ -178,7 +178,7 @@ def test_a_replay_of_a_run_that_somebody_stopped_says_that_it_was_stopped() -> N
     made = check_replay(actions.abort(run, by=None, message="Enough"))
     assert (status_word(made, asks=False, for_me=False).text, exit_of(made)) == (
         "Cancelled",
-        "a person stopped it",
+        "cancelled by a person",
     )
 
 
@@ -251,7 +251,7 @@ def test_the_command_says_what_came_out_and_its_exit_code_is_1_on_a_difference()
     run = work(launch(*LOOK, rules=ALLOW))
     out = io.StringIO()
     call_command("replay", str(run.pk), stdout=out)
-    assert out.getvalue() == f"Run {run.pk + 1}: {run.head} rows of run {run.pk} came out the same.\n"
+    assert out.getvalue() == f"Run {run.pk + 1}: {run.head} steps of run {run.pk} match.\n"
     seq = _tampered(run)
     with pytest.raises(CommandError) as told:
         call_command("replay", str(run.pk), stdout=io.StringIO())

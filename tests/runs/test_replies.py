@@ -50,7 +50,7 @@ def test_what_was_cut_is_paid_told_and_never_carried_out() -> None:
     assert any(
         text.startswith("tried again: The reply was cut off at its limit of 20 tokens.") for text in texts
     )
-    assert any("more was not read" in text for text in texts)
+    assert any("rest ignored" in text for text in texts)
 
 
 def test_a_replay_and_a_script_of_it_come_to_the_same_rows() -> None:
@@ -109,8 +109,8 @@ def test_the_page_shows_reasoning_folded_and_says_that_a_cut_reply_was_not_read(
     run = work(launch(CUT, TWO, FINAL, rules=ALLOW, owner=alice))
     page = signed_in(alice)
     cut = page.get(f"/runs/{run.pk}/steps/1/").content.decode()
-    assert "<summary>Reasoning (never read as the reply)</summary>" in cut
+    assert "<summary>Reasoning (not part of the reply)</summary>" in cut
     assert "I write to everybody." in cut
-    assert "The reply was cut off at its limit of 20 tokens. It was not read." in cut
+    assert "The reply was cut off at its limit of 20 tokens. It was ignored." in cut
     two = page.get(f"/runs/{run.pk}/steps/3/").content.decode()
     assert "<summary>Not read</summary>" in two

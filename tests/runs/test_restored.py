@@ -189,7 +189,7 @@ def test_a_run_that_could_not_be_let_go_on_does_not_keep_the_others(monkeypatch:
     monkeypatch.setattr(store, "resume_restored", resumed)
     done = actions.resume_restored([locked.pk, fine.pk], by=None)
     assert [run.pk for run in done.resumed] == [fine.pk]
-    assert done.passed_over == (f"Run {locked.pk} could not be let go on just now. Try it again.",)
+    assert done.passed_over == (f"Run {locked.pk} could not be resumed. Try again.",)
     assert status_of(locked, fine) == ["paused", "queued"]
 
 
@@ -260,12 +260,12 @@ def test_the_page_of_a_run_that_the_restore_paused_says_so_and_what_it_means() -
     client, run = root(), launch(FINAL)
     backups.pause_unfinished(why := f"Restored from a backup of 2026-11-28 07:25:00 UTC. {UNKNOWN}")
     page = html.unescape(client.get(f"/runs/{run.pk}/").text)
-    assert f"<strong>Paused by the restore.</strong> {why} Nothing goes on until" in page
+    assert f"<strong>Paused by the restore.</strong> {why} Resume the run from the menu above." in page
     assert f"by the restore — “{why}”" in page
     actions.resume(run, by=None)
     assert "<strong>Paused" not in client.get(f"/runs/{run.pk}/").text
     actions.pause(run, by=None)
-    assert "<strong>Paused.</strong> Nothing goes on" in client.get(f"/runs/{run.pk}/").text
+    assert "<strong>Paused.</strong> Resume the run" in client.get(f"/runs/{run.pk}/").text
 
 
 # --- what each was about to do ------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ def test_a_run_that_may_act_unasked_is_held_before_it_has_come_to_that(
     assert seen(run).hold == hold
     page = html.unescape(root().get(PAGE).text)
     assert boxes(page) == {run.pk: not hold}
-    assert re.findall(r"Not ticked, because (.*)\.</strong>", page) == [hold] * bool(hold)
+    assert re.findall(r"Not ticked: (.*)\.</strong>", page) == [hold] * bool(hold)
 
 
 def test_a_run_whose_child_may_act_unasked_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +491,7 @@ def test_all_boxes_are_ticked_but_those_of_runs_to_look_at() -> None:
     assert next(iter(boxes(page))) == deed.pk
     assert "Resume <span data-chosen>these 2 runs</span>" in page
     assert all(
-        f"Not ticked, because {why}." in html.unescape(page)
+        f"Not ticked: {why}." in html.unescape(page)
         for why in ('send(to="bob") may have happened', "the operator had paused it before")
     )
 
@@ -556,7 +556,7 @@ def test_everybody_sees_their_own_part() -> None:
     assert boxes(signed_in(owner).get(PAGE).text) == {hers.pk: True}
     page = signed_in(reviewer).get(PAGE).text
     assert boxes(page) == {hers.pk: False, somebodys.pk: False}
-    assert "not yours to resume" in page and "data-chosen" not in page
+    assert "you may not resume it" in page and "data-chosen" not in page
     assert boxes(signed_in(other).get(PAGE).text) == {}
     assert "paused by the restore." not in signed_in(other).get("/runs/").text
     answer = signed_in(reviewer).post(PAGE, {"run": [str(hers.pk)]}, follow=True)
@@ -606,19 +606,22 @@ def test_the_command_resumes_them_says_where_each_is_and_which_ones_stay() -> No
     lines = told("resume", "--restored", "--except", str(out.pk))
     waiting.refresh_from_db()
     assert lines == [
-        f"Run {plain.pk}: queued, at {plain.node}, row 2.",
-        f"Run {waiting.pk}: waiting, at {waiting.node}, row {waiting.head}.",
+        f"Run {plain.pk}: queued, at {plain.node}, step 2.",
+        f"Run {waiting.pk}: waiting, at {waiting.node}, step {waiting.head}.",
         "Resumed: 2.",
-        f'Run {deed.pk} stays paused: send(to="bob") may have happened. Look first, then: '
+        f'Run {deed.pk} stays paused: send(to="bob") may have happened. Check outside first, then: '
         f"manage.py resume {deed.pk}",
-        f"Run {mine.pk} stays paused: the operator had paused it before. Look first, then: "
+        f"Run {mine.pk} stays paused: the operator had paused it before. Check outside first, then: "
         f"manage.py resume {mine.pk}",
-        f"Run {out.pk} stays paused: it was left out. Look first, then: manage.py resume {out.pk}",
+        f"Run {out.pk} stays paused: left out. Check outside first, then: manage.py resume {out.pk}",
     ]
     assert status_of(plain, deed, waiting, mine, out) == ["queued", "paused", "waiting", "paused", "paused"]
-    assert told("resume", "--restored")[:2] == [f"Run {out.pk}: queued, at {out.node}, row 2.", "Resumed: 1."]
+    assert told("resume", "--restored")[:2] == [
+        f"Run {out.pk}: queued, at {out.node}, step 2.",
+        "Resumed: 1.",
+    ]
     deed.refresh_from_db()
-    assert told("resume", str(deed.pk)) == [f"Run {deed.pk}: queued, at {deed.node}, row {deed.head + 1}."]
+    assert told("resume", str(deed.pk)) == [f"Run {deed.pk}: queued, at {deed.node}, step {deed.head + 1}."]
 
 
 def test_who_had_asked_whether_a_call_happened_waits_on_for_the_answer() -> None:
@@ -628,7 +631,7 @@ def test_who_had_asked_whether_a_call_happened_waits_on_for_the_answer() -> None
     assert told("resume", "--restored") == [
         "Resumed: 0.",
         f"Run {run.pk} stays paused: it may call send unasked, and may have done so since the backup. "
-        f"Look first, then: manage.py resume {run.pk}",
+        f"Check outside first, then: manage.py resume {run.pk}",
     ]
     told("resume", str(run.pk))
     assert (pending(run).kind, work(run).status) == ("may_have_happened", "waiting")
@@ -919,7 +922,7 @@ def test_a_deadline_does_not_approve_what_may_have_been_done_before_the_restore(
 
 # --- going another way than a restored run ------------------------------------------------------------------------
 
-NOTHING_OUTSIDE = "Nothing outside the run was changed after that row."
+NOTHING_OUTSIDE = "No side effects after that step."
 BOB = script(think("search", q="a"), think("send", to="bob"), FINAL)
 
 
@@ -993,7 +996,7 @@ def test_a_fork_of_a_restored_run_is_in_the_same_doubt_from_whichever_row() -> N
         assert card_of(pending(made), None).doubt == DOUBT
         again_ = work(actions.fork(made, at=at, by=None))
         assert card_of(pending(again_), None).doubt == DOUBT
-        with pytest.raises(CommandError, match="say --sure"):
+        with pytest.raises(CommandError, match="add --sure"):
             told("decide", str(made.pk), "--verdict", "approve")
 
 
@@ -1037,7 +1040,7 @@ def test_room_for_a_call_that_may_have_been_made_wants_a_look() -> None:
     typed = {"verdict": "top_up", "amount.cost_usd": "1", "revision": str(question.revision)}
     typed["fingerprint"] = question.fingerprint
     answer = client.post(reverse("decision", args=[question.pk]), typed)
-    assert answer.status_code == 422 and "Look whether this was done already" in answer.text
+    assert answer.status_code == 422 and "Check whether this was already done" in answer.text
     assert client.post(reverse("decision", args=[question.pk]), typed | {"sure": "yes"}).status_code == 302
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
 
@@ -1084,5 +1087,5 @@ def test_a_fork_asks_in_the_same_doubt_whatever_it_asks(kind: str) -> None:
     assert (pending(fork).kind, card_of(pending(fork), None).doubt) == (kind, DOUBT)
     assert card_of(pending(fork), None).wants_a_tick
     verdict = ("top_up", "--args", '{"cost_usd": 1}') if kind == "limit" else ("approve",)
-    with pytest.raises(CommandError, match="say --sure"):
+    with pytest.raises(CommandError, match="add --sure"):
         told("decide", str(fork.pk), "--verdict", *verdict)

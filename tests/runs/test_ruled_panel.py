@@ -28,7 +28,7 @@ def panel(run: Run) -> str:
 
 def test_before_the_first_thought_the_rules_stand_there() -> None:
     shown = panel(launch(FINAL, ruleset=[{"type": "max_depth", "value": 7}]))
-    assert "No thought was checked yet." in shown
+    assert "No thought checked yet." in shown
     assert "max depth at most 7 steps not broken; breaking it ends the run" in shown
 
 

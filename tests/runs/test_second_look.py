@@ -67,7 +67,7 @@ def test_what_hides_is_shown_with_signs_and_is_not_approved_at_the_first_press(n
     page = page_of(client, asked)
     assert sign in page
     assert 'name="sure"' in page
-    assert "more than the box shows" not in page
+    assert "more than fits in the box" not in page
     assert send(client, asked).status_code == 422
     assert not Decision.objects.exists()
     assert send(client, asked, sure="yes").status_code == 302
@@ -78,14 +78,14 @@ def test_a_text_longer_than_its_box_wants_its_end_seen() -> None:
     command = LONG * 60 + DEED
     asked, client = pending(asking(command)), signed_in(bob())
     page = page_of(client, asked)
-    assert f"{len(command):,} characters, more than the box shows." in page
-    assert "I have read all of it, to the end." in page
-    assert "can’t be taken back" not in page
+    assert f"{len(command):,} characters, more than fits in the box." in page
+    assert "I have read all of it." in page
+    assert "can’t be undone" not in page
     answer = send(client, asked)
     assert answer.status_code == 422
-    assert "Read all of it, to the end, and tick the box to approve it." in answer.text
+    assert "Read all of it, then tick the box to approve it." in answer.text
     assert not Decision.objects.exists()
-    whole = answer.text.partition("All of it:")[2].partition("</pre>")[0]
+    whole = answer.text.partition("Full text:")[2].partition("</pre>")[0]
     assert DEED in whole
     assert "escapes__text--whole" in whole
     assert send(client, asked, sure="yes").status_code == 302
@@ -209,8 +209,8 @@ def test_an_answer_given_with_a_fork_wants_the_same_look() -> None:
     at = transitions(run)[-1]
     client = signed_in(cast_member("dora", "operators", "reviewers"))
     page = client.get(reverse("fork", args=[run.pk]) + f"?at={at}").text
-    assert "characters, more than the box shows." in page
-    assert "I have read all of it, to the end." in page
+    assert "characters, more than fits in the box." in page
+    assert "I have read all of it." in page
 
 
 def test_a_choice_that_the_schema_does_not_have_is_shown_as_it_is() -> None:

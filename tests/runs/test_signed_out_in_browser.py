@@ -45,7 +45,7 @@ def test_a_form_says_that_its_writer_is_signed_out_and_keeps_what_was_typed(
     for form, field, button in (
         (f"{site.url}/runs/new/", "goal", "Launch"),
         (address, "message", "Run again from the beginning"),
-        (f"{site.url}/halt/", "reason", "Stop everything"),
+        (f"{site.url}/halt/", "reason", "Halt all runs"),
     ):
         page.goto(form)
         page.locator(f"main [name={field}]").fill(REASON)
@@ -54,7 +54,7 @@ def test_a_form_says_that_its_writer_is_signed_out_and_keeps_what_was_typed(
         else:
             page.context.clear_cookies()
         page.locator("main").get_by_role("button", name=button).last.click()
-        expect(page.get_by_text("You have been signed out. Sign in in another tab")).to_be_visible()
+        expect(page.get_by_text("You were signed out. Sign in in another tab")).to_be_visible()
         expect(page).to_have_url(form)
         expect(page.locator(f"main [name={field}]")).to_have_value(REASON)
         sign_in_elsewhere(page, site)
@@ -63,7 +63,7 @@ def test_a_form_says_that_its_writer_is_signed_out_and_keeps_what_was_typed(
     sign_out(page, site)
     sign_in_elsewhere(page, site)
     page.get_by_role("button", name="Run again from the beginning").click()
-    expect(page.get_by_text("Run again, from row 0 of")).to_be_visible()
+    expect(page.get_by_text("Run again, from step 0 of")).to_be_visible()
 
 
 def test_without_scripts_the_way_back_leads_to_what_was_typed(site: Site, browser: Browser) -> None:
@@ -75,10 +75,10 @@ def test_without_scripts_the_way_back_leads_to_what_was_typed(site: Site, browse
     page.locator("[name=message]").fill(REASON)
     sign_out(page, site)
     page.get_by_role("button", name="Run again from the beginning").click()
-    expect(page.get_by_text("You had been signed out, so nothing was sent.")).to_be_visible()
+    expect(page.get_by_text("You were signed out, so nothing was sent.")).to_be_visible()
     sign_in_elsewhere(page, site)
     page.go_back()
     expect(page.locator("[name=message]")).to_have_value(REASON)
     page.get_by_role("button", name="Run again from the beginning").click()
-    expect(page.get_by_text("Run again, from row 0 of")).to_be_visible()
+    expect(page.get_by_text("Run again, from step 0 of")).to_be_visible()
     context.close()

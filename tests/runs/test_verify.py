@@ -351,7 +351,7 @@ def test_the_command_says_what_it_found() -> None:
     run = busy_run()
     out = io.StringIO()
     call_command("verify", str(run.pk), stdout=out)
-    assert out.getvalue() == f"Run {run.pk}: {run.head} rows, all fit.\n"
+    assert out.getvalue() == f"Run {run.pk}: {run.head} steps verified.\n"
     other = busy_run()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runs_step SET node = 'validate' WHERE run_id = %s AND seq = 4", (run.pk,))

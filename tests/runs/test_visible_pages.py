@@ -201,4 +201,4 @@ def test_numbers_of_tokens_have_their_thousands_apart() -> None:
     made = Step.objects.filter(run=run, kind="compaction").first()
     assert made is not None
     page = browser.get(f"/runs/{run.pk}/steps/{made.seq}/").content.decode()
-    assert re.search(r"estimated at [0-9,]+ tokens instead of [0-9],[0-9]{3}\.", page)
+    assert re.search(r"Estimated next prompt: [0-9],[0-9]{3} → [0-9,]+ tokens", page)

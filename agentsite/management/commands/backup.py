@@ -16,8 +16,8 @@ class FilesAway(CommandError):
 
     def __init__(self, lost: str) -> None:
         super().__init__(
-            f"{lost} A backup would be without them. Is it another data directory that the site has? Then name it: "
-            "manage.py backup FILE --data DIR. If they are lost for good, back the rest up: --without-lost",
+            f"{lost} A backup would not include them. If the site uses another data directory, name it: "
+            "manage.py backup FILE --data DIR. To back up the rest: --without-lost",
             returncode=2,
         )
 
@@ -25,7 +25,7 @@ class FilesAway(CommandError):
 class Command(BaseCommand):
     """Database and runs' directories, of one moment, with hashes."""
 
-    help = "Back the site up into one file, while it runs. Keep data/secret_key beside it: it is not in it."
+    help = "Back up the site into one file while it runs. The backup does not include data/secret_key: keep that too."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Where to."""
@@ -61,9 +61,9 @@ class Command(BaseCommand):
             f"{path.stat().st_size / 1e6:.1f} MB, in {time.monotonic() - began:.1f} s."
         )
         if lost:
-            self.stdout.write(f"Without what is lost: {lost}")
+            self.stdout.write(f"Not included: {lost}")
         self.stdout.write(
-            "Whoever has it can read everything, but no key of a model: those need the site's secret key "
+            "Anyone who has it can read everything except model keys; those need the site's secret key "
             "(SECRET_KEY, or secret_key in the data directory). Keep that elsewhere."
         )
 

@@ -76,15 +76,15 @@ class Command(BaseCommand):
         self.stdout.write(
             f"Restored the site of {made_at:%Y-%m-%d %H:%M:%S} UTC: {done.runs} runs, in {seconds:.1f} s."
         )
-        self.stdout.write("Everybody has to sign in again; sign-in links of before are void.")
+        self.stdout.write("Everyone must sign in again; earlier sign-in links no longer work.")
         if done.paused:
             self.stdout.write(
-                f"Paused, each with a note: {done.paused} unfinished run(s). What they did after the backup is not "
-                "known here. Look outside before you resume them: on the page of the runs, which shows what each was "
-                "about to do, or with manage.py resume --restored."
+                f"Paused, each with a note: {done.paused} unfinished run(s). Calls made after the backup are not in "
+                "their logs. Check outside before you resume them, on the page of runs or with manage.py resume "
+                "--restored."
             )
         if lost := lost_files().notice:
-            self.stdout.write(f"The backup was made without them: {lost}")
+            self.stdout.write(f"Missing from the backup: {lost}")
         if notice := halt_notice():
             self.stdout.write(notice)
         if done.lost_keys:

@@ -27,9 +27,7 @@ class Command(BaseCommand):
         found = User.objects.filter(username=person, is_active=True).first()
         if found is None:
             names = ", ".join(User.objects.filter(is_active=True).values_list("username", flat=True)[:10])
-            raise CommandError(
-                f"Nobody active is called {person!r} here. There are: {names or 'no people yet'}."
-            )
+            raise CommandError(f"There is no active user {person!r}. Users: {names or 'none yet'}.")
         self.stdout.write(make_link(found, address or running_at()))
 
 

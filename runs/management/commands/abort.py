@@ -12,7 +12,7 @@ from runs.models import Run
 class Command(SteeringCommand):
     """Ends a run for good."""
 
-    help = "End a run for good; calls under way can't be undone."
+    help = "Cancel a run; calls under way can't be undone."
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
         """The move."""

@@ -22,7 +22,7 @@ from runs.reading.unheard import late_end_of, unsure_of
 class Command(BaseCommand):
     """One decision; the same one again returns the first one's outcome."""
 
-    help = "Decide a pending interrupt. Exit code 2: not possible; 1: somebody decided otherwise."
+    help = "Decide a pending interrupt. Exit code 2: not possible; 1: another decision was recorded."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The decision's parts."""
@@ -38,15 +38,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--allow-host",
             action="store_true",
-            help="approve, edit: the host that is asked about may be contacted for the rest of the run",
+            help="approve, edit: also allow the host for the rest of the run",
         )
         parser.add_argument("--revision", type=int, metavar="R", help="the revision that you saw")
         parser.add_argument(
             "--sure",
             action="store_true",
-            help="approve a call in which something hides, or what may have been done already, before a restore "
-            "or by a lost worker; "
-            "roll back past what stays done outside, or past what people did to the context",
+            help="approve a call with hidden characters, or one that may already have been made; "
+            "roll back past side effects, or past changes to the context",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -95,7 +94,7 @@ def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> 
         return
     doubt = doubts_of([interrupt]).get(interrupt.pk) or _of_a_lost_call(interrupt)
     if doubt:
-        raise bad_input(f"{doubt} Look outside first; then say --sure with it. Nothing was decided.")
+        raise bad_input(f"{doubt} Check outside first, then add --sure. Nothing was decided.")
 
 
 def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:
@@ -105,8 +104,8 @@ def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:
     fields = fields_of(interrupt.schema, interrupt.args)
     if options["verdict"] != "edit" and hides(interrupt, fields):
         raise bad_input(
-            f"Something hides in this call:\n    {call_shown(interrupt)}\n"
-            "Read it; then say --sure with it. Nothing was decided."
+            f"This call has hidden characters:\n    {call_shown(interrupt)}\n"
+            "Read it, then add --sure. Nothing was decided."
         )
 
 

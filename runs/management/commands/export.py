@@ -21,7 +21,7 @@ FORMATS = {
     "json": "the whole run",
     "script": "its replies and tool results, as `launch --script` plays them",
     "launch": "the same with goal, settings and answers: one item of `launch --batch`",
-    "pytest": "a test that makes its rows again",
+    "pytest": "a test that reproduces its steps",
 }
 
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         """Which run, in which form."""
         parser.add_argument("run", metavar="RUN")
         parser.add_argument("--format", default="json", metavar="|".join(FORMATS))
-        parser.add_argument("--to", type=int, metavar="SEQ", help="pytest: the last row that is tested")
+        parser.add_argument("--to", type=int, metavar="SEQ", help="pytest: the last step of the test")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print it."""
@@ -42,7 +42,7 @@ class Command(BaseCommand):
             possible = ", ".join(FORMATS)
             raise bad_input(f"A run can't be exported as {options['format']}. Possible: {possible}.")
         if options["to"] is not None and options["format"] != "pytest":
-            raise bad_input("--to says up to which row a test goes: it needs --format pytest.")
+            raise bad_input("--to says the last step of a test; it needs --format pytest.")
         self.stdout.write(_text(run_of(options["run"]), options["format"], options["to"]))
 
 

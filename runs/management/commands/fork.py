@@ -22,7 +22,7 @@ class Command(CopyingCommand):
 
     help = (
         "Fork a run at a live transition (0: from the beginning). The old run stays as it is; what it did outside "
-        "stays done, and what the copied rows used counts. What people did to the context after that row is not "
+        "stays done, and what the copied steps used counts. What people did to the context after that step is not "
         "in the fork."
     )
 
@@ -34,13 +34,13 @@ class Command(CopyingCommand):
             "--run-settings",
             metavar="FILE|JSON",
             help="the settings that are to be others, by name; null takes one away; "
-            "answers are those of the whole run: as many as the copied rows have used are passed over; "
+            "answers are those of the whole run: as many as the copied steps have used are passed over; "
             "also written --settings '{…}', which is not Django's own option here",
         )
         parser.add_argument(
             "--script",
             metavar="FILE|JSON",
-            help="another script, that of the whole run: what the copied rows have used of each role and tool "
+            help="another script, that of the whole run: what the copied steps have used of each role and tool "
             "is passed over, and the rest is played",
         )
         parser.add_argument(
@@ -49,7 +49,7 @@ class Command(CopyingCommand):
         parser.add_argument(
             "--decision",
             metavar="JSON",
-            help="the answer to the first question after the row: {verdict, args, message}; with question, the row "
+            help="the answer to the first question after the step: {verdict, args, message}; with question, the step "
             "of the one that you saw, to no other",
         )
 

@@ -15,7 +15,7 @@ from runs.reading.visible import visible
 class Command(BaseCommand):
     """The kill switch, on."""
 
-    help = "Stop everything: no run is worked on and nothing is begun until unhalt. Nothing is lost."
+    help = "Halt all runs: no call begins until unhalt. Runs keep their state."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Why, for those who see the banner."""
@@ -32,4 +32,4 @@ class Command(BaseCommand):
             raise bad_input(fault.sentence) from None
         why = f" Why: {visible(halt.reason)}" if halt.reason else ""
         self.stdout.write(f"Halted by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC.{why}")
-        self.stdout.write("A call under way is cut, or finished where it can't be. unhalt lets runs go on.")
+        self.stdout.write("A call under way is cut, or finished where it can't be. Resume with unhalt.")

@@ -195,4 +195,4 @@ def _check_alone(options: dict[str, Any]) -> None:
     names = {"machine": "--machine", "goal": "--goal", "model": "--model", "run_settings": "--settings"}
     names["script"] = "--script"
     if beside := [option for name, option in names.items() if options[name] is not None]:
-        raise bad_input(f"The items of a batch say it all: leave out {', '.join(beside)}.")
+        raise bad_input(f"Batch items set these themselves: leave out {', '.join(beside)}.")

@@ -12,7 +12,7 @@ from runs.models import Run
 class Command(SteeringCommand):
     """Holds a run until it is resumed."""
 
-    help = "Hold a run until it is resumed."
+    help = "Pause a run until it is resumed."
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
         """The move."""

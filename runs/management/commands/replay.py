@@ -16,12 +16,12 @@ from runs.reading import export
 class Command(BaseCommand):
     """A new run that takes every answer from the record: nothing is called, and every row must come out the same."""
 
-    help = "Replay a run from its recorded answers, in a new run. Exit code 1: a row came out otherwise."
+    help = "Replay a run from its recorded answers, in a new run. Exit code 1: a step differs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Which run, how far."""
         parser.add_argument("run", metavar="RUN")
-        parser.add_argument("--to", type=int, metavar="SEQ", help="the last row that is made again; else all")
+        parser.add_argument("--to", type=int, metavar="SEQ", help="the last step to replay (default: all)")
         parser.add_argument("--json", action="store_true", help="print the export of the new run")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -34,6 +34,6 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(export(made), ensure_ascii=False))
         else:
-            self.stdout.write(f"Run {made.pk}: {made.copied_upto} rows of run {run.pk} came out the same.")
+            self.stdout.write(f"Run {made.pk}: {made.copied_upto} steps of run {run.pk} match.")
         if difference is not None:
             raise CommandError(str(difference), returncode=1)

@@ -56,12 +56,10 @@ class Command(CopyingCommand):
         """What it is likely to cost."""
         if options["json"]:
             return
-        self.stdout.write(f"Likely to be done again: {found.sentence}")
+        self.stdout.write(f"Estimated to add: {found.sentence}")
         if found.lost:
             told = map(told_of_lost, found.lost)
-            self.stdout.write(
-                "\n".join(["What people did to the context since is not in the new run:", *told])
-            )
+            self.stdout.write("\n".join(["Changes to the context since are not copied:", *told]))
 
 
 def _estimate(found: Again) -> dict[str, Any]:

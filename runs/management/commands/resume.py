@@ -15,7 +15,7 @@ from runs.reading.restored import RestoredRun, all_restored
 class Command(SteeringCommand):
     """Lets a paused run go on, or all that a restore has paused."""
 
-    help = "Let a paused run go on; with --restored all runs that a restore has paused."
+    help = "Resume a paused run; with --restored, all runs that a restore paused."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Which run, or those of a restore, some of them left out."""
@@ -23,8 +23,8 @@ class Command(SteeringCommand):
         parser.add_argument(
             "--restored",
             action="store_true",
-            help="every run that a restore has paused, but those in a call that may have happened, where nobody was "
-            "asked about it yet, and those that somebody had paused before: name these one by one",
+            help="every run that a restore paused, except those that might repeat a side effect and those paused "
+            "before: name these one by one",
         )
         parser.add_argument(
             "--except",
@@ -32,7 +32,7 @@ class Command(SteeringCommand):
             default=[],
             metavar="RUN",
             dest="left_out",
-            help="with --restored: not these",
+            help="with --restored: leave these paused",
         )
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
@@ -56,7 +56,7 @@ class Command(SteeringCommand):
         chosen = [one for one in restored if not one.hold and one.run.pk not in left_out]
         done = actions.resume_restored([one.run.pk for one in chosen], by=None)
         for run in done.resumed:
-            self.stdout.write(f"Run {run.pk}: {run.status}, at {run.node}, row {run.head}.")
+            self.stdout.write(f"Run {run.pk}: {run.status}, at {run.node}, step {run.head}.")
         self.stdout.write(f"Resumed: {len(done.resumed)}.")
         for sentence in done.passed_over:
             self.stdout.write(f"Not resumed: {sentence}")
@@ -68,5 +68,5 @@ class Command(SteeringCommand):
 
 
 def _left(one: RestoredRun) -> str:
-    why = one.hold or "it was left out"
-    return f"Run {one.run.pk} stays paused: {why}. Look first, then: manage.py resume {one.run.pk}"
+    why = one.hold or "left out"
+    return f"Run {one.run.pk} stays paused: {why}. Check outside first, then: manage.py resume {one.run.pk}"

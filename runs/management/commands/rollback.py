@@ -20,9 +20,8 @@ class Command(SteeringCommand):
     """Takes a run back to the state after one of its transitions."""
 
     help = (
-        "Go back to the state after a live transition. What was done outside stays done; what was spent is spent; "
-        "what people did after it to the context counts no more. Where there is any of this, it is told, and --sure "
-        "wanted: exit code 2."
+        "Roll back to the state after a live transition. Side effects and spending stay; changes to the context "
+        "after it are rolled back. If there are any, the command lists them and needs --sure (exit code 2)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -34,7 +33,7 @@ class Command(SteeringCommand):
         parser.add_argument(
             "--sure",
             action="store_true",
-            help="go back past what stays done outside, or past what people did to the context",
+            help="roll back past side effects, or past changes to the context",
         )
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:

@@ -13,7 +13,7 @@ from runs.management.asking import bad_input
 class Command(BaseCommand):
     """The kill switch, off."""
 
-    help = "Let the site work again after a halt."
+    help = "Resume the site after a halt."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Switch it off, and say how many runs go on."""
@@ -21,4 +21,4 @@ class Command(BaseCommand):
             wanting = actions.unhalt_site(by=None)
         except actions.NotPossible as fault:
             raise bad_input(fault.sentence) from None
-        self.stdout.write(f"The site works again. Runs that go on now: {wanting}.")
+        self.stdout.write(f"Site resumed. Runs that continue: {wanting}.")

@@ -65,7 +65,7 @@ def _verified(run: Run) -> tuple[str, bool]:
 @of_one_moment
 def _of_one_moment(run: Run) -> tuple[str, bool]:
     misfit = store.verify(run, _tools(run))
-    return (f"{run.head} rows, all fit.", True) if misfit is None else (str(misfit), False)
+    return (f"{run.head} steps verified.", True) if misfit is None else (str(misfit), False)
 
 
 def _tools(run: Run) -> dict[str, ToolSpec]:

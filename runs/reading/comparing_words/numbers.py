@@ -16,7 +16,7 @@ TOTALS = {
     "active_seconds": "Time at work",
     "elapsed": "From launch to end",
     "rows": "Rows",
-    "dead_rows": "Rows gone back over",
+    "dead_rows": "Steps rolled back",
 }
 
 

@@ -138,7 +138,7 @@ def _fold(place: Place, texts: dict[int, StepText]) -> FoldView:
 
 def _rows(steps: tuple[Outline, ...]) -> str:
     first, last = steps[0].rows[0], steps[-1].rows[-1]
-    return f"row {first}" if first == last else f"rows {first}–{last}"
+    return f"step {first}" if first == last else f"steps {first}–{last}"
 
 
 def _place(

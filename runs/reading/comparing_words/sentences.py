@@ -64,8 +64,8 @@ def _course(found: Comparison) -> Said:
     left, right = found.left, found.right
     if not found.same_machine:
         return _say(
-            f"#{left.pk} is a run of {left.machine}, #{right.pk} of {right.machine}: their steps can’t be laid "
-            "side by side, so what follows is about totals and answers."
+            f"#{left.pk} is a run of {left.machine}, #{right.pk} of {right.machine}: only totals and answers "
+            "can be compared."
         )
     if not found.places:
         return _say("Neither has taken a step yet.")
@@ -219,7 +219,7 @@ def relation_of(left: Run, right: Run) -> str:
     """How one came from the other, where it did."""
     for copy, source in ((left, right), (right, left)):
         if copy.copied_from_id == source.pk:
-            at = f", taken at row {copy.copied_upto}" if copy.copied_upto else ""
+            at = f", taken at step {copy.copied_upto}" if copy.copied_upto else ""
             return f"#{copy.pk} is {ORIGINS.get(copy.origin, 'a copy')} of #{source.pk}{at}."
     if left.copied_from_id and left.copied_from_id == right.copied_from_id:
         return f"Both are copies of #{left.copied_from_id}."

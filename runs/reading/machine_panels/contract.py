@@ -124,14 +124,16 @@ def _phases(state: ContractState) -> list[Word]:
         pass
     elif state.is_wrapup_round:
         why = words.exit_words(state.wrapup_exit_reason)
-        said.append(Word(f"Wrap-up: one round to fill what is open, then it ends ({why})", "list", "warn"))
+        said.append(
+            Word(f"Wrap-up: one round to fill the empty slots, then the run ends ({why})", "list", "warn")
+        )
     elif state.allow_exploit_overdraft:
         used, total = state.exploit_overdraft_used, state.exploit_overdraft_total
-        said.append(Word(f"Overdraft: round {used} of {total}, for exploiting alone", "gauge", "warn"))
+        said.append(Word(f"Overdraft: round {used} of {total}, exploit calls only", "gauge", "warn"))
     elif state.must_finish:
-        said.append(Word("The budget is used up", "gauge", "warn"))
+        said.append(Word("Budget used up", "gauge", "warn"))
     if state.exit_reason is not None and state.wrapup_round_used:
-        said.append(Word("It had its wrap-up round", "list", "quiet"))
+        said.append(Word("Wrap-up round used", "list", "quiet"))
     if state.exit_reason is not None and state.exploit_overdraft_used:
         used, total = state.exploit_overdraft_used, state.exploit_overdraft_total
         said.append(Word(f"Overdraft: {used} of {total} rounds", "gauge", "quiet"))

@@ -42,7 +42,7 @@ SAID = {
     "pending": "next",
     "later": "to do",
     "left": "not done",
-    "unsure": "nobody knows yet",
+    "unsure": "outcome unknown",
 }
 
 UNHEARD: dict[Outcome, str] = {
@@ -140,7 +140,7 @@ def _tell_unheard(plan: Revision, state: PlannedState, unheard: Unheard) -> None
         return
     row = plan.rows[pending]
     row.status = UNHEARD[unheard.outcome]
-    row.happened.append(Happened("the run ended meanwhile", unheard.sentence, unheard.seq))
+    row.happened.append(Happened("the run ended first", unheard.sentence, unheard.seq))
 
 
 def _light(plan: Revision, pending: int | None, *, ended: bool) -> None:

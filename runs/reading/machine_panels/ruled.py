@@ -116,4 +116,4 @@ def _retries(state: RuledState) -> Gauge:
 
 def _rejections(state: RuledState) -> Gauge:
     used, most = state.rejections, state.settings.max_rejections
-    return Gauge("Sent back by people", str(used), str(most), *filled(used, most))
+    return Gauge("Rejected by people", str(used), str(most), *filled(used, most))
