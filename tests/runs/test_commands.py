@@ -330,8 +330,8 @@ def test_a_call_that_may_have_happened_is_made_again_only_by_who_is_sure() -> No
     assert journey.ledger.asked is not None
     journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))
     came_back = card_of(pending(run), None).late_end
-    told = r"The lost worker came back on .* UTC with the outcome of the call\. It was done: sent 1"
-    assert re.fullmatch(told, came_back)
+    sentence = r"The lost worker came back on .* UTC with the outcome of the call\. It was done: sent 1"
+    assert re.fullmatch(sentence, came_back)
     assert refused(*words).startswith(f"{came_back}. {twice}")
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (f"Recorded: approve on run {run.pk}.\n", 0)
