@@ -288,7 +288,7 @@ def _number(name: str, text: str) -> int | float:
 
 def _json(name: str, text: str) -> Any:
     if len(text) > MAX_JSON:
-        raise ValueError(f"{name} has {len(text):,} characters; at most {MAX_JSON:,} are read.")
+        raise ValueError(f"{name} has {len(text):,} characters; the limit is {MAX_JSON:,}.")
     too_deep = f"{name} is nested too deeply: at most {MAX_DEPTH} levels."
     try:
         value = json.loads(

@@ -127,7 +127,7 @@ def test_everything_comes_back_and_what_is_unfinished_is_paused(tmp_path: Path) 
     runs = populate()
     before = everything()
     said = told("backup", str(tmp_path / "site.zip"))
-    assert "4 runs (3 unfinished)" in said and "no model key" in said
+    assert "4 runs (3 unfinished)" in said and "everything except model keys" in said
     wipe()
     assert not Run.objects.exists()
     said = told("restore", str(tmp_path / "site.zip"))
@@ -314,7 +314,7 @@ def test_a_kept_file_that_was_changed_on_disk_is_a_fault_and_is_not_called_gone(
     kept = folder_of(run.pk) / ".kept" / run.artifacts.get(version=1).sha256
     kept.unlink()
     kept.mkdir() if others is None else kept.write_bytes(others)
-    notice = f"1 version of a file that a run made is kept in {archive.runs_dir()} with other bytes than the run wrote"
+    notice = f"1 version of a file that a run made is in {archive.runs_dir()}, but changed since the run wrote it"
     for words in (("verify", str(run.pk)), ("verify", "--all")):
         out = io.StringIO()
         with pytest.raises(CommandError, match=r"^1 run\(s\) do not verify\.$") as caught:

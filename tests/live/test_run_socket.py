@@ -69,7 +69,7 @@ async def test_hello_is_answered_with_the_head_and_what_is_missing(run: Run, ali
     await page.until_row(3)
     assert page.seqs == [1, 2, 3]
     await page.until("panels")
-    assert "3 rows" in page.panels["header"]
+    assert "3 steps" in page.panels["header"]
     await page.leave()
 
 
@@ -79,7 +79,7 @@ async def test_a_ring_brings_the_row(valkey: Valkey, run: Run, alice: User) -> N
     live.ring(run.pk, await in_database(grow, run.pk))
     await page.until_row(4)
     await page.until("panels")
-    assert "4 rows" in page.panels["header"]
+    assert "4 steps" in page.panels["header"]
     await page.leave()
 
 
@@ -104,7 +104,7 @@ async def test_how_a_call_ended_comes_after_the_last_row_of_a_run_that_was_stopp
     await in_database(Run.objects.filter(pk=run.pk).update, owner=alice)
     page = await watching(run, alice)
     await page.until("panels")
-    assert "nobody has heard how it ended" in page.panels["unheard"]
+    assert "the outcome is unknown" in page.panels["unheard"]
     await in_database(journey.ledger.keep, journey.ledger.asked, ToolReturned(value="sent 1"))
     await page.until("panels")
     assert "It was done: sent 1" in page.panels["unheard"]

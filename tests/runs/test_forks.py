@@ -541,7 +541,7 @@ def test_a_decision_that_the_question_can_not_take_is_refused(decision: dict[str
 
 def test_a_decision_needs_a_question() -> None:
     run = finished()
-    with pytest.raises(actions.BadLaunch, match="asked nothing"):
+    with pytest.raises(actions.BadLaunch, match="has no question after step"):
         fork(run, 0, decision={"verdict": "approve"})
 
 

@@ -591,7 +591,7 @@ def test_a_call_of_less_risk_says_without_a_tick_what_running_it_again_may_do() 
     run = uncertain(effects="write")
     text = card_text(run)
     assert 'name="sure"' not in text
-    assert "“Run again” repeats the call. Running it again could duplicate it." in text
+    assert "“Run again” repeats the call. If it already happened, it happens twice." in text
 
 
 def test_running_it_again_wants_a_tick_that_says_what_it_may_do() -> None:

@@ -195,7 +195,7 @@ def test_a_fork_leads_to_its_page_which_says_where_it_comes_from_with_links_both
     text = client.get(reverse("run", args=[made.pk])).content.decode()
     assert f'fork of <a href="/runs/{run.pk}/?step={at}">#{run.pk} at step {at}</a>' in text
     assert reverse("compare", args=[run.pk, made.pk]) in text
-    assert f"A fork, from row {at} of #{run.pk}. That run stays unchanged." in text
+    assert f"A fork, from step {at} of #{run.pk}. That run stays unchanged." in text
     assert f"#{made.pk} fork" in client.get(reverse("run", args=[run.pk])).content.decode()
     row = client.get(reverse("step", args=[made.pk, at + 1])).content.decode()
     assert "Copy of" in row
