@@ -102,5 +102,5 @@ def test_a_host_is_asked_about_allowed_with_a_tick_and_another_one_asks(
     asked = [exchange for exchange in export["exchanges"] if exchange["kind"] == "tool_call"]
     visited = [one["request"]["args"]["url"] for one in asked if one["name"] == "visit"]
     assert visited == ["https://api.example.com/?plan=secret", "https://api.example.com/more"]
-    assert "all fit" in site.manage("verify", run)
+    assert "steps verified" in site.manage("verify", run)
     context.close()

@@ -25,10 +25,10 @@ OPEN_PAGES = 3
 """Pages that are open at once while everything is disturbed."""
 
 _CHILD = re.compile(r'\n<div class="row__child".*</div>(?=\n</li>)', re.DOTALL)
-_HEAD = re.compile(r'state__head">(\d+) row')
+_HEAD = re.compile(r'state__head">(\d+) step')
 _CALLS = re.compile(
-    r'gauge__used">(\d+)</span> <span class="gauge__limit">model.*?gauge__used">(\d+)</span>'
-    r' <span class="gauge__limit">tool',
+    r'gauge__used">(\d+)</span>\s*<span class="gauge__limit">\s*model.*?gauge__used">(\d+)</span>'
+    r'\s*<span class="gauge__limit">\s*tool',
     re.DOTALL,
 )
 _NODE = re.compile(r'data-filter-node="([^"]+)"(.*?)</li>', re.DOTALL)

@@ -87,7 +87,7 @@ def test_the_rows_say_that_the_tool_was_asked_and_what_it_said() -> None:
         told = run.steps.get(facts_json__contains="found_out").facts_json
         assert "Nobody had heard how send ended. It was asked, and says that the call happened." in told
     why = "A worker was lost or stopped, and send says that the call did not happen. It is made anew."
-    assert f'Calls (made anew): {why} send(to="bob")' in rows[anew]
+    assert f'Calls (retried): {why} send(to="bob")' in rows[anew]
     assert "Result (send): sent 1" in rows[anew] and "Result (send): sent 1" in rows[answered]
     for run in rows:
         assert run.status == "succeeded"

@@ -85,5 +85,5 @@ def test_a_run_that_moves_while_it_is_verified_fits(
     monkeypatch.setattr(verifying._Walk, "_head", moving_on(run, verifying._Walk._head))
     out = io.StringIO()
     call_command("verify", *(words or [str(run.pk)]), stdout=out)
-    assert "fit." in out.getvalue() or "1 runs verify" in out.getvalue()
+    assert "steps verified" in out.getvalue() or "1 runs verify" in out.getvalue()
     assert work(run).finished

@@ -15,6 +15,7 @@ from runs.models import Exchange, Run
 from runs.reading import render_row, row_views
 from runs.reading.inspector import step_view
 from runs.reading.prompts import prompt_of
+from tests.compact import compact
 from tests.runs.running import TOOLS, USAGE, _every_run_verifies, person, work
 from tests.runs.test_prompts_as_sent import Prompts, drive
 from tests.runs.test_prompts_as_sent import check as check_prompts
@@ -230,7 +231,7 @@ def test_every_row_of_such_a_run_can_be_inspected() -> None:
     replies = ("prose", {**SEARCH, "notes": "✓ [1]"}, use("react.memory_read", query="tides"), DONE)
     run = run_of(*replies, plan=["look"])
     shown = [step_view(run, seq) for seq in range(1, run.head + 1)]
-    text = "".join(str(fact) for view in shown if view for fact in view.facts)
+    text = compact("".join(str(fact) for view in shown if view for fact in view.facts))
     for words in (
         "Plan updated",
         "Result",
