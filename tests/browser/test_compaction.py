@@ -123,7 +123,7 @@ def test_a_reviewer_mends_what_a_compaction_did(site: Site, admin_page: Page, br
     text = rita.get_by_label("Text")
     text.fill(text.input_value().replace(WRONG, RIGHT))
     rita.get_by_role("button", name="Save new version").click()
-    expect(rita.locator("#fault")).to_contain_text("Say why")
+    expect(rita.locator("#fault")).to_contain_text("Enter a reason")
     expect(text).to_have_value(re.compile(RIGHT))
     rita.get_by_label("Why (kept with the version)").fill("Letter 3 was left out of the sum.")
     rita.get_by_role("button", name="Save new version").click()

@@ -86,7 +86,7 @@ def test_a_summary_is_mended_and_the_next_prompt_shows_it(site: Site, admin_page
     row = page.locator('[data-rows] > [data-kind="compaction"]').first
     expect(row).to_contain_text("tokens, steps")
     begun = page.locator('[data-rows] > [data-kind="ask"]', has_text="Summarises").first
-    expect(begun).to_contain_text("rows")
+    expect(begun).to_contain_text("steps")
     expect(panel.locator(".filling__said")).not_to_have_text(before)
     wait_for(lambda: site.export(run)["run"]["status"] == "waiting")
     made = [step["seq"] for step in site.export(run)["steps"] if step["kind"] == "compaction"]

@@ -218,7 +218,7 @@ def fork(page: Page, run: str, at: int) -> str:
     expect(warned.locator("li")).to_have_count(2)
     page.get_by_label("Model").select_option(OTHER_MODEL)
     pictures(page, "fork")
-    page.get_by_role("button", name=re.compile("^Fork from row")).click()
+    page.get_by_role("button", name=re.compile("^Fork from step")).click()
     page.wait_for_url(re.compile(rf"/runs/(?!{run}\b)\d+/"))
     let_go(page, OTHER_LETTER)
     found = re.search(r"/runs/(\d+)/", page.url)
