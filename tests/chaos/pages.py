@@ -24,7 +24,7 @@ PAGE_ROWS = 7
 OPEN_PAGES = 3
 """Pages that are open at once while everything is disturbed."""
 
-_CHILD = re.compile(r'\n<div class="row__child".*</div>(?=\n</li>)', re.DOTALL)
+_CHILD = re.compile(r'<div class="row__child".*</div>(?=\s*</li>)', re.DOTALL)
 _HEAD = re.compile(r'state__head">(\d+) step')
 _CALLS = re.compile(
     r'gauge__used">(\d+)</span>\s*<span class="gauge__limit">\s*model.*?gauge__used">(\d+)</span>'
@@ -119,8 +119,8 @@ def painted_now(run: Run) -> dict[int, str]:
 
 
 def _without_child(html: str) -> str:
-    """How far a child is comes as a panel."""
-    return _CHILD.sub("", html)
+    """How far a child is comes as a panel; what is left of its place is blank."""
+    return " ".join(_CHILD.sub("", html).split())
 
 
 # --- panels -------------------------------------------------------------------------------------------------------
