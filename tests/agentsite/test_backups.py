@@ -314,7 +314,9 @@ def test_a_kept_file_that_was_changed_on_disk_is_a_fault_and_is_not_called_gone(
     kept = folder_of(run.pk) / ".kept" / run.artifacts.get(version=1).sha256
     kept.unlink()
     kept.mkdir() if others is None else kept.write_bytes(others)
-    notice = f"1 version of a file that a run made is in {archive.runs_dir()}, but changed since the run wrote it"
+    notice = (
+        f"1 version of a file that a run made is in {archive.runs_dir()}, but changed since the run wrote it"
+    )
     for words in (("verify", str(run.pk)), ("verify", "--all")):
         out = io.StringIO()
         with pytest.raises(CommandError, match=r"^1 run\(s\) do not verify\.$") as caught:

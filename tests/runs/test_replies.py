@@ -47,9 +47,7 @@ def test_what_was_cut_is_paid_told_and_never_carried_out() -> None:
     assert (run.status, sent(run)) == ("succeeded", [])
     assert (run.model_calls, run.tool_calls, run.cost_usd) == (3, 2, 0.005)
     texts = [f"{row.line.tag}: {row.line.text}" for row in row_views(run)]
-    assert any(
-        text.startswith("retry: The reply was cut off at its limit of 20 tokens.") for text in texts
-    )
+    assert any(text.startswith("retry: The reply was cut off at its limit of 20 tokens.") for text in texts)
     assert any("rest ignored" in text for text in texts)
 
 
