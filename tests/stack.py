@@ -212,14 +212,14 @@ def free_port() -> int:
     return port
 
 
-def wait_for(condition: Callable[[], object], seconds: float = LONGEST_S) -> None:
-    """Until something is so; TimeoutError if it isn't in time."""
+def wait_for(condition: Callable[[], object], seconds: float = LONGEST_S, every: float = 0.05) -> None:
+    """Look every so many seconds until something is so; TimeoutError if it isn't in time."""
     until = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():
         if time.monotonic() > until:
             raise TimeoutError(f"not so after {seconds:g} seconds")
-        pause.wait(0.05)
+        pause.wait(every)
 
 
 PREPARE = """

@@ -112,7 +112,7 @@ class Journey:
         """Whether the gates have let the ask that waits pass a moment ago, in this slice."""
 
     def travel(self, limit: Slice) -> list[int]:
-        """Prepare, and move. Which runs want a worker next."""
+        """Drive the run for one slice. Return the runs that want a worker next."""
         try:
             if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST and self._left_to_a_person(times):
                 return self.ledger.woken
@@ -121,15 +121,12 @@ class Journey:
             self._refuse(fault)
             return self.ledger.woken
         try:
-            woken = self._moves(limit)
-            self.ledger.flush()
-        except BaseException:
-            self.ledger.flush()  # what was gathered before the fault
-            raise
-        return woken
+            return self._moves(limit)
+        finally:
+            self.ledger.flush()  # what was gathered before a fault, too
 
     def _moves(self, limit: Slice) -> list[int]:
-        """Move after move, until the run parks, ends or is left. Which runs want a worker next."""
+        """Make moves until the run parks, ends or is left. Return the runs that want a worker next."""
         ledger = self.ledger
         started, moves = time.monotonic(), 0
         answer = ledger.loaded.answer

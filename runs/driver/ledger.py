@@ -55,7 +55,7 @@ TIMES_KEPT = 5
 """How often it is tried to keep a paid answer; each try waits as long as the database lets it."""
 
 MOST_ROWS, LONGEST_S = 50, 0.1
-"""Rows and seconds after which what is gathered is written, though no effect begins yet."""
+"""Rows and seconds after which the gathered moves are committed even if no effect begins."""
 
 RISKS = {"none": "low", "read": "low", "write": "medium", "send": "high", "execute": "high"}
 
@@ -194,7 +194,7 @@ class Ledger:
     def write(
         self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None = None
     ) -> None:
-        """Gather a move with the answer it concludes; commit what is gathered where the world is asked next.
+        """Gather a move with the answer it concludes, and commit before the next effect begins.
 
         `remember` is the transition whose reply is kept.
         """
@@ -217,22 +217,25 @@ class Ledger:
         if answer is not None and asked is not None:
             self.paid = Paid(asked, answer, self.held_back is None)
         self._taken_in(batch, move)
-        if self._is_full(batch, move) or isinstance(answer, ChildFinished):
-            self.flush()  # what a family has used counts a child's cost by its parent's rows
+        if self._must_commit(batch, move, answer):
+            self.flush()
             if isinstance(move, Rewind):
                 store.stop_children(self.run.pk, move.to)
         failpoint("between_moves")
 
-    def _is_full(self, batch: store.Batch, move: Move) -> bool:
-        """Whether what is gathered is to be written now."""
+    def _must_commit(self, batch: store.Batch, move: Move, answer: Answer | None) -> bool:
+        """Return whether the gathered moves can't wait for the next one.
+
+        A child's answer can't: a shared limit counts the child's cost by its parent's committed steps.
+        """
         late = time.monotonic() - self.gathered_since > LONGEST_S
         last = not isinstance(move, Go | Compact) or self.snapshot.node == END
-        return last or late or len(batch.rows) >= MOST_ROWS
+        return last or late or len(batch.rows) >= MOST_ROWS or isinstance(answer, ChildFinished)
 
     def _made(
         self, decision: Decision, answer: Answer | None, remember: tuple[str, str] | None
     ) -> store.Batch:
-        """Return what is gathered, with this move."""
+        """Return the gathered batch with this move added."""
         move, asked = decision.move, self.asked
         if isinstance(move, Rewind):
             self.write_noted()  # it is gone over as every row before
@@ -248,9 +251,9 @@ class Ledger:
         return batch
 
     def flush(self) -> None:
-        """Commit what is gathered, in one transaction. After it, and only then, viewers are told.
+        """Commit the gathered moves in one transaction, then notify viewers.
 
-        It is tried once, since a commit may take place unheard; then the paid answer alone is kept.
+        A commit that fails is not retried, because it may have taken effect; the paid answer is kept by itself.
         """
         batch, paid = self.gathered, self.paid
         self.gathered = self.paid = None
@@ -286,7 +289,7 @@ class Ledger:
         return first and not move.delay_s and repeatable(move.effect)
 
     def _opened(self, totals: Totals) -> store.Batch:
-        """Return what is gathered as a batch that may grow: where a move fails, what is gathered stays as it was."""
+        """Return a copy of the gathered batch to add a move to: if the move fails, the original is unchanged."""
         before = self.gathered
         if before is None:
             before = store.Batch(
@@ -397,15 +400,13 @@ class Ledger:
             name=_name(effect),
             request=effect.model_dump_json(),
             status="started" if deed else "asked",
-            key=before.key
-            if before is not None
-            else self._key(seq - self._added if call else seq, call or head_hash),
+            key=before.key if before is not None else self._key(seq, call, head_hash),
             attempt=move.attempt,
             fingerprint=call,
         )
         return row, asked
 
-    def _key(self, place: int, what: str) -> str:
+    def _key(self, seq: int, call: str | None, head_hash: str) -> str:
         """The idempotency key of what is asked at a row, with at most 64 characters.
 
         After a restore the same call at the same move has the same key, so that the far side still knows it; the rows
@@ -413,8 +414,9 @@ class Ledger:
         of another run that was given the same number, has another key: it would be taken for done. What is no call has
         the hash of the rows before, which no other life repeats.
         """
+        place = seq - self._added if call else seq
         born = self.run.created_at.astimezone(UTC).isoformat(timespec="microseconds")
-        told = hashlib.sha256(f"{born} {place} {what}".encode()).hexdigest()
+        told = hashlib.sha256(f"{born} {place} {call or head_hash}".encode()).hexdigest()
         return f"run-{self.run.pk}-{place}-{told[:12]}"
 
     @cached_property
@@ -471,7 +473,7 @@ class Ledger:
         self.snapshot, self.asked, self.blocks = after, None, None
 
     def _taken_in(self, batch: store.Batch, move: Move) -> None:
-        """What is gathered is behind the next move."""
+        """Go on from the gathered batch, which is not committed yet."""
         self.held_back, self.noted, self.started_here = None, [], False
         self.prompt_hash = batch.prompt_hash
         if isinstance(move, Compact) and self.blocks is not None:

@@ -212,7 +212,10 @@ def commit(batch: Batch, *, savepoint: bool = True) -> str:
 
 def hash_after(batch: Batch) -> str:
     """Return the hash of the batch's last row."""
-    return _chained(batch.run_id, batch.rows, batch.head_hash)[0]
+    head_hash = batch.head_hash
+    for row in batch.rows:
+        head_hash = row.hashed(head_hash)
+    return head_hash
 
 
 def _chained(run_id: int, rows: list[Row], head_hash: str) -> tuple[str, list[Any]]:

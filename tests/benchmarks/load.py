@@ -141,11 +141,7 @@ def launch(
 
 def wait_until(runs: list[int], *statuses: str) -> None:
     """Wait until all the runs have one of these statuses; look seldom enough to leave the processor to the site."""
-    until = time.monotonic() + SECONDS
-    while count := left(runs, *statuses):
-        if time.monotonic() > until:
-            raise TimeoutError(f"{count} of {len(runs)} runs are not {' or '.join(statuses)} yet")
-        time.sleep(LOOK_S)
+    wait_for(lambda: not left(runs, *statuses), SECONDS, every=LOOK_S)
 
 
 def left(runs: list[int], *statuses: str) -> int:
@@ -243,7 +239,7 @@ def calls(site: Site, client: Client, count: int) -> float:
     runs = launch(count, [FINAL], "one slow call", {"model_s": CALL_S})
     with Visitor(client, "/runs/") as visitor:
         began = time.time()
-        time.sleep(CALL_S / 2)
+        wait_until(runs, "running")
         memory = sum(map(megabytes, site.pids.values()))
         wait_until(runs, *ENDED)
     longer = time.time() - began - CALL_S
