@@ -16,7 +16,7 @@ from tests.chaos.findings import Violation
 from tests.stack import wait_for
 
 FLOORS = {"descriptors": 3, "threads": 2, "memory": 12_000, "sockets": 2, "database": 2}
-"""By so much more than a tenth a worker may weigh at the end than in the first half of its life; memory in KiB."""
+"""By so much more than a tenth a worker may weigh at the end than in the first half of its work; memory in KiB."""
 
 PATIENCE_S = 30.0
 """Seconds that a system has to bury what was killed."""
@@ -128,7 +128,8 @@ def broker_clients_left() -> Iterator[Violation]:
 
 
 def weight_of(pid: int) -> dict[str, int]:
-    """Descriptors, threads, memory (KiB), sockets and connections to the database of a process."""
+    """Return descriptors, threads, memory (KiB), sockets, database connections, and work (clock ticks of CPU)."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
     )
@@ -139,6 +140,7 @@ def weight_of(pid: int) -> dict[str, int]:
         "memory": int(status["VmRSS"].split()[0]),
         "sockets": sum(target.startswith("socket:") for target in opened),
         "database": _connections_of(pid, opened),
+        "work": int(stat[11]) + int(stat[12]),
     }
 
 

@@ -21,7 +21,7 @@ from runs.reading.markdown import MOST, TAGS, render
 from runs.reading.visible import all_visible, visible
 from tests.factories import alice, launched, signed_in
 from tests.runs.running import ALLOW, think
-from tests.stack import Site
+from tests.stack import A_BUSY_SECOND, Site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -211,13 +211,13 @@ BOMBS = [
 
 @pytest.mark.parametrize("piece", BOMBS)
 def test_no_text_takes_long(piece: str) -> None:
-    """About 0.2 s on a quiet machine; processor time of this thread, and a margin for a slow one."""
+    """About 0.4 s of this thread on an idle core."""
     render("warm")
     for size in (9_000, 30_000, MOST):
         text = (piece * size)[:size]
         began = time.thread_time()
         html = render(text)
-        assert time.thread_time() - began < 1, size
+        assert time.thread_time() - began < A_BUSY_SECOND, size
         check_allowed(html)
 
 
@@ -225,7 +225,7 @@ def test_five_megabytes_in_one_line_take_no_time_either() -> None:
     for text in ("a" * 5_000_000, "\x1b" * 5_000_000, "<" * 5_000_000):
         began = time.thread_time()
         render(text)
-        assert time.thread_time() - began < 1
+        assert time.thread_time() - began < A_BUSY_SECOND
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------
