@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from django.contrib import admin
-from django.contrib.admin.apps import AdminConfig
+from django.contrib.admin.apps import SimpleAdminConfig
 from django.core.exceptions import BadRequest, FieldError, ValidationError
 from django.db import DatabaseError, DataError
 from django.http import HttpRequest, HttpResponseRedirect
@@ -36,8 +36,8 @@ WITHOUT_FILTERS = "e"
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
 
-class Administration(AdminConfig):
-    """The admin's application; its tables are in `runs.admin`."""
+class Administration(SimpleAdminConfig):
+    """The admin's application; the site's addresses load its tables (`runs.admin`), which a command does without."""
 
     default_site = "agentsite.administration.Site"
 
@@ -48,6 +48,11 @@ class Site(admin.AdminSite):
     site_header = "agentsite"
     site_title = "agentsite"
     index_title = "Administration"
+
+    def check(self, app_configs: Any) -> list[Any]:
+        """Check the tables, which may not be loaded yet."""
+        admin.autodiscover()
+        return super().check(app_configs)
 
     def get_urls(self) -> list[Any]:
         """Leave out `r/TYPE/ID/`: no model of this site has an address of its own to be led to."""

@@ -6,6 +6,7 @@ from django.urls import include, path
 from agentsite.favicon import favicon
 from agentsite.sign_in_link import sign_in_with_link
 
+admin.autodiscover()
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("sign-in/<str:token>/", sign_in_with_link, name="sign-in-link"),

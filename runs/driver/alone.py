@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
+from functools import cache
+from typing import TYPE_CHECKING
 
 from django.core.management import call_command
 
@@ -18,6 +18,10 @@ from runs import store
 from runs.driver.away import once_there
 from runs.driver.holds import closing
 from runs.processes import state_of
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext
+    from multiprocessing.process import BaseProcess
 
 AT_ONCE = 8
 """Such processes that one worker has at the same time."""
@@ -27,8 +31,6 @@ LOOK_S = 1.0
 
 log = logging.getLogger(__name__)
 
-_context = get_context("forkserver")
-_context.set_forkserver_preload(["agentsite.preloaded"])
 _guard = threading.Lock()
 _running: dict[int, BaseProcess] = {}
 """By the run that each drives."""
@@ -40,7 +42,7 @@ def drive_alone(run_id: int) -> list[int]:
     Where the run has one already, or no place is free, nobody waits here: the run is hinted at again.
     """
     token = store.new_worker()
-    process = _context.Process(target=call_command, args=("drive_alone", str(run_id), token))
+    process = fork_context().Process(target=call_command, args=("drive_alone", str(run_id), token))
     with _guard:
         if closing() or run_id in _running or len(_running) >= AT_ONCE:
             return []
@@ -56,6 +58,16 @@ def drive_alone(run_id: int) -> list[int]:
     if process.exitcode:
         once_there(lambda: store.lose(run_id, token))
     return [run_id]
+
+
+@cache
+def fork_context() -> ForkServerContext:
+    """Return where such processes are forked from; most processes never need one."""
+    from multiprocessing import get_context
+
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["agentsite.preloaded"])
+    return context
 
 
 def _wait_for(process: BaseProcess) -> None:
