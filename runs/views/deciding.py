@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -20,12 +22,19 @@ from runs.reading.restored import doubts_of
 from runs.rights import decides
 from runs.views.seeing import refused
 
+A_PAGE = 50
+"""Questions on one page."""
+
 
 @never_cache
 @require_GET
 def needs_you(request: HttpRequest) -> HttpResponse:
-    """Everything that waits for the reader, the least time left first."""
-    pending = list(reading.pending_for(request.user).select_related("run", "run__owner")[:200])
+    """Show what waits for the reader, the least time left first."""
+    waiting = reading.pending_for(request.user).select_related("run", "run__owner")
+    page = Paginator(
+        waiting.order_by(F("deadline").asc(nulls_last=True), "created_at", "pk"), A_PAGE
+    ).get_page(request.GET.get("page"))
+    pending = list(page.object_list)
     asked, doubts = asked_now(pending), doubts_of(pending)
     decided = _decided_lately(request)
     cards = [
@@ -40,10 +49,8 @@ def needs_you(request: HttpRequest) -> HttpResponse:
         }
         for found in pending
     ]
-    may_decide = decides(request.user)
-    return render(
-        request, "runs/needs_you.html", {"cards": cards, "decided": decided, "may_decide": may_decide}
-    )
+    context = {"page": page, "cards": cards, "decided": decided, "may_decide": decides(request.user)}
+    return render(request, "runs/needs_you.html", context)
 
 
 def _decided_lately(request: HttpRequest) -> list[dict[str, Any]]:
