@@ -317,6 +317,12 @@ def test_the_next_cost(do: str, cost: float, said: str) -> None:
     assert opinion(at, tool(effects="read")) == "pass"
 
 
+@pytest.mark.parametrize("after", ["ask", "deny"])
+def test_a_cost_that_an_earlier_rule_allows_is_not_held_by_a_later_one(after: str) -> None:
+    rules = (rule("allow", next_cost_usd=0.01), rule(after, next_cost_usd=0.01))
+    assert opinion(replace(ruled_by(*rules), next_cost_usd=0.02), MODEL) == "pass"
+
+
 def test_a_rule_that_only_notes_a_cost_says_so_in_the_row() -> None:
     at = replace(ruled_by(rule("notify", next_cost_usd=0.01)), next_cost_usd=0.02)
     passed = gates.on_effect(at, MODEL, ())

@@ -119,6 +119,7 @@ SUBJECTS = {
             "tests/runs/test_crashes.py",
             "tests/runs/test_draining.py",
             "tests/runs/test_driver.py",
+            "tests/runs/test_ended_processes.py",
             "tests/runs/test_forks.py",
             "tests/runs/test_halting.py",
             "tests/runs/test_late_answers.py",

@@ -283,7 +283,8 @@ def test_a_call_that_waits_for_its_next_attempt_is_held_by_that_question() -> No
     make_due(run.pk)
     lose_workers(run, store.MOST_LOST)
     work(run)
-    assert pending(run).kind == "manual"
+    question = pending(run)
+    assert (question.kind, question.tool, question.args) == ("manual", "search", {"q": "tides"})
     decide(run, "resume")
     work(run)
     assert (run.status, run.tool_calls) == ("succeeded", 1)
@@ -400,6 +401,15 @@ def test_a_worker_that_leaves_a_model_call_in_order_is_not_lost() -> None:
     assert len(told) == store.MOST_LOST
     assert not any("lost or stopped" in text for text in told)
     assert run.output_tokens == 20 + store.MOST_LOST
+
+
+def test_what_comes_of_a_call_that_was_handed_back_is_refused() -> None:
+    run = launch(FINAL)
+    lease = store.claim(run.pk, "leaving")
+    assert lease is not None
+    assert store.hand_back(lease) and not store.hand_back(lease)
+    run.refresh_from_db()
+    assert run.epoch == lease.epoch + 1, "each write names the epoch of its lease"
 
 
 def test_a_worker_that_leaves_between_two_that_are_lost_is_no_move() -> None:
