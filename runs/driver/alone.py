@@ -56,7 +56,7 @@ def drive_alone(run_id: int) -> list[int]:
     finally:
         del _running[run_id]
     if process.exitcode:
-        once_there(lambda: store.lose(run_id, token))
+        once_there(lambda: store.lose(token))
     return [run_id]
 
 

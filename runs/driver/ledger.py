@@ -179,7 +179,7 @@ class Ledger:
         The time that it took counts too; of a model call that failed nothing else does.
         """
         asked = paid.asked
-        if asked.answer is None:
+        if asked.answer_json is None:
             asked.answered(paid.answer)
         seconds = round(self.snapshot.totals.active_seconds - self.counted_s, 6)
         asked_of = self.run.pk, self.epoch, asked
@@ -246,6 +246,8 @@ class Ledger:
             self._go_back(batch, move)
         else:
             self._go_on(batch, move, decision, remember)
+        if answer is not None and asked is not None:
+            batch.rows[-1].seals.append(store.seal("answer", asked.seq, asked))
         made = store.made_by(move.facts, answer, asked.seq if asked else None)
         batch.artifacts += tuple((batch.rows[-1].seq, one) for one in made)
         return batch
@@ -398,12 +400,13 @@ class Ledger:
             seq=seq,
             kind=effect.kind,
             name=_name(effect),
-            request=effect.model_dump_json(),
+            request_json=effect.model_dump_json(),
             status="started" if deed else "asked",
             key=before.key if before is not None else self._key(seq, call, head_hash),
             attempt=move.attempt,
             fingerprint=call,
         )
+        row.seals.append(store.seal("request", seq, asked))
         return row, asked
 
     def _key(self, seq: int, call: str | None, head_hash: str) -> str:
@@ -443,7 +446,9 @@ class Ledger:
                 self.said = self._prepared_answer(call, move)
                 if self.said is None:
                     batch.changes = {"status": RunStatus.WAITING.value}
-                batch.interrupt = self._interrupt(call, move, batch.rows[-1].seq)
+                row = batch.rows[-1]
+                batch.interrupt = self._interrupt(call, move, row.seq)
+                row.seals.append(store.seal("question", row.seq, batch.interrupt))
             case ChildRun() as call:
                 batch.changes = {"status": RunStatus.WAITING.value}
                 child, checked = self._child(call, batch.rows[-1].seq)
@@ -592,20 +597,27 @@ def _stored(exchange: Exchange | None) -> store.Asked | None:
         seq=exchange.seq,
         kind=exchange.kind,
         name=exchange.name,
-        request=exchange.request_json,
+        request_json=exchange.request_json,
         status=exchange.status,
         key=exchange.key,
         nth=exchange.nth,
         attempt=exchange.attempt,
-        answer=exchange.answer_json,
-        answered_at=exchange.answered_at,
+        answer_json=exchange.answer_json,
+        fingerprint=exchange.fingerprint,
         prompt_hash=exchange.prompt_hash,
+        prompt_chars=exchange.prompt_chars,
+        prompt_upto=exchange.prompt_upto,
+        input_tokens=exchange.input_tokens,
+        output_tokens=exchange.output_tokens,
+        cost_usd=exchange.cost_usd,
+        started_at=exchange.started_at,
+        answered_at=exchange.answered_at,
     )
 
 
 def _took_place(attempt: store.Asked | None) -> bool:
     """Whether a failed attempt did; under the key of one that did not the far side takes nothing any more."""
-    said = ANSWER.validate_json(attempt.answer) if attempt and attempt.answer else None
+    said = ANSWER.validate_json(attempt.answer_json) if attempt and attempt.answer_json else None
     return isinstance(said, Failed) and said.ran
 
 

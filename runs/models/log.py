@@ -74,6 +74,8 @@ class Step(models.Model):
     at = models.DateTimeField()
     """When the work on the move began."""
     ms = models.FloatField(default=0.0)
+    seals = models.TextField(default="", blank=True, editable=False)
+    """Digests of what stands beside it, which its hash covers (`runs.store.seals`)."""
     hash = models.CharField(max_length=64)
 
     class Meta:

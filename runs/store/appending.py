@@ -84,12 +84,19 @@ def _tell(run: Run, fact: Recovered) -> None:
     run.reserved_usd, run.reserved_tokens, run.reserved_epoch = 0.0, 0, 0
 
 
-def append(run: Run, kind: str, facts: tuple[Fact, ...], state: str | None = None, **changes: Any) -> None:
+def append(
+    run: Run,
+    kind: str,
+    facts: tuple[Fact, ...],
+    state: str | None = None,
+    seals: tuple[str, ...] = (),
+    **changes: Any,
+) -> None:
     """Write one row at the head of `run`, under its present epoch, and keep `run` up to date.
 
     `state` is None where the facts leave it as it was.
     """
-    row = Row(seq=run.head + 1, kind=kind, node=run.node, facts=facts_text(facts), state=state)
+    row = Row(run.head + 1, kind, run.node, facts=facts_text(facts), state=state, seals=[*seals])
     batch = batch_on(run, row, **changes)
     batch.totals = batch.totals.after_losses(facts)
     if run.machine in CATALOGUE:  # else it is a restore that pauses the run, of which no model is told

@@ -499,6 +499,7 @@ def _row(step: Step) -> Row:
         state=step.state_json,
         at=step.at,
         ms=step.ms,
+        seals=step.seals.split(),
     )
 
 
@@ -515,6 +516,7 @@ def _step(run: Run, row: Row, hash_: str, live: bool) -> Step:  # noqa: FBT001 (
         state_json=row.state,
         at=row.at,
         ms=row.ms,
+        seals=" ".join(row.seals),
         hash=hash_,
     )
 

@@ -30,13 +30,13 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, seconds: float, *, writte
     have changed. A tool's call that is made again is counted there, and not here. The guess at what the call cost is
     taken back. Where the conclusion was written after all, and only that was not heard of, there is nothing to do.
     """
-    assert asked.answer is not None
+    assert asked.answer_json is not None
     with transaction.atomic():
         _lock(run_id)
         if Exchange.objects.filter(run_id=run_id, seq=asked.seq, answered_at=asked.answered_at).exists():
             return
         add_beside(run_id, Totals(active_seconds=seconds))
-        answer = ANSWER.validate_json(asked.answer)
+        answer = ANSWER.validate_json(asked.answer_json)
         if isinstance(answer, Failed) and asked.kind in OF_A_MODEL:
             return  # it is not paid, and whoever goes on makes the call again
         _take_back_the_guess(run_id, epoch)

@@ -208,9 +208,9 @@ def want_a_hint(run_id: int) -> None:
     Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(hinted_at=None)
 
 
-def lose(run_id: int, worker: str) -> None:
-    """Take the seat from a worker whose process is known to have ended."""
-    _lost(Run.objects.filter(pk=run_id, worker=worker))
+def lose(worker: str) -> None:
+    """Take the seat from a worker whose process is known to have ended; its name is that of one claim."""
+    _lost(Run.objects.filter(worker=worker))
 
 
 def lose_all(process: str) -> None:

@@ -31,7 +31,9 @@ from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
 from runs.store.plain import rows
 
-_STEP_COLUMNS = 'run_id, seq, kind, live, node, edge, "to", facts_json, fact_kinds, state_json, at, ms, hash'
+_STEP_COLUMNS = (
+    'run_id, seq, kind, live, node, edge, "to", facts_json, fact_kinds, state_json, at, ms, seals, hash'
+)
 _EXCHANGE_COLUMNS = (
     "run_id, seq, kind, name, nth, attempt, request_json, status, answer_json, key, fingerprint, prompt_hash,"
     " prompt_chars, prompt_upto, remembered, input_tokens, output_tokens, cost_usd, started_at, answered_at"
@@ -51,6 +53,8 @@ class Row:
     state: str | None = None
     at: datetime = field(default_factory=timezone.now)
     ms: float = 0.0
+    seals: list[str] = field(default_factory=list)
+    """Of what stands beside it (`runs.store.seals`)."""
 
     def hashed(self, before: str) -> str:
         """The chain's next hash: of the one before and this row's content."""
@@ -65,6 +69,7 @@ class Row:
             self.state,
             self.at,
             self.ms,
+            " ".join(self.seals),
         )
 
 
@@ -79,10 +84,13 @@ def chain(
     state: str | None,
     at: datetime,
     ms: float,
+    seals: str = "",
 ) -> str:
-    """SHA-256 of the previous row's hash and a row's content; `live`, which may change, is not part of it."""
+    """Return the SHA-256 of the previous row's hash and a row's content, but `live`, which may change."""
     moment = at.astimezone(UTC).isoformat(timespec="microseconds")
-    parts = (before, str(seq), kind, node, edge or "", to or "", facts, state or "", moment, f"{ms:.3f}")
+    parts = [before, str(seq), kind, node, edge or "", to or "", facts, state or "", moment, f"{ms:.3f}"]
+    if seals:
+        parts.append(seals)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -93,12 +101,12 @@ class Asked:
     seq: int
     kind: str
     name: str
-    request: str
+    request_json: str
     status: str
     key: str
     nth: int = 0
     attempt: int = 1
-    answer: str | None = None
+    answer_json: str | None = None
     fingerprint: str = ""
     prompt_hash: str = ""
     prompt_chars: int = 0
@@ -112,7 +120,7 @@ class Asked:
     def answered(self, answer: Answer) -> None:
         """Take the answer, with what it used."""
         self.status = "answered"
-        self.answer = answer.model_dump_json()
+        self.answer_json = answer.model_dump_json()
         self.answered_at = timezone.now()
         usage = getattr(answer, "usage", None)
         if usage is not None:
@@ -225,7 +233,15 @@ def _chained(run_id: int, rows: list[Row], head_hash: str) -> tuple[str, list[An
         head_hash = row.hashed(head_hash)
         moment = connection.ops.adapt_datetimefield_value(row.at)
         values += [run_id, row.seq, row.kind, True, row.node, row.edge, row.to]
-        values += [row.facts, fact_kinds(row.facts), row.state, moment, row.ms, head_hash]
+        values += [
+            row.facts,
+            fact_kinds(row.facts),
+            row.state,
+            moment,
+            row.ms,
+            " ".join(row.seals),
+            head_hash,
+        ]
     return head_hash, values
 
 
@@ -280,7 +296,7 @@ def _adapted(value: Any) -> Any:
     return moment.removesuffix("000") if isinstance(moment, str) else moment
 
 
-_ROW = f"({', '.join(['%s'] * 13)})"
+_ROW = f"({', '.join(['%s'] * 14)})"
 
 
 _EXCHANGE = f"INSERT INTO runs_exchange ({_EXCHANGE_COLUMNS}) VALUES ({', '.join(['%s'] * 20)})"
@@ -294,10 +310,10 @@ def _insert_exchange(cursor: Any, run_id: int, asked: Asked) -> None:
         asked.name,
         asked.nth,
         asked.attempt,
-        asked.request,
+        asked.request_json,
         asked.status,
     ]
-    values += [asked.answer, asked.key, asked.fingerprint, asked.prompt_hash, asked.prompt_chars]
+    values += [asked.answer_json, asked.key, asked.fingerprint, asked.prompt_hash, asked.prompt_chars]
     values += [asked.prompt_upto, False, asked.input_tokens]
     values += [asked.output_tokens, asked.cost_usd, _adapted(asked.started_at), _adapted(asked.answered_at)]
     cursor.execute(_EXCHANGE, values)
@@ -305,7 +321,7 @@ def _insert_exchange(cursor: Any, run_id: int, asked: Asked) -> None:
 
 _ANSWERED = (
     "UPDATE runs_exchange SET status = 'answered', answer_json = %s, nth = %s, input_tokens = %s, output_tokens = %s,"
-    " cost_usd = %s, answered_at = %s, prompt_hash = %s, prompt_chars = %s, prompt_upto = %s"
+    " cost_usd = %s, started_at = %s, answered_at = %s, prompt_hash = %s, prompt_chars = %s, prompt_upto = %s"
     " WHERE run_id = %s AND seq = %s"
 )
 
@@ -326,9 +342,10 @@ def answer_first(cursor: Any, run_id: int, asked: Asked) -> bool:
 
 
 def _of_answer(run_id: int, asked: Asked) -> tuple[Any, ...]:
-    used = (asked.input_tokens, asked.output_tokens, asked.cost_usd, _adapted(asked.answered_at))
+    times = (_adapted(asked.started_at), _adapted(asked.answered_at))
+    used = (asked.input_tokens, asked.output_tokens, asked.cost_usd, *times)
     shown = (asked.prompt_hash, asked.prompt_chars, asked.prompt_upto)
-    return (asked.answer, asked.nth, *used, *shown, run_id, asked.seq)
+    return (asked.answer_json, asked.nth, *used, *shown, run_id, asked.seq)
 
 
 def _write_budget(cursor: Any, run_id: int, budget: BudgetRow) -> None:
@@ -407,7 +424,7 @@ def add_beside(run_id: int, used: Totals) -> None:
         cost_usd=F("cost_usd") + used.cost_usd,
         active_seconds=F("active_seconds") + used.active_seconds,
     )
-    ended = Run.objects.filter(pk=run_id, ended_at__isnull=False, parent__isnull=False)
+    ended = Run.objects.filter(pk=run_id, ended_at__isnull=False)
     parent = ended.values_list("parent_id", flat=True).first()
     if parent is not None:
         add_beside(parent, Totals(cost_usd=used.cost_usd))

@@ -170,7 +170,8 @@ def _add(run: Run, fact: Fact) -> None:
             f"What the model reads was changed {MOST_A_MINUTE} times within a minute. Each change makes the run ask "
             "its model anew; wait a moment, so that it can go on."
         )
-    changes = {"status": RunStatus.QUEUED, "due_at": clock.now()} if run.status == RunStatus.RUNNING else {}
+    due = run.status == RunStatus.RUNNING
+    changes: dict[str, Any] = {"status": RunStatus.QUEUED, "due_at": clock.now()} if due else {}
     kept = _summary_kept(run, fact)
     append(run, "note", (fact, *kept), state=_state_with(run, kept) if kept else None, **changes)
 

@@ -48,6 +48,7 @@ from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import Batch, Row, commit, lock
 from runs.store.purse import has_room, raise_shared
+from runs.store.seals import seal
 
 MAX_MESSAGE = 4_000
 """Characters of a decision's message."""
@@ -119,6 +120,8 @@ def abort(run_id: int, by: str, message: str = "") -> Run:
         facts: tuple[Fact, ...] = (*cost_of(loaded.answer), Exited(reason="aborted", message=said))
         state = loaded.machine.fold(loaded.snapshot.state, facts)
         row = Row(run.head + 1, "stop", run.node, facts=facts_text(facts), state=state.model_dump_json())
+        if loaded.answer is not None and loaded.exchange is not None:
+            row.seals.append(seal("answer", loaded.exchange.seq, loaded.exchange))
         changes = ended(loaded.machine, state)
         batch = batch_on(run, row, **changes)
         batch.node = END
@@ -468,7 +471,8 @@ def _apply(
         to_step=decision.to_step,
         allow_host=decision.allow_host,
     )
-    append(run, "decision", (decided,), status=status, due_at=now)
+    sealed = (seal("decision", interrupt.seq, decision),)
+    append(run, "decision", (decided,), seals=sealed, status=status, due_at=now)
     if verdict == "top_up":
         for name, amount in (args or {}).items():
             _raise_limit(run, name, amount, decision.by_name)

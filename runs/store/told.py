@@ -1,8 +1,7 @@
 """What stands beside the log, held against what its hashed rows tell of it.
 
-Questions, decisions, requests and answers have rows of their own, which no hash covers. Where a fact says the same,
-the two must agree; where none does (the text of a model's reply, what was paid beside the rows) nothing is said here,
-and a replay tells more.
+Questions, decisions, requests and answers have rows of their own. Where a fact says the same, the two must agree. The
+seals of a step (`runs.store.seals`) find any other change; this says more of it, and reads steps that have none.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from runs.store.birth import terms_hash
 from runs.store.endings import ended
 from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import budgets_of, chain
+from runs.store.seals import name_and_step, seal
 from runs.store.summaries import ACTING, flaws
 from runs.store.told import Told
 
@@ -83,7 +84,7 @@ def _broken_link(run: Run) -> Misfit | None:
 
 def _hash_of(step: Step, before: str) -> str:
     row = (step.node, step.edge, step.to, step.facts_json, step.state_json, step.at, step.ms)
-    return chain(before, step.seq, step.kind, *row)
+    return chain(before, step.seq, step.kind, *row, step.seals)
 
 
 def _unlike(step: Step) -> str:
@@ -121,6 +122,8 @@ class _Walk:
         """How each row is marked."""
         self.asked: int | None = None
         """The last row that asked."""
+        self.changed: Misfit | None = None
+        """The first that stands beside the rows, and is not what their hashes cover; other checks say more of it."""
         self.named: dict[int, tuple[int | None, tuple[Fact, ...]]] = {}
         """By each row that names artifacts: the ask that it concludes, and its facts."""
 
@@ -130,6 +133,7 @@ class _Walk:
             why = self._row(step)
             if why:
                 return Misfit(step.seq, why)
+            self.changed = self.changed or self._changed(step.seals)
         return (
             self._head()
             or self._budget()
@@ -140,6 +144,7 @@ class _Walk:
             or self._told()
             or self._artifacts()
             or self._summaries()
+            or self.changed
         )
 
     def _row(self, step: Step) -> str:
@@ -155,6 +160,21 @@ class _Walk:
         if step.node != self.node:
             return f"it stands at {step.node}, and the run was at {self.node}"
         return self._fold(step)
+
+    def _changed(self, seals: str) -> Misfit | None:
+        """Return the first that stands beside the steps, and is not what the hash of this one covers."""
+        tables: dict[str, Mapping[int, object]] = {
+            "request": self.beside.exchanges,
+            "answer": self.beside.exchanges,
+            "question": self.beside.questions,
+            "decision": self.beside.decisions,
+        }
+        for kept in seals.split():
+            name, seq = name_and_step(kept)
+            found = tables[name].get(seq)
+            if found is None or seal(name, seq, found) != kept:
+                return Misfit(seq, f"its {name} was changed since, or is gone")
+        return None
 
     def _fold(self, step: Step) -> str:
         if step.fact_kinds != fact_kinds(step.facts_json):

@@ -358,3 +358,22 @@ def _every_run_verifies(transactional_db: None) -> Iterator[None]:
     """Whatever a test leaves behind must hold together."""
     yield
     check_everything()
+
+
+def busy_run() -> Run:
+    """Thoughts, a call, a question with its decision, a limit with its top-up, a rewind, an end."""
+    run = work(
+        launch(
+            think("search", q="a"),
+            think("send", to="bob"),
+            FINAL,
+            limits={"cost_usd": 0.001},
+        )
+    )
+    decide(run, "top_up", args={"cost_usd": 1})
+    work(run)
+    decide(run, "rollback", to_step=transitions(run, "continue")[0])
+    work(run)
+    decide(run, "approve")
+    assert work(run).status == "succeeded"
+    return run

@@ -270,6 +270,18 @@ def test_a_rule_on_the_next_cost_asks_before_the_call() -> None:
     assert work(run).status == "succeeded"
 
 
+def test_a_reply_with_more_room_may_cost_more() -> None:
+    rules = [{"when": {"next_cost_usd": 0.0015}, "do": "ask"}]
+    cut = {"$reply": FINAL, "ended": "length"}
+    run = work(launch(cut, FINAL, rules=rules))
+    assert (pending(run).kind, pending(run).title) == (
+        "manual",
+        "The next model call may cost $0.0020. Go on?",
+    )
+    decide(run, "resume")
+    assert work(run).status == "succeeded"
+
+
 def test_a_rule_on_the_first_step_asks_before_it() -> None:
     run = work(launch(FINAL, rules=[{"when": {"first_step": True}, "do": "ask"}]))
     assert (pending(run).kind, run.model_calls) == ("plan", 0)

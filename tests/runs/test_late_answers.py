@@ -621,7 +621,7 @@ def test_an_answer_whose_conclusion_is_being_committed_waits_and_is_not_paid_twi
             with transaction.atomic():
                 lock(run.pk)
                 row = run.exchanges.filter(seq=asked.seq)
-                row.update(status="answered", answer_json=asked.answer, answered_at=asked.answered_at)
+                row.update(status="answered", answer_json=asked.answer_json, answered_at=asked.answered_at)
                 concluding.set()
                 over.wait(0.3)
         else:

@@ -267,10 +267,12 @@ def test_a_charge_beside_a_worker_is_not_overwritten_by_it() -> None:
         store.charge(
             run.pk, ModelReplied(text="", usage=Usage(input_tokens=7, output_tokens=3, cost_usd=0.5))
         )
+        store.charge(run.pk, ModelReplied(text="", usage=Usage(), cached=True))
 
     slice_of(run, after=charged, only="search")
     assert run.status == "succeeded"
-    assert (run.model_calls, run.input_tokens, run.output_tokens) == (3, 207, 43)
+    assert (run.model_calls, run.cached_model_calls) == (4, 1)
+    assert (run.input_tokens, run.output_tokens) == (207, 43)
     assert run.cost_usd == pytest.approx(0.502)
 
 

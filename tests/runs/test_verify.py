@@ -12,28 +12,9 @@ from django.db import connection
 
 from runs import actions, driver, store
 from runs.models import Decision, Interrupt, Run, ScriptText
-from tests.runs.running import FINAL, decide, launch, script, think, transitions, work
+from tests.runs.running import FINAL, busy_run, launch, script, think, transitions, work
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
-
-
-def busy_run() -> Run:
-    """Thoughts, a call, a question with its decision, a limit with its top-up, a rewind, an end."""
-    run = work(
-        launch(
-            think("search", q="a"),
-            think("send", to="bob"),
-            FINAL,
-            limits={"cost_usd": 0.001},
-        )
-    )
-    decide(run, "top_up", args={"cost_usd": 1})
-    work(run)
-    decide(run, "rollback", to_step=transitions(run, "continue")[0])
-    work(run)
-    decide(run, "approve")
-    assert work(run).status == "succeeded"
-    return run
 
 
 def misfit_of(run: Run) -> store.Misfit | None:
@@ -210,6 +191,7 @@ def test_a_forged_row_with_a_right_hash_is_found_by_its_fold() -> None:
         step.state_json,
         step.at,
         step.ms,
+        step.seals,
     )
     step.save()
     Run.objects.filter(pk=run.pk).update(head_hash=step.hash)
