@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
