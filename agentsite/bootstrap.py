@@ -208,7 +208,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def only_one(path: Path) -> Iterator[None]:
-    """Two first calls at once make one environment: the second waits."""
+    """Hold the lock file; a second process waits."""
     with path.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield

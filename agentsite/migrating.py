@@ -1,10 +1,12 @@
 """The database, brought up to this version before anything uses it."""
 
+from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from agentsite.bootstrap import only_one
 from agentsite.stopped import sentence_of_database
 from runs.store.backups import newer_database, unknown_migrations
 
@@ -27,10 +29,11 @@ class NewerDatabase(CommandError):
 def prepare_database() -> None:
     """Migrate, but only where something is missing: the check is fast, the command is not.
 
-    `NewerDatabase` where a newer version was here.
+    A second process of the data directory waits. `NewerDatabase` where a newer version was here.
     """
-    if unknown := unknown_migrations():
-        raise NewerDatabase(unknown)
-    executor = MigrationExecutor(connection)
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        call_command("migrate", interactive=False, verbosity=0)
+    with only_one(settings.DATA_DIR / "migrating.lock"):
+        if unknown := unknown_migrations():
+            raise NewerDatabase(unknown)
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            call_command("migrate", interactive=False, verbosity=0)
