@@ -275,7 +275,7 @@ def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
             return _apply(name, rule, call, passed, matched if isinstance(matched, str) else "")
     if not changes_something(call.effects) or _answered("default", passed):
         return PASS
-    why = f"No rule allows it: tools of effect {call.effects} ask by default."
+    why = f"Tools that {call.effects} need approval (default rule)."
     return Hold(_ask_about(call, "default", why, passed))
 
 

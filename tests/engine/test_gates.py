@@ -76,7 +76,7 @@ def test_the_default_asks_with_its_reason() -> None:
     held = gates.on_effect(snapshot(), tool(to="bob"), ())
     assert isinstance(held, gates.Hold)
     assert (held.call.about, held.call.holds, held.call.passed) == ("tool_call", tool(to="bob"), ("default",))
-    assert held.call.why == "No rule allows it: tools of effect send ask by default."
+    assert held.call.why == "Tools that send need approval (default rule)."
 
 
 def test_what_was_answered_is_not_asked_again() -> None:
@@ -294,7 +294,7 @@ def test_after_an_edit_only_the_gate_that_asked_is_answered() -> None:
     world = world_with_mail().person_says("approve", said("edit", args={"x": "eve"}), "approve")
     run = world.drive(TOY, rules=rules)
     whys = [effect["why"] for effect in run.asked("human_call")]
-    assert [why.startswith("No rule allows") for why in whys] == [True, False, True]
+    assert [why.endswith("(default rule).") for why in whys] == [True, False, True]
     assert run.exit_reason == "complete"
 
 

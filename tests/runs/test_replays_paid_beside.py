@@ -100,11 +100,11 @@ def made_again(run: Run) -> Replay:
     return driver.made_again(record.model_copy(update=known))
 
 
-def rewritten(record: Record, old: str, new: str) -> Record:
-    """The record with other words in the titles of its questions."""
+def saying(record: Record, used: float) -> Record:
+    """Return the record with another figure in its questions about limits."""
     rows = [
-        row.model_copy(update={"effect": row.effect | {"title": row.effect["title"].replace(old, new)}})
-        if row.effect and "title" in row.effect
+        row.model_copy(update={"effect": row.effect | {"figures": row.effect["figures"] | {"used": used}}})
+        if row.effect and row.effect.get("figures")
         else row
         for row in record.rows
     ]
@@ -114,7 +114,7 @@ def rewritten(record: Record, old: str, new: str) -> Record:
 def test_a_question_that_tells_less_than_the_rows_is_a_difference_where_nothing_was_guessed() -> None:
     run = work(launch(*THINKING[:3], FINAL, limits={"tokens": 240}))
     assert pending(run).title == "Limit reached: tokens 240 of 240"
-    record = rewritten(driver.record_of(run), "tokens 240", "tokens 120")
+    record = saying(driver.record_of(run), used=120)
     difference = driver.made_again(record).difference
     assert difference is not None
     assert difference.seq == pending(run).seq

@@ -15,6 +15,9 @@ from runs.engine.values import Value
 RECKONED = ("input_tokens", "reply_tokens")
 """Parts of a request to a model that follow from the price list, which may be another one by now."""
 
+WORDS = ("title", "why")
+"""Parts of a question that are for people; what they say stands in its other parts, and a version may say it better."""
+
 SHOWN = 160
 """Characters of a value that a difference shows."""
 
@@ -68,7 +71,7 @@ def _as_old(effect: Effect | None, recorded: Effect | None) -> Effect | None:
     if not isinstance(recorded, HumanCall) or not isinstance(effect, HumanCall):
         return effect
     if effect.draft and not recorded.draft:
-        return effect.model_copy(update={"draft": None, "title": recorded.title})
+        return effect.model_copy(update={"draft": None})
     if effect.figures and recorded.figures and recorded.figures.rounded:
         return effect.model_copy(update={"figures": recorded.figures})
     return effect
@@ -89,8 +92,12 @@ def _names_rule(fact: Fact) -> bool:
 
 
 def _asked(effect: Effect | None) -> dict[str, Any] | None:
-    """A request, as far as it follows from the log."""
-    return None if effect is None else _without_prices(effect.model_dump(mode="json"))
+    """Return a request as far as it follows from the log, without words for people."""
+    if effect is None:
+        return None
+    told = _without_prices(effect.model_dump(mode="json"))
+    words = WORDS if isinstance(effect, HumanCall) else ()
+    return {name: value for name, value in told.items() if name not in words}
 
 
 def _without_prices(told: dict[str, Any]) -> dict[str, Any]:
