@@ -19,7 +19,7 @@ class Artifact(models.Model):
         DISPLAY = "display"
         SEARCH = "search"
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="artifacts")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="artifacts", db_index=False)
     name = models.CharField(max_length=200)
     version = models.PositiveIntegerField()
     """From 1, by name."""

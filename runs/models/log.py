@@ -59,7 +59,7 @@ class Step(models.Model):
         NOTE = "note"
         COMPACTION = "compaction"
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps", db_index=False)
     seq = models.PositiveIntegerField()
     kind = models.CharField(max_length=12, choices=Kind.choices)
     live = models.BooleanField(default=True)
@@ -103,7 +103,7 @@ class Exchange(models.Model):
         STARTED = "started"
         ANSWERED = "answered"
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="exchanges")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="exchanges", db_index=False)
     seq = models.PositiveIntegerField()
     """The row that asked."""
     kind = models.CharField(max_length=12)
@@ -175,7 +175,7 @@ class Compaction(Step):
 class Remembered(models.Model):
     """The text of a row's blocks, for full-text search; written when a search first needs it."""
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="remembered")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="remembered", db_index=False)
     seq = models.PositiveIntegerField()
     text = models.TextField(blank=True, default="")
 

@@ -27,7 +27,7 @@ class Interrupt(models.Model):
         SUPERSEDED = "superseded"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="interrupts")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="interrupts", db_index=False)
     seq = models.PositiveIntegerField()
     kind = models.CharField(max_length=20)
     title = models.TextField()

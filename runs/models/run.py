@@ -239,7 +239,7 @@ class Run(models.Model):
 class Budget(models.Model):
     """One line of a run's budget: the machine's own, and the run's limits (scope `limits`)."""
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="budgets")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="budgets", db_index=False)
     scope = models.CharField(max_length=80)
     name = models.CharField(max_length=40)
     used = models.FloatField(default=0)
