@@ -125,7 +125,7 @@ class Ledger:
             return
         self.flush()  # the calls that were reached are counted in the database
         seq, facts = self.snapshot.head + 1, store.facts_text((SiteRulesChanged(rules=site.told),))
-        self.noted.append(store.Row(seq, "note", self.snapshot.node, facts=facts))
+        self.noted.append(store.Row(seq, "note", self.snapshot.node, facts_json=facts))
         rules = named(self.terms, site.rules)
         calls = store.reached_calls(self.run, rules, seq)
         self.snapshot = replace(self.snapshot, head=seq, rules_now=rules, calls=calls)
@@ -247,7 +247,7 @@ class Ledger:
         else:
             self._go_on(batch, move, decision, remember)
         if answer is not None and asked is not None:
-            batch.rows[-1].seals.append(store.seal("answer", asked.seq, asked))
+            batch.rows[-1].cover("answer", asked.seq, asked)
         made = store.made_by(move.facts, answer, asked.seq if asked else None)
         batch.artifacts += tuple((batch.rows[-1].seq, one) for one in made)
         return batch
@@ -328,10 +328,10 @@ class Ledger:
 
     def blocks_held_back(self) -> list[Block]:
         """How the model reads the ask that is not written yet."""
-        if self.held_back is None or self.held_back[0].facts == "[]":
+        if self.held_back is None or self.held_back[0].facts_json == "[]":
             return []
         row = self.held_back[0]
-        return blocks_of(self.machine, self.machine.facts.validate_json(row.facts), row.seq)
+        return blocks_of(self.machine, self.machine.facts.validate_json(row.facts_json), row.seq)
 
     def _go_on(
         self,
@@ -350,7 +350,7 @@ class Ledger:
         else:
             row = self._row(move)
         after = advance(self.machine, before, move, decision.totals)
-        row.state = _changed(before.state, after.state)
+        row.state_json = _changed(before.state, after.state)
         batch.rows.append(row)
         batch.node = after.node
         batch.prompt_hash = self._shown(batch.prompt_hash, blocks_of(self.machine, move.facts, row.seq))
@@ -359,7 +359,7 @@ class Ledger:
             if self.asked is not None and self.asked.status != "answered" and self.held_back is None:
                 batch.left_behind = self.asked.seq
             batch.changes = store.ended(self.machine, after.state)
-            unwritten = [row.facts for row in batch.rows]
+            unwritten = [row.facts_json for row in batch.rows]
             batch.parent = store.for_parent(
                 self.run, self.machine, after.state, batch.changes, after.totals.cost_usd, unwritten
             )
@@ -381,7 +381,7 @@ class Ledger:
         facts = store.facts_text(move.facts)
         if isinstance(move, Stop | Compact):
             return store.Row(
-                seq, "stop" if isinstance(move, Stop) else "compaction", node, facts=facts, ms=ms
+                seq, "stop" if isinstance(move, Stop) else "compaction", node, facts_json=facts, ms=ms
             )
         return store.Row(
             seq, "transition", node, move.edge, self.machine.targets[node, move.edge], facts, ms=ms
@@ -390,9 +390,9 @@ class Ledger:
     def _ask_rows(self, move: Ask, head_hash: str) -> tuple[store.Row, store.Asked]:
         """`head_hash` is that of the row before."""
         seq, effect = self.snapshot.head + 1, move.effect
-        row = store.Row(seq, "ask", self.snapshot.node, facts=store.facts_text(move.facts))
+        row = store.Row(seq, "ask", self.snapshot.node, facts_json=store.facts_text(move.facts))
         if move.facts:
-            row.state = _changed(self.snapshot.state, self.machine.fold(self.snapshot.state, move.facts))
+            row.state_json = _changed(self.snapshot.state, self.machine.fold(self.snapshot.state, move.facts))
         deed = isinstance(effect, ToolCall) and not effect.repeatable and not move.delay_s
         before = self.asked if move.attempt > 1 and _took_place(self.asked) else None
         call = fingerprint_of(effect)
@@ -406,7 +406,7 @@ class Ledger:
             attempt=move.attempt,
             fingerprint=call,
         )
-        row.seals.append(store.seal("request", seq, asked))
+        row.cover("request", seq, asked)
         return row, asked
 
     def _key(self, seq: int, call: str | None, head_hash: str) -> str:
@@ -448,7 +448,7 @@ class Ledger:
                     batch.changes = {"status": RunStatus.WAITING.value}
                 row = batch.rows[-1]
                 batch.interrupt = self._interrupt(call, move, row.seq)
-                row.seals.append(store.seal("question", row.seq, batch.interrupt))
+                row.cover("question", row.seq, batch.interrupt)
             case ChildRun() as call:
                 batch.changes = {"status": RunStatus.WAITING.value}
                 child, checked = self._child(call, batch.rows[-1].seq)
@@ -577,7 +577,9 @@ def _first_row(child: Run, read: tuple[Fact, ...]) -> store.Row:
     """Return the row that a child begins with: its goal may carry what its parent has read."""
     machine = CATALOGUE[child.machine]
     state = machine.fold(machine.open(store.terms_of(child, {})), read)
-    row = store.Row(1, "note", child.node, facts=store.facts_text(read), state=state.model_dump_json())
+    row = store.Row(
+        1, "note", child.node, facts_json=store.facts_text(read), state_json=state.model_dump_json()
+    )
     child.head, child.head_hash = row.seq, row.hashed(child.head_hash)
     return row
 

@@ -140,7 +140,6 @@ from runs.store.restored import (
     resume_restored,
     urgent_first,
 )
-from runs.store.seals import seal
 from runs.store.site_rules import SiteRules, site_rules
 from runs.store.verifying import Misfit, unreadable, verify
 
@@ -275,7 +274,6 @@ __all__ = [
     "rewind",
     "rewind_batch",
     "rows_added",
-    "seal",
     "settings_of",
     "shared_limits",
     "shared_limits_of",

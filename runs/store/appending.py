@@ -11,7 +11,7 @@ from runs.engine.machine import Block
 from runs.engine.snapshot import Totals
 from runs.engine.timeline import blocks_of
 from runs.machines import CATALOGUE
-from runs.models import Run
+from runs.models import Decision, Run
 from runs.store.log import Batch, Row, commit
 
 
@@ -89,14 +89,16 @@ def append(
     kind: str,
     facts: tuple[Fact, ...],
     state: str | None = None,
-    seals: tuple[str, ...] = (),
+    decided: Decision | None = None,
     **changes: Any,
 ) -> None:
     """Write one row at the head of `run`, under its present epoch, and keep `run` up to date.
 
-    `state` is None where the facts leave it as it was.
+    `state` is None where the facts leave it as it was; `decided` is the decision that the row tells of.
     """
-    row = Row(run.head + 1, kind, run.node, facts=facts_text(facts), state=state, seals=[*seals])
+    row = Row(run.head + 1, kind, run.node, facts_json=facts_text(facts), state_json=state)
+    if decided is not None:
+        row.cover("decision", decided.interrupt.seq, decided)
     batch = batch_on(run, row, **changes)
     batch.totals = batch.totals.after_losses(facts)
     if run.machine in CATALOGUE:  # else it is a restore that pauses the run, of which no model is told

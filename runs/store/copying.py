@@ -56,7 +56,7 @@ from runs.store.errors import NotPossible
 from runs.store.going_back import prompt_chain
 from runs.store.leases import IS_MADE_ANEW
 from runs.store.loading import gone_over, state_at
-from runs.store.log import Row, lock
+from runs.store.log import HASHED, Row, lock
 from runs.store.people import Said, given_answer, given_answers
 from runs.store.plain import first
 
@@ -329,8 +329,8 @@ def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, or
             facts += (AnswersKept(answers=change.answers, by=change.by),)
         state = state_at(source, machine, before, at).model_copy(update={"terms": terms})
         after = machine.fold(state, facts)
-        row = Row(at + 1, "note", node, facts=facts_text(facts))
-        row.state = after.model_dump_json() if after != state else None
+        row = Row(at + 1, "note", node, facts_json=facts_text(facts))
+        row.state_json = after.model_dump_json() if after != state else None
         run = unsaved(new)
         run.node, run.status = node, RunStatus.QUEUED
         copy = _Copy(source, run, at, origin, totals_at(source, at))
@@ -362,8 +362,8 @@ def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, in
         if not replay.ended:
             exit_ = _why_it_ends(source, replay, last)
             state = replay.machine.fold(state, (exit_,))
-            row = Row(last + 1, "stop", replay.snapshot.node, facts=facts_text((exit_,)))
-            row.state = state.model_dump_json()
+            row = Row(last + 1, "stop", replay.snapshot.node, facts_json=facts_text((exit_,)))
+            row.state_json = state.model_dump_json()
             rows.append((row, True))
         run.node = END
         for name, value in ended(replay.machine, state).items():
@@ -406,11 +406,11 @@ class _Copy:
         steps = []
         for row, live in rows:
             if row.kind == Step.Kind.DECISION:
-                row.facts = _renamed(row.facts, ids)
+                row.facts_json = _renamed(row.facts_json, ids)
             run.head_hash = row.hashed(run.head_hash)
             steps.append(_step(run, row, run.head_hash, live))
             if live:
-                blocks = blocks_of(machine, machine.facts.validate_json(row.facts), row.seq)
+                blocks = blocks_of(machine, machine.facts.validate_json(row.facts_json), row.seq)
                 run.prompt_hash = prompt_chain(run.prompt_hash, blocks)
         run.head = rows[-1][0].seq if rows else 0
         for name in Totals.__dataclass_fields__:
@@ -489,36 +489,12 @@ class _Copy:
 
 
 def _row(step: Step) -> Row:
-    return Row(
-        seq=step.seq,
-        kind=step.kind,
-        node=step.node,
-        edge=step.edge,
-        to=step.to,
-        facts=step.facts_json,
-        state=step.state_json,
-        at=step.at,
-        ms=step.ms,
-        seals=step.seals.split(),
-    )
+    return Row(**{name: getattr(step, name) for name in HASHED})
 
 
 def _step(run: Run, row: Row, hash_: str, live: bool) -> Step:  # noqa: FBT001 (a column's own value)
-    return Step(
-        run=run,
-        seq=row.seq,
-        kind=row.kind,
-        live=live,
-        node=row.node,
-        edge=row.edge,
-        to=row.to,
-        facts_json=row.facts,
-        state_json=row.state,
-        at=row.at,
-        ms=row.ms,
-        seals=" ".join(row.seals),
-        hash=hash_,
-    )
+    columns = {name: getattr(row, name) for name in HASHED}
+    return Step(run=run, live=live, hash=hash_, **columns)
 
 
 def _as_new(found: Copied, run: Run) -> Copied:

@@ -22,8 +22,8 @@ def rewind_batch(loaded: Loaded, move: Rewind) -> tuple[Batch, Snapshot]:
         "rewind",
         run.node,
         to=after.node,
-        facts=facts_text(move.facts),
-        state=after.state.model_dump_json(),
+        facts_json=facts_text(move.facts),
+        state_json=after.state.model_dump_json(),
     )
     batch = batch_on(run, row)
     batch.node = after.node

@@ -30,10 +30,11 @@ from runs.store.deeds import LookAgain, still_holds
 from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
 from runs.store.plain import rows
+from runs.store.seals import seal
 
-_STEP_COLUMNS = (
-    'run_id, seq, kind, live, node, edge, "to", facts_json, fact_kinds, state_json, at, ms, seals, hash'
-)
+HASHED = ("seq", "kind", "node", "edge", "to", "facts_json", "state_json", "at", "ms", "seals")
+"""The columns of a step that its hash covers, as both `Row` and `Step` name them."""
+_STEP_COLUMNS = ("run_id", *HASHED, "fact_kinds", "live", "hash")
 _EXCHANGE_COLUMNS = (
     "run_id, seq, kind, name, nth, attempt, request_json, status, answer_json, key, fingerprint, prompt_hash,"
     " prompt_chars, prompt_upto, remembered, input_tokens, output_tokens, cost_usd, started_at, answered_at"
@@ -49,48 +50,29 @@ class Row:
     node: str
     edge: str | None = None
     to: str | None = None
-    facts: str = "[]"
-    state: str | None = None
+    facts_json: str = "[]"
+    state_json: str | None = None
     at: datetime = field(default_factory=timezone.now)
     ms: float = 0.0
-    seals: list[str] = field(default_factory=list)
-    """Of what stands beside it (`runs.store.seals`)."""
+    seals: str = ""
+    """Digests of what stands beside it."""
+
+    def cover(self, name: str, seq: int, beside: Any) -> None:
+        """Let the hash cover what stands beside the step (`runs.store.seals`)."""
+        self.seals = f"{self.seals} {seal(name, seq, beside)}".lstrip()
 
     def hashed(self, before: str) -> str:
-        """The chain's next hash: of the one before and this row's content."""
-        return chain(
-            before,
-            self.seq,
-            self.kind,
-            self.node,
-            self.edge,
-            self.to,
-            self.facts,
-            self.state,
-            self.at,
-            self.ms,
-            " ".join(self.seals),
-        )
+        """Return the chain's next hash, after the one before."""
+        return chain(before, self)
 
 
-def chain(
-    before: str,
-    seq: int,
-    kind: str,
-    node: str,
-    edge: str | None,
-    to: str | None,
-    facts: str,
-    state: str | None,
-    at: datetime,
-    ms: float,
-    seals: str = "",
-) -> str:
-    """Return the SHA-256 of the previous row's hash and a row's content, but `live`, which may change."""
-    moment = at.astimezone(UTC).isoformat(timespec="microseconds")
-    parts = [before, str(seq), kind, node, edge or "", to or "", facts, state or "", moment, f"{ms:.3f}"]
-    if seals:
-        parts.append(seals)
+def chain(before: str, step: Row | Step) -> str:
+    """Return the SHA-256 of the previous hash and a step's content, but `live`, which may change."""
+    moment = step.at.astimezone(UTC).isoformat(timespec="microseconds")
+    place = [before, str(step.seq), step.kind, step.node, step.edge or "", step.to or ""]
+    parts = [*place, step.facts_json, step.state_json or "", moment, f"{step.ms:.3f}"]
+    if step.seals:
+        parts.append(step.seals)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -232,22 +214,14 @@ def _chained(run_id: int, rows: list[Row], head_hash: str) -> tuple[str, list[An
     for row in rows:
         head_hash = row.hashed(head_hash)
         moment = connection.ops.adapt_datetimefield_value(row.at)
-        values += [run_id, row.seq, row.kind, True, row.node, row.edge, row.to]
-        values += [
-            row.facts,
-            fact_kinds(row.facts),
-            row.state,
-            moment,
-            row.ms,
-            " ".join(row.seals),
-            head_hash,
-        ]
+        columns = (moment if name == "at" else getattr(row, name) for name in HASHED)
+        values += [run_id, *columns, fact_kinds(row.facts_json), True, head_hash]
     return head_hash, values
 
 
 def _insert_rows(cursor: Any, values: list[Any]) -> None:
-    rows = ", ".join([_ROW] * (len(values) // _ROW.count("%s")))
-    cursor.execute(f"INSERT INTO runs_step ({_STEP_COLUMNS}) VALUES {rows}", values)
+    rows = ", ".join([_ROW] * (len(values) // len(_STEP_COLUMNS)))
+    cursor.execute(f"{_STEPS} {rows}", values)
 
 
 def _begin_nothing_that_may_not(batch: Batch) -> None:
@@ -296,7 +270,9 @@ def _adapted(value: Any) -> Any:
     return moment.removesuffix("000") if isinstance(moment, str) else moment
 
 
-_ROW = f"({', '.join(['%s'] * 14)})"
+_QUOTED = ", ".join(f'"{name}"' for name in _STEP_COLUMNS)
+_STEPS = f"INSERT INTO runs_step ({_QUOTED}) VALUES"
+_ROW = f"({', '.join(['%s'] * len(_STEP_COLUMNS))})"
 
 
 _EXCHANGE = f"INSERT INTO runs_exchange ({_EXCHANGE_COLUMNS}) VALUES ({', '.join(['%s'] * 20)})"

@@ -48,7 +48,6 @@ from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import Batch, Row, commit, lock
 from runs.store.purse import has_room, raise_shared
-from runs.store.seals import seal
 
 MAX_MESSAGE = 4_000
 """Characters of a decision's message."""
@@ -119,14 +118,17 @@ def abort(run_id: int, by: str, message: str = "") -> Run:
         said = f"{message} ({by})" if message else f"Stopped by {by}."
         facts: tuple[Fact, ...] = (*cost_of(loaded.answer), Exited(reason="aborted", message=said))
         state = loaded.machine.fold(loaded.snapshot.state, facts)
-        row = Row(run.head + 1, "stop", run.node, facts=facts_text(facts), state=state.model_dump_json())
+        told, after = facts_text(facts), state.model_dump_json()
+        row = Row(run.head + 1, "stop", run.node, facts_json=told, state_json=after)
         if loaded.answer is not None and loaded.exchange is not None:
-            row.seals.append(seal("answer", loaded.exchange.seq, loaded.exchange))
+            row.cover("answer", loaded.exchange.seq, loaded.exchange)
         changes = ended(loaded.machine, state)
         batch = batch_on(run, row, **changes)
         batch.node = END
         batch.totals = loaded.snapshot.totals.after(loaded.answer)
-        batch.parent = for_parent(run, loaded.machine, state, changes, batch.totals.cost_usd, [row.facts])
+        batch.parent = for_parent(
+            run, loaded.machine, state, changes, batch.totals.cost_usd, [row.facts_json]
+        )
         commit(batch)
     run.refresh_from_db()
     return run
@@ -471,8 +473,7 @@ def _apply(
         to_step=decision.to_step,
         allow_host=decision.allow_host,
     )
-    sealed = (seal("decision", interrupt.seq, decision),)
-    append(run, "decision", (decided,), seals=sealed, status=status, due_at=now)
+    append(run, "decision", (decided,), decided=decision, status=status, due_at=now)
     if verdict == "top_up":
         for name, amount in (args or {}).items():
             _raise_limit(run, name, amount, decision.by_name)

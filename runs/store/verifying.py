@@ -76,15 +76,10 @@ def _broken_link(run: Run) -> Misfit | None:
     """The first row whose hash is not that of its content and the row before; nothing of them is read."""
     before = terms_hash(run)
     for step in run.steps.order_by("seq").iterator():
-        if step.hash != _hash_of(step, before):
+        if step.hash != chain(before, step):
             return Misfit(step.seq, _unlike(step))
         before = step.hash
     return None
-
-
-def _hash_of(step: Step, before: str) -> str:
-    row = (step.node, step.edge, step.to, step.facts_json, step.state_json, step.at, step.ms)
-    return chain(before, step.seq, step.kind, *row, step.seals)
 
 
 def _unlike(step: Step) -> str:
@@ -153,7 +148,7 @@ class _Walk:
         if self.node == END and step.kind != Step.Kind.NOTE:
             return f"I2: the run had ended, and goes on with a row of kind {step.kind}"
         self.seq = step.seq
-        self.hash = _hash_of(step, self.hash)
+        self.hash = chain(self.hash, step)
         if step.hash != self.hash:
             return _unlike(step)
         self.kinds[step.seq], self.live[step.seq] = step.kind, step.live

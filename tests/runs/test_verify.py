@@ -180,19 +180,7 @@ def test_a_forged_row_with_a_right_hash_is_found_by_its_fold() -> None:
     before = run.steps.get(seq=step.seq - 1).hash
     state = run.steps.exclude(state_json=None).order_by("-seq")[0].state_json or ""
     step.state_json = state.replace('"steps":0', '"steps":5')
-    step.hash = store.chain(
-        before,
-        step.seq,
-        step.kind,
-        step.node,
-        step.edge,
-        step.to,
-        step.facts_json,
-        step.state_json,
-        step.at,
-        step.ms,
-        step.seals,
-    )
+    step.hash = store.chain(before, step)
     step.save()
     Run.objects.filter(pk=run.pk).update(head_hash=step.hash)
     misfit = misfit_of(run)
