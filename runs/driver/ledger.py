@@ -47,7 +47,7 @@ from runs.engine.timeline import blocks_of, needed
 from runs.engine.values import canonical, fingerprint
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
-from runs.models import Exchange, Interrupt, Run, RunStatus
+from runs.models import Interrupt, Run, RunStatus
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,8 @@ class Ledger:
         self.snapshot: Snapshot = self.loaded.snapshot
         self.budgets = self.loaded.budgets
         self.head_hash, self.prompt_hash = run.head_hash, run.prompt_hash
-        self.asked: store.Asked | None = _stored(self.loaded.exchange)
+        waits = self.loaded.exchange
+        self.asked = store.Asked.stored(waits) if waits is not None else None
         """The exchange of the ask that waits."""
         self.held_back: tuple[store.Row, store.Asked] | None = None
         """A repeatable ask that is written with what follows from it."""
@@ -589,32 +590,6 @@ def _risk(call: HumanCall) -> str:
     shown = call.shown
     risk = RISKS.get(shown.effects, "unknown") if shown else "low"
     return "medium" if call.host and risk == "low" else risk
-
-
-def _stored(exchange: Exchange | None) -> store.Asked | None:
-    """The exchange of an ask that was written by an earlier slice."""
-    if exchange is None:
-        return None
-    return store.Asked(
-        seq=exchange.seq,
-        kind=exchange.kind,
-        name=exchange.name,
-        request_json=exchange.request_json,
-        status=exchange.status,
-        key=exchange.key,
-        nth=exchange.nth,
-        attempt=exchange.attempt,
-        answer_json=exchange.answer_json,
-        fingerprint=exchange.fingerprint,
-        prompt_hash=exchange.prompt_hash,
-        prompt_chars=exchange.prompt_chars,
-        prompt_upto=exchange.prompt_upto,
-        input_tokens=exchange.input_tokens,
-        output_tokens=exchange.output_tokens,
-        cost_usd=exchange.cost_usd,
-        started_at=exchange.started_at,
-        answered_at=exchange.answered_at,
-    )
 
 
 def _took_place(attempt: store.Asked | None) -> bool:

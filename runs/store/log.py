@@ -7,7 +7,7 @@ length of the run.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,15 +30,11 @@ from runs.store.deeds import LookAgain, still_holds
 from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
 from runs.store.plain import rows
-from runs.store.seals import seal
+from runs.store.seals import COLUMNS, seal
 
 HASHED = ("seq", "kind", "node", "edge", "to", "facts_json", "state_json", "at", "ms", "seals")
 """The columns of a step that its hash covers, as both `Row` and `Step` name them."""
 _STEP_COLUMNS = ("run_id", *HASHED, "fact_kinds", "live", "hash")
-_EXCHANGE_COLUMNS = (
-    "run_id, seq, kind, name, nth, attempt, request_json, status, answer_json, key, fingerprint, prompt_hash,"
-    " prompt_chars, prompt_upto, remembered, input_tokens, output_tokens, cost_usd, started_at, answered_at"
-)
 
 
 @dataclass(slots=True)
@@ -99,6 +95,11 @@ class Asked:
     started_at: datetime = field(default_factory=timezone.now)
     answered_at: datetime | None = None
 
+    @classmethod
+    def stored(cls, exchange: Exchange) -> Asked:
+        """Return what is in the database."""
+        return cls(**{name: getattr(exchange, name) for name in ASKED})
+
     def answered(self, answer: Answer) -> None:
         """Take the answer, with what it used."""
         self.status = "answered"
@@ -108,6 +109,10 @@ class Asked:
         if usage is not None:
             self.input_tokens, self.output_tokens = usage.input_tokens, usage.output_tokens
             self.cost_usd = usage.cost_usd
+
+
+ASKED = tuple(one.name for one in fields(Asked))
+"""The columns of an exchange, but its run and whether the cache remembers it."""
 
 
 @dataclass(slots=True)
@@ -275,31 +280,24 @@ _STEPS = f"INSERT INTO runs_step ({_QUOTED}) VALUES"
 _ROW = f"({', '.join(['%s'] * len(_STEP_COLUMNS))})"
 
 
-_EXCHANGE = f"INSERT INTO runs_exchange ({_EXCHANGE_COLUMNS}) VALUES ({', '.join(['%s'] * 20)})"
+_EXCHANGE = (
+    f"INSERT INTO runs_exchange (run_id, remembered, {', '.join(ASKED)})"
+    f" VALUES ({', '.join(['%s'] * (len(ASKED) + 2))})"
+)
 
 
 def _insert_exchange(cursor: Any, run_id: int, asked: Asked) -> None:
-    values = [
-        run_id,
-        asked.seq,
-        asked.kind,
-        asked.name,
-        asked.nth,
-        asked.attempt,
-        asked.request_json,
-        asked.status,
-    ]
-    values += [asked.answer_json, asked.key, asked.fingerprint, asked.prompt_hash, asked.prompt_chars]
-    values += [asked.prompt_upto, False, asked.input_tokens]
-    values += [asked.output_tokens, asked.cost_usd, _adapted(asked.started_at), _adapted(asked.answered_at)]
-    cursor.execute(_EXCHANGE, values)
+    cursor.execute(_EXCHANGE, [run_id, False, *_values(asked, ASKED)])
 
 
 _ANSWERED = (
-    "UPDATE runs_exchange SET status = 'answered', answer_json = %s, nth = %s, input_tokens = %s, output_tokens = %s,"
-    " cost_usd = %s, started_at = %s, answered_at = %s, prompt_hash = %s, prompt_chars = %s, prompt_upto = %s"
+    f"UPDATE runs_exchange SET status = 'answered', {', '.join(f'{name} = %s' for name in COLUMNS['answer'])}"
     " WHERE run_id = %s AND seq = %s"
 )
+
+
+def _values(asked: Asked, names: tuple[str, ...]) -> list[Any]:
+    return [_adapted(getattr(asked, name)) for name in names]
 
 
 def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
@@ -318,10 +316,7 @@ def answer_first(cursor: Any, run_id: int, asked: Asked) -> bool:
 
 
 def _of_answer(run_id: int, asked: Asked) -> tuple[Any, ...]:
-    times = (_adapted(asked.started_at), _adapted(asked.answered_at))
-    used = (asked.input_tokens, asked.output_tokens, asked.cost_usd, *times)
-    shown = (asked.prompt_hash, asked.prompt_chars, asked.prompt_upto)
-    return (asked.answer_json, asked.nth, *used, *shown, run_id, asked.seq)
+    return (*_values(asked, COLUMNS["answer"]), run_id, asked.seq)
 
 
 def _write_budget(cursor: Any, run_id: int, budget: BudgetRow) -> None:
