@@ -41,9 +41,11 @@ def forged(value: Any) -> Any:
 
 
 def beside(run: Run) -> list[models.Model]:
-    """Return the run's exchanges, questions and decisions."""
-    questions = Interrupt.objects.filter(run=run)
-    return [*run.exchanges.all(), *questions, *Decision.objects.filter(interrupt__in=questions)]
+    """Return an exchange, a question and a decision of each kind that the run has."""
+    questions = {one.kind: one for one in Interrupt.objects.filter(run=run)}
+    decisions = {one.interrupt.kind: one for one in Decision.objects.filter(interrupt__run=run)}
+    exchanges = {one.kind: one for one in run.exchanges.filter(status="answered")}
+    return [*exchanges.values(), *questions.values(), *decisions.values()]
 
 
 def test_each_column_beside_the_log_is_covered_or_has_a_reason_not_to_be() -> None:
