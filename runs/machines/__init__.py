@@ -1,7 +1,4 @@
-"""The four machines: pure functions, one file each, or a package where that is too long.
-
-A new one is a file and a line in CATALOGUE.
-"""
+"""The machines: pure functions. One folder is one machine; a new one is a folder and a line in CATALOGUE."""
 
 from runs.engine.machine import Machine
 from runs.machines.checklist import CHECKLIST

@@ -24,8 +24,9 @@ from runs.engine.effects import Answer, MadeFile, ToolReturned
 from runs.engine.facts import Fact, ToolReported
 from runs.engine.values import Json, canonical, clean_text
 from runs.machines import CATALOGUE
-from runs.machines.checklist import PICTURES
-from runs.machines.contract import ArtifactMade, part_of
+from runs.machines.checklist.settings import PICTURES
+from runs.machines.contract.calling import part_of
+from runs.machines.contract.facts import ArtifactMade
 from runs.models import Artifact, Run, Step
 from runs.store.birth import folder_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs.machines.ruled import RETRIES
+from runs.machines.ruled.settings import RETRIES
 from tests.machines.tapes import CALLS, Play, Tape
 from tests.worlds import Run
 

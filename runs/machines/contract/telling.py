@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from runs.engine.facts import Fact, ToolReported
 from runs.engine.machine import ArtifactRow, Block, BudgetRow
+from runs.machines.contract import prompts as words
 from runs.machines.contract.budgets import GlobalBudget, StageBudget
 from runs.machines.contract.calling import part_of
 from runs.machines.contract.state import ContractState
-from runs.machines.prompts import contract as words
 
 GLOBAL_LINES = (
     ("decisions", "decision_rounds", "decision_rounds"),

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from runs.machines.checklist import ChecklistState
+from runs.machines.checklist.state import ChecklistState
 from runs.models import Budget
 from runs.reading.gauges import Gauge, filled, gauge_of, lines_of
 from runs.reading.machine_panels.story import Told

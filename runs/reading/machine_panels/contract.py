@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from runs.machines.contract import STAGE_NAMES, ContractState, SlotState, part_of
+from runs.machines.contract.calling import part_of
+from runs.machines.contract.state import ContractState, SlotState
+from runs.machines.contract.telling import STAGE_NAMES
 from runs.models import Budget
 from runs.reading import words
 from runs.reading.gauges import Gauge, gauge_of, lines_of

@@ -6,15 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runs.engine.facts import Fact, ToolReported
-from runs.machines.planned import (
-    PLANNED,
-    PlanMade,
-    PlannedState,
-    PlanRow,
-    PlanUnread,
-    StepSkipped,
-    open_state,
-)
+from runs.machines.planned import PLANNED
+from runs.machines.planned.facts import PlanMade, PlanUnread, StepSkipped
+from runs.machines.planned.settings import PlanRow
+from runs.machines.planned.state import PlannedState, open_state
 from runs.models import Budget
 from runs.reading.gauges import gauge_of, lines_of
 from runs.reading.machine_panels.story import Told

@@ -7,15 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs.engine.facts import Rewound
-from runs.machines.ruled import (
-    MOST_USD,
-    RETRIES,
-    DraftPassed,
-    DraftRejected,
-    RuleBroken,
-    RuledState,
-    RulesetRule,
-)
+from runs.machines.ruled.facts import DraftPassed, DraftRejected, RuleBroken
+from runs.machines.ruled.settings import MOST_USD, RETRIES, RulesetRule
+from runs.machines.ruled.state import RuledState
 from runs.models import Budget
 from runs.reading.gauges import Gauge, filled
 from runs.reading.machine_panels.story import Told

@@ -7,7 +7,7 @@ A strong model gets the tools, the slots and one reply shape, as narrow as the s
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runs.engine.effects import changes_something
 from runs.engine.facts import ToolReported
@@ -16,10 +16,8 @@ from runs.engine.ports import Message
 from runs.engine.timeline import as_text, common_block, cut, fenced, result_text
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
+from runs.machines.contract.state import ContractState
 from runs.machines.prompts.common import LED, SHORT, WORKED, object_schema
-
-if TYPE_CHECKING:
-    from runs.machines.contract import ContractState
 
 VERSION = 1
 

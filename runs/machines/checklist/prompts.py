@@ -7,17 +7,15 @@ as the state allows, and worked examples show the whole way.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message
 from runs.engine.timeline import as_text, common_block, cut, fenced
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
+from runs.machines.checklist.state import ChecklistState
 from runs.machines.prompts.common import object_schema
-
-if TYPE_CHECKING:
-    from runs.machines.checklist import ChecklistState
 
 VERSION = 1
 

@@ -8,17 +8,15 @@ reply knows the pending step's tool and that tool's arguments alone.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message
 from runs.engine.timeline import as_text, common_block, cut, fenced, result_text
 from runs.engine.tools import ToolSpec
 from runs.engine.values import canonical
+from runs.machines.planned.state import PlannedState
 from runs.machines.prompts.common import LED, NUMBER, SHORT, WORKED, object_schema, tools_text
-
-if TYPE_CHECKING:
-    from runs.machines.planned import PlannedState
 
 VERSION = 2
 

@@ -7,16 +7,14 @@ as the state allows, and worked examples show the whole way.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runs.engine.machine import Block, Terms
 from runs.engine.ports import Message
 from runs.engine.timeline import as_text, common_block, cut, fenced
 from runs.engine.values import canonical
 from runs.machines.prompts.common import LED, NUMBER, SHORT, WORKED, object_schema, tools_text
-
-if TYPE_CHECKING:
-    from runs.machines.ruled import RuledState
+from runs.machines.ruled.state import RuledState
 
 VERSION = 1
 
