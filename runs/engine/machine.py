@@ -26,6 +26,7 @@ from runs.engine.facts import (
 )
 from runs.engine.moves import Ask, Go
 from runs.engine.ports import Message
+from runs.engine.presentation import Presentation
 from runs.engine.settings import Settings
 from runs.engine.sources import Source
 from runs.engine.tools import ToolSpec
@@ -210,6 +211,8 @@ class Machine:
     """The plan that stands before the first step; None where the machine has none by then."""
     remembers: tuple[str, str] | None = None
     """The transition (node, edge) after which the last reply may be given again from the cache."""
+    presentation: Presentation = field(default_factory=Presentation)
+    """How it reads for people."""
     targets: Mapping[tuple[str, str], str] = field(init=False)
     facts: TypeAdapter[Any] = field(init=False)
 

@@ -20,6 +20,7 @@ from runs.machines.checklist import prompts as words
 from runs.machines.checklist.facts import DecisionMade, InfraAnswered, PlanAcknowledged, PlanMade
 from runs.machines.checklist.infra import INFRA
 from runs.machines.checklist.nodes import decision, exit_, tool_execution
+from runs.machines.checklist.presentation import PRESENTATION
 from runs.machines.checklist.settings import ChecklistSettings
 from runs.machines.checklist.state import ChecklistState, evolve, open_state
 
@@ -84,4 +85,5 @@ CHECKLIST = Machine(
     artifacts=artifacts,
     takes_fatal=frozenset({"tool_execution"}),
     built_in=tuple(INFRA.values()),
+    presentation=PRESENTATION,
 )

@@ -23,6 +23,7 @@ from runs.machines.contract.facts import (
     WrapUpBegan,
 )
 from runs.machines.contract.judging import exit_node, ok, succeeded
+from runs.machines.contract.presentation import PRESENTATION
 from runs.machines.contract.settings import ContractSettings
 from runs.machines.contract.state import ContractState, evolve, open_state
 from runs.machines.contract.telling import artifacts, block, budget, budget_text
@@ -88,4 +89,5 @@ CONTRACT = Machine(
     artifacts=artifacts,
     succeeded=succeeded,
     ok=ok,
+    presentation=PRESENTATION,
 )

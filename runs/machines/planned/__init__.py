@@ -19,6 +19,7 @@ from runs.machines.planned.facts import (
     StepSkipped,
 )
 from runs.machines.planned.nodes import PLAN_SCHEMA, changed_plan, execute, finish, plan, select, shown_plan
+from runs.machines.planned.presentation import PRESENTATION
 from runs.machines.planned.settings import FINAL, PlannedSettings
 from runs.machines.planned.state import PlannedState, evolve, open_state
 
@@ -82,4 +83,5 @@ PLANNED = Machine(
     reply_schema=words.reply_schema,
     built_in=(FINAL,),
     plan=Plan(schema=PLAN_SCHEMA, shown=shown_plan, changed=changed_plan),
+    presentation=PRESENTATION,
 )

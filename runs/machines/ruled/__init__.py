@@ -24,6 +24,7 @@ from runs.machines.ruled.facts import (
     Thought,
 )
 from runs.machines.ruled.nodes import action, commit, observation, subgraph, thought, validate
+from runs.machines.ruled.presentation import PRESENTATION
 from runs.machines.ruled.settings import RETRIES, RuledSettings
 from runs.machines.ruled.state import RuledState, evolve, feedback, kept, open_state
 
@@ -104,4 +105,5 @@ RULED = Machine(
     keeps_summary=True,
     metadata=lambda state: state.metadata.model_dump(mode="json"),
     remembers=("validate", "pass"),
+    presentation=PRESENTATION,
 )

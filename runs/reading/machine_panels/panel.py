@@ -53,7 +53,7 @@ def machine_panel(run: Run, budgets: list[Budget], files: Iterable[str], unheard
 
 @cache
 def _template(machine: str) -> Any:
-    return loader.get_template(f"machines/{machine}/panel.html")
+    return loader.get_template(f"{machine}/panel.html")
 
 
 def head_state(run: Run) -> State:
