@@ -26,7 +26,7 @@ from runs.engine.facts import (
 )
 from runs.engine.moves import Ask, Go
 from runs.engine.ports import Message
-from runs.engine.presentation import Presentation
+from runs.engine.presentation import BudgetRow, Presentation
 from runs.engine.settings import Settings
 from runs.engine.sources import Source
 from runs.engine.tools import ToolSpec
@@ -101,15 +101,6 @@ class Edge(NamedTuple):
     when: str = ""
 
 
-class BudgetRow(Value):
-    """One line of a run's budget, as it is shown and stored."""
-
-    scope: str
-    name: str
-    used: float
-    limit: float
-
-
 class ArtifactRow(Value):
     """An artifact as the export and the page show it."""
 
@@ -158,6 +149,13 @@ class Plan:
     """The plan of a state, as arguments."""
     changed: Callable[[dict[str, Any]], Fact | str]
     """The plan that a person gives in its place; or what is wrong with it, as a sentence."""
+
+
+def facts_read(own: tuple[type[Fact], ...]) -> TypeAdapter[Any]:
+    """Return what reads stored facts: the common ones, and a machine's own."""
+    kinds: Any = Union[COMMON_FACTS + own]  # noqa: UP007 (built at run time)
+    one: Any = Annotated[kinds, Field(discriminator="kind")]
+    return TypeAdapter(tuple[one, ...])
 
 
 NodeFunction = Callable[[Any, Answer | None], Ask | Go]
@@ -218,9 +216,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", {(edge.source, edge.name): edge.target for edge in self.edges})
-        kinds: Any = Union[COMMON_FACTS + self.own_facts]  # noqa: UP007 (built at run time)
-        one: Any = Annotated[kinds, Field(discriminator="kind")]
-        object.__setattr__(self, "facts", TypeAdapter(tuple[one, ...]))
+        object.__setattr__(self, "facts", facts_read(self.own_facts))
         self._check()
 
     def _check(self) -> None:

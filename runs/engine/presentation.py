@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from runs.engine.values import Value
+
 Data = dict[str, Any]
 
 Level = Literal["turn", "step", "all"]
@@ -19,6 +21,30 @@ Level = Literal["turn", "step", "all"]
 def spoken(name: str) -> str:
     """Return an engine's name as words: `call_tool` reads "call tool"."""
     return name.replace("_", " ")
+
+
+class Word(NamedTuple):
+    """How a name reads: words, an icon, and a tone (a colour that never stands alone)."""
+
+    text: str
+    icon: str
+    tone: str = "quiet"
+
+
+def money(usd: float) -> str:
+    """Return an amount in USD: cents where it has any, else what there is of it."""
+    if usd == 0:
+        return "$0.00"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.5f}".rstrip("0")
+
+
+class BudgetRow(Value):
+    """One line of a run's budget, as it is shown and stored."""
+
+    scope: str
+    name: str
+    used: float
+    limit: float
 
 
 # --- facts --------------------------------------------------------------------------------------------------------
@@ -125,8 +151,19 @@ class Meter(NamedTuple):
     limit: float
     advisory: bool = False
     unit: Literal["", "usd"] = ""
-    over: bool = False
-    """Whether it is past its limit, which is a fault."""
+
+
+def meters_of(
+    rows: Sequence[BudgetRow], scope: str, labels: Mapping[str, str], advisory: Sequence[str] = ()
+) -> dict[str, Meter]:
+    """Return the lines of a budget in one scope as meters, by their names."""
+    return {
+        row.name: Meter(
+            labels.get(row.name) or spoken(row.name).capitalize(), row.used, row.limit, row.name in advisory
+        )
+        for row in rows
+        if row.scope == scope
+    }
 
 
 class PanelRow(NamedTuple):

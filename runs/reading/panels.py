@@ -28,7 +28,7 @@ from runs.reading.ending import ending_of
 from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
 from runs.reading.limits import Standing, standings, used_of
-from runs.reading.machine_panels import machine_panel
+from runs.reading.machine_panel import machine_panel
 from runs.reading.restored import why_restored
 from runs.reading.statuses import exit_of, status_name, status_word
 from runs.reading.unheard import unheard_html, unheard_of
@@ -96,7 +96,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "children": children[::-1],
     }
     found = {name: _template(name).render(context).strip() for name in PANELS}
-    found["machine"] = machine_panel(run, budgets, [file.name for file in files if file.on_disk], unheard)
+    found["machine"] = machine_panel(run, [file.name for file in files if file.on_disk], unheard)
     if unheard is not None:
         found["unheard"] = unheard_html(unheard)
     return found | {f"child-{child.parent_seq}": child_html(child) for child in children}

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from runs.engine.presentation import EXITS
+from runs.engine.presentation import Word as Word
+from runs.engine.presentation import money as money
 from runs.engine.presentation import spoken as spoken
 from runs.machines import CATALOGUE
-
-
-class Word(NamedTuple):
-    """How a name reads: words, an icon, and a tone (a colour that never stands alone)."""
-
-    text: str
-    icon: str
-    tone: str = "quiet"
-
 
 STATUS: dict[str, Word] = {
     "queued": Word("Queued", "clock", "quiet"),
@@ -112,13 +103,6 @@ def exit_words(reason: str | None) -> str:
 
 REPLAYED = "end of the replayed steps"
 """Why a replay ended whose record had not."""
-
-
-def money(usd: float) -> str:
-    """An amount in USD: cents where it has any, else what there is of it."""
-    if usd == 0:
-        return "$0.00"
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.5f}".rstrip("0")
 
 
 def count(number: float) -> str:

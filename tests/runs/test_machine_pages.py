@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, feeds, forms, reading, store
+from runs.engine.presentation import Presentation
 from runs.feeds.reads import look
 from runs.forms.machines import PARTS, PLAN_ROW, SLOT
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading.inspector import fact_template
-from runs.reading.machine_panels import panel as panel_module
 from runs.reading.speaking import speaking
 from tests.compact import compact
 from tests.factories import alice, bob, cast_member, signed_in
@@ -684,7 +685,8 @@ def test_what_a_model_writes_is_text_on_the_page() -> None:
 
 
 def test_a_machine_without_a_part_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(panel_module.PARTS, "ruled")
+    bare = replace(CATALOGUE["ruled"], presentation=Presentation())
+    monkeypatch.setitem(CATALOGUE, "ruled", bare)
     run = actions.start_run(
         machine="ruled", goal="g", settings={"rules": ALLOW}, owner=None, script={"replies": {}, "tools": {}}
     )

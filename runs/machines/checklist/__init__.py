@@ -12,27 +12,18 @@ from runs.engine.machine import (
     COMMON_EXITS,
     END,
     ArtifactRow,
-    BudgetRow,
     Edge,
     Machine,
 )
+from runs.engine.presentation import Presentation
 from runs.machines.checklist import prompts as words
 from runs.machines.checklist.facts import DecisionMade, InfraAnswered, PlanAcknowledged, PlanMade
 from runs.machines.checklist.infra import INFRA
+from runs.machines.checklist.lines import EXITS, LINES, violation
 from runs.machines.checklist.nodes import decision, exit_, tool_execution
-from runs.machines.checklist.presentation import PRESENTATION
+from runs.machines.checklist.panel import PANEL
 from runs.machines.checklist.settings import ChecklistSettings
-from runs.machines.checklist.state import ChecklistState, evolve, open_state
-
-
-def budget(state: ChecklistState) -> tuple[BudgetRow, ...]:
-    """Calls of each strategy, and decisions."""
-    lines = (
-        ("explore", state.explore_used, state.exploration_budget),
-        ("exploit", state.exploit_used, state.exploitation_budget),
-        ("iterations", state.decision_rounds_used, state.max_iterations),
-    )
-    return tuple(BudgetRow(scope="global", name=name, used=used, limit=limit) for name, used, limit in lines)
+from runs.machines.checklist.state import ChecklistState, budget, evolve, open_state
 
 
 def artifacts(state: ChecklistState) -> tuple[ArtifactRow, ...]:
@@ -85,5 +76,10 @@ CHECKLIST = Machine(
     artifacts=artifacts,
     takes_fatal=frozenset({"tool_execution"}),
     built_in=tuple(INFRA.values()),
-    presentation=PRESENTATION,
+    presentation=Presentation(
+        facts=LINES,
+        exits=EXITS,
+        violation=violation,
+        panel=PANEL,
+    ),
 )

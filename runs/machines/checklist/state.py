@@ -12,6 +12,7 @@ from runs.engine.facts import (
     UserAnswered,
 )
 from runs.engine.machine import (
+    BudgetRow,
     State,
     Terms,
     evolve_common,
@@ -165,3 +166,13 @@ def _reported(state: ChecklistState, fact: ToolReported) -> State:
 
 def _kind_of(name: str) -> Literal["file", "display"]:
     return "display" if PurePosixPath(name).suffix.lower() in PICTURES else "file"
+
+
+def budget(state: ChecklistState) -> tuple[BudgetRow, ...]:
+    """Calls of each strategy, and decisions."""
+    lines = (
+        ("explore", state.explore_used, state.exploration_budget),
+        ("exploit", state.exploit_used, state.exploitation_budget),
+        ("iterations", state.decision_rounds_used, state.max_iterations),
+    )
+    return tuple(BudgetRow(scope="global", name=name, used=used, limit=limit) for name, used, limit in lines)

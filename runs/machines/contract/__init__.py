@@ -6,6 +6,7 @@ of the state (`telling`). Here is the declaration. See docs/machines.md, "contra
 """
 
 from runs.engine.machine import COMMON_EXITS, END, Edge, Machine
+from runs.engine.presentation import Presentation
 from runs.machines.contract import prompts as words
 from runs.machines.contract.calling import protocol_verify, tool_execution
 from runs.machines.contract.deciding import decision
@@ -23,7 +24,8 @@ from runs.machines.contract.facts import (
     WrapUpBegan,
 )
 from runs.machines.contract.judging import exit_node, ok, succeeded
-from runs.machines.contract.presentation import PRESENTATION
+from runs.machines.contract.lines import EXITS, LINES, violation
+from runs.machines.contract.panel import PANEL
 from runs.machines.contract.settings import ContractSettings
 from runs.machines.contract.state import ContractState, evolve, open_state
 from runs.machines.contract.telling import artifacts, block, budget, budget_text
@@ -89,5 +91,11 @@ CONTRACT = Machine(
     artifacts=artifacts,
     succeeded=succeeded,
     ok=ok,
-    presentation=PRESENTATION,
+    presentation=Presentation(
+        facts=LINES,
+        exits=EXITS,
+        violation=violation,
+        speaking_notices=("coordinator_unusable",),
+        panel=PANEL,
+    ),
 )

@@ -6,30 +6,15 @@ See docs/machines.md, "planned".
 
 from __future__ import annotations
 
-from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine, Plan
+from runs.engine.machine import COMMON_EXITS, END, Edge, Machine, Plan
+from runs.engine.presentation import Presentation
 from runs.machines.planned import prompts as words
-from runs.machines.planned.facts import (
-    ActionEntered,
-    ActionSelected,
-    AttemptBegan,
-    PlanMade,
-    PlanUnread,
-    ReplanBegan,
-    RowTaken,
-    StepSkipped,
-)
+from runs.machines.planned.facts import OWN_FACTS
+from runs.machines.planned.lines import EXITS, LINES
 from runs.machines.planned.nodes import PLAN_SCHEMA, changed_plan, execute, finish, plan, select, shown_plan
-from runs.machines.planned.presentation import PRESENTATION
+from runs.machines.planned.panel import PANEL
 from runs.machines.planned.settings import FINAL, PlannedSettings
-from runs.machines.planned.state import PlannedState, evolve, open_state
-
-
-def budget(state: PlannedState) -> tuple[BudgetRow, ...]:
-    """Attempts and replans."""
-    return (
-        BudgetRow(scope="global", name="attempts", used=state.attempts, limit=state.max_steps),
-        BudgetRow(scope="global", name="replans", used=state.replans, limit=state.settings.max_replans),
-    )
+from runs.machines.planned.state import PlannedState, budget, evolve, open_state
 
 
 def budget_text(state: PlannedState) -> str:
@@ -62,16 +47,7 @@ PLANNED = Machine(
     exit_reasons=("complete", "budget_exhausted", *COMMON_EXITS),
     settings=PlannedSettings,
     state=PlannedState,
-    own_facts=(
-        PlanMade,
-        PlanUnread,
-        ReplanBegan,
-        AttemptBegan,
-        ActionSelected,
-        RowTaken,
-        StepSkipped,
-        ActionEntered,
-    ),
+    own_facts=OWN_FACTS,
     open=open_state,
     evolve=evolve,
     turns=lambda state: state.decisions,
@@ -83,5 +59,9 @@ PLANNED = Machine(
     reply_schema=words.reply_schema,
     built_in=(FINAL,),
     plan=Plan(schema=PLAN_SCHEMA, shown=shown_plan, changed=changed_plan),
-    presentation=PRESENTATION,
+    presentation=Presentation(
+        facts=LINES,
+        exits=EXITS,
+        panel=PANEL,
+    ),
 )

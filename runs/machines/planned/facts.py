@@ -82,3 +82,15 @@ class ActionEntered(Fact):
 
     kind: Literal["planned.action.entered"] = "planned.action.entered"
     fingerprint: str
+
+
+OWN_FACTS: tuple[type[Fact], ...] = (
+    PlanMade,
+    PlanUnread,
+    ReplanBegan,
+    AttemptBegan,
+    ActionSelected,
+    RowTaken,
+    StepSkipped,
+    ActionEntered,
+)

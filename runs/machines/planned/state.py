@@ -9,7 +9,7 @@ from runs.engine.facts import (
     Fact,
     ToolReported,
 )
-from runs.engine.machine import State, Terms, evolve_common
+from runs.engine.machine import BudgetRow, State, Terms, evolve_common
 from runs.engine.settings import plan_flaw
 from runs.engine.states import Checked
 from runs.engine.values import Value, fingerprint
@@ -209,4 +209,12 @@ def _failed(state: PlannedState) -> PlannedState:
     counted = state.action is not None and state.action.mismatch
     return _with(
         state, failure_count=state.failure_count + 1, retry_count=state.retry_count + (0 if counted else 1)
+    )
+
+
+def budget(state: PlannedState) -> tuple[BudgetRow, ...]:
+    """Attempts and replans."""
+    return (
+        BudgetRow(scope="global", name="attempts", used=state.attempts, limit=state.max_steps),
+        BudgetRow(scope="global", name="replans", used=state.replans, limit=state.settings.max_replans),
     )

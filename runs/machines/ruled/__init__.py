@@ -10,6 +10,7 @@ from runs.engine.facts import (
     FeedbackGiven,
 )
 from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine
+from runs.engine.presentation import Presentation
 from runs.machines.ruled import prompts as words
 from runs.machines.ruled.facts import (
     DraftApproved,
@@ -23,8 +24,9 @@ from runs.machines.ruled.facts import (
     SubgraphMerged,
     Thought,
 )
+from runs.machines.ruled.lines import EXITS, LINES
 from runs.machines.ruled.nodes import action, commit, observation, subgraph, thought, validate
-from runs.machines.ruled.presentation import PRESENTATION
+from runs.machines.ruled.panel import PANEL
 from runs.machines.ruled.settings import RETRIES, RuledSettings
 from runs.machines.ruled.state import RuledState, evolve, feedback, kept, open_state
 
@@ -105,5 +107,9 @@ RULED = Machine(
     keeps_summary=True,
     metadata=lambda state: state.metadata.model_dump(mode="json"),
     remembers=("validate", "pass"),
-    presentation=PRESENTATION,
+    presentation=Presentation(
+        facts=LINES,
+        exits=EXITS,
+        panel=PANEL,
+    ),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runs.engine.presentation import EXITS, Beside, Call, Data, Presentation, Reads, Said, spoken
+from runs.engine.presentation import EXITS as COMMON_EXITS
+from runs.engine.presentation import Beside, Call, Data, Reads, Said, spoken
 
-OWN_EXITS = {
+EXITS = {
     "incomplete_contract": "ended with empty slots",
     "clarify": "needs an answer to its questions",
     "max_iterations": "all rounds used",
@@ -21,7 +22,7 @@ OWN_EXITS = {
 
 def exit_words(reason: Any) -> str:
     """Return why the run ends, as the rest of a sentence."""
-    return {**EXITS, **OWN_EXITS}.get(reason or "", spoken(reason or ""))
+    return {**COMMON_EXITS, **EXITS}.get(reason or "", spoken(reason or ""))
 
 
 def _call(fact: Data) -> Call | None:
@@ -71,32 +72,27 @@ def violation(code: str) -> str:
     return spoken(code) if code == "decision_invalid_strategy" else ""
 
 
-PRESENTATION = Presentation(
-    facts={
-        "react.decision": Reads(_decision, reply=True, said="notes", call=_call),
-        "contract.decision.unread": Reads(
-            lambda fact: Said("Reply unreadable", fact["message"], "alert", "warn", "turn")
-        ),
-        "contract.set": Reads(_set, at_ask="told"),
-        "contract.wrapup.began": Reads(_wrap_up, beside=lambda facts: Beside("wrap-up begins", alone=True)),
-        "contract.overdraft.granted": Reads(
-            lambda fact: Said("Overdraft", f"round {fact['number']} of {fact['total']}", "gauge", "warn"),
-            at_ask="told",
-        ),
-        "contract.slot.mapped": Reads(_mapped, beside=_fills),
-        "contract.shown": Reads(
-            lambda fact: Said("Shows", ", ".join([*fact["artifacts"], *fact["skills"]]), "eye")
-        ),
-        "contract.artifact.made": Reads(
-            lambda fact: Said("Kept", f"{fact['name']} ({fact['artifact_kind']})", level="all")
-        ),
-        "contract.rerun.taken": Reads(lambda fact: Said("Decides again", level="all")),
-        "contract.exit.intended": Reads(
-            lambda fact: Said("Wants to end", exit_words(fact["reason"]), level="all")
-        ),
-        "contract.judged": Reads(_judged),
-    },
-    exits=OWN_EXITS,
-    violation=violation,
-    speaking_notices=("coordinator_unusable",),
-)
+LINES: dict[str, Reads] = {
+    "react.decision": Reads(_decision, reply=True, said="notes", call=_call),
+    "contract.decision.unread": Reads(
+        lambda fact: Said("Reply unreadable", fact["message"], "alert", "warn", "turn")
+    ),
+    "contract.set": Reads(_set, at_ask="told"),
+    "contract.wrapup.began": Reads(_wrap_up, beside=lambda facts: Beside("wrap-up begins", alone=True)),
+    "contract.overdraft.granted": Reads(
+        lambda fact: Said("Overdraft", f"round {fact['number']} of {fact['total']}", "gauge", "warn"),
+        at_ask="told",
+    ),
+    "contract.slot.mapped": Reads(_mapped, beside=_fills),
+    "contract.shown": Reads(
+        lambda fact: Said("Shows", ", ".join([*fact["artifacts"], *fact["skills"]]), "eye")
+    ),
+    "contract.artifact.made": Reads(
+        lambda fact: Said("Kept", f"{fact['name']} ({fact['artifact_kind']})", level="all")
+    ),
+    "contract.rerun.taken": Reads(lambda fact: Said("Decides again", level="all")),
+    "contract.exit.intended": Reads(
+        lambda fact: Said("Wants to end", exit_words(fact["reason"]), level="all")
+    ),
+    "contract.judged": Reads(_judged),
+}

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from runs.engine.facts import Fact, ToolReported
-from runs.machines.planned import PLANNED
-from runs.machines.planned.facts import PlanMade, PlanUnread, StepSkipped
+from runs.engine.machine import facts_read
+from runs.engine.presentation import Data, Lost, Panel, Told, meters_of, spoken
+from runs.machines.planned.facts import OWN_FACTS, PlanMade, PlanUnread, StepSkipped
 from runs.machines.planned.settings import PlanRow
-from runs.machines.planned.state import PlannedState, open_state
-from runs.models import Budget
-from runs.reading.gauges import gauge_of, lines_of
-from runs.reading.machine_panels.story import Told
-from runs.reading.phrases import call_text, short
-from runs.reading.unheard import Outcome, Unheard
-from runs.reading.words import spoken
+from runs.machines.planned.state import PlannedState, budget, evolve, open_state
 
 FACTS = (
     "react.plan",
@@ -40,7 +37,7 @@ SAID = {
     "unsure": "outcome unknown",
 }
 
-UNHEARD: dict[Outcome, str] = {
+LOST = {
     "done": "done",
     "failed": "left",
     "not_done": "left",
@@ -57,6 +54,8 @@ class Happened:
     title: str
     text: str
     seq: int
+    most: int = 200
+    """Characters of the text that are shown."""
 
 
 @dataclass
@@ -65,7 +64,7 @@ class RowView:
 
     number: int
     tool: str
-    code: str
+    args: Data
     thought: str
     status: str = "later"
     seq: int | None = None
@@ -101,24 +100,21 @@ class Revision:
         return sum(row.status == "done" for row in self.rows)
 
 
-def context(
-    state: PlannedState, rows: list[Told], budgets: list[Budget], unheard: Unheard | None
-) -> dict[str, Any]:
-    """What the template is given."""
+def context(state: PlannedState, rows: Sequence[Told], lost: Lost | None) -> Data:
+    """Return what the template is given."""
     plans = _plans(state, rows)
     current = plans[-1] if plans else None
     ended = state.exit_reason is not None
     if current is not None:
-        if unheard is not None:
-            _tell_unheard(current, state, unheard)
+        if lost is not None:
+            _tell_lost(current, state, lost)
         _light(current, None if ended or state.replanning else state.pending_plan_step, ended=ended)
-    lines = lines_of(budgets, "global")
     return {
         "plan": current,
         "earlier": plans[-2::-1],
         "replanning": spoken(state.replanning) if state.replanning and not ended else "",
         "follow": state.settings.follow,
-        "gauges": [gauge_of(lines[name]) for name in ("attempts", "replans") if name in lines],
+        "meters": meters_of(budget(state), "global", {}).values(),
         "retries": state.retry_count,
         "failures": state.failure_count,
         "threshold": state.settings.replan_failure_threshold,
@@ -126,16 +122,16 @@ def context(
     }
 
 
-def _tell_unheard(plan: Revision, state: PlannedState, unheard: Unheard) -> None:
+def _tell_lost(plan: Revision, state: PlannedState, lost: Lost) -> None:
     """The run was stopped while it called what the pending row wants: the row says how that ended."""
     pending, action = state.pending_plan_step, state.action
-    if pending is None or action is None or action.mismatch or action.tool != unheard.tool:
+    if pending is None or action is None or action.mismatch or action.tool != lost.tool:
         return
     if pending >= len(plan.rows):
         return
     row = plan.rows[pending]
-    row.status = UNHEARD[unheard.outcome]
-    row.happened.append(Happened("the run ended first", unheard.sentence, unheard.seq))
+    row.status = LOST[lost.outcome]
+    row.happened.append(Happened("the run ended first", lost.sentence, lost.seq, 1000))
 
 
 def _light(plan: Revision, pending: int | None, *, ended: bool) -> None:
@@ -146,13 +142,18 @@ def _light(plan: Revision, pending: int | None, *, ended: bool) -> None:
             row.status = "pending"
 
 
-def _plans(head: PlannedState, rows: list[Told]) -> list[Revision]:
+@cache
+def _reader() -> Any:
+    return facts_read(OWN_FACTS)
+
+
+def _plans(head: PlannedState, rows: Sequence[Told]) -> list[Revision]:
     """Every plan in order, each row with what happened to it, found by the machine's own fold."""
     plans: list[Revision] = []
     state = open_state(head.terms)
     for row in rows:
-        for fact in PLANNED.facts.validate_python(list(row.facts)):
-            after = PLANNED.evolve(state, fact)
+        for fact in _reader().validate_python(list(row.facts)):
+            after = evolve(state, fact)
             assert isinstance(after, PlannedState)
             _tell(plans, state, after, fact, row.seq)
             state = after
@@ -169,19 +170,22 @@ def _tell(plans: list[Revision], before: PlannedState, after: PlannedState, fact
     if not plans:
         return
     if isinstance(fact, PlanUnread):
-        plans[-1].unread = short(fact.message)
+        plans[-1].unread = fact.message
     pending = before.pending_plan_step
     if pending is None or pending >= len(plans[-1].rows):
         return
     row = plans[-1].rows[pending]
     match fact:
         case StepSkipped(why=why, message=message):
-            row.happened.append(Happened(f"skipped: {spoken(why)}", short(message, 200), seq))
+            row.happened.append(Happened(f"skipped: {spoken(why)}", message, seq))
         case ToolReported() if after.plan_index > before.plan_index:
             row.status, row.seq = "done", seq
         case ToolReported(error=str(error)) if not (before.action and before.action.mismatch):
-            row.happened.append(Happened("failed", short(error, 200), seq))
+            row.happened.append(Happened("failed", error, seq))
 
 
 def _view(number: int, row: PlanRow) -> RowView:
-    return RowView(number, row.tool, call_text(row.tool, row.args), row.thought)
+    return RowView(number, row.tool, row.args, row.thought)
+
+
+PANEL = Panel("The plan", FACTS, context, "planned/panel.html")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runs.machines.checklist.state import ChecklistState
-from runs.models import Budget
-from runs.reading.gauges import Gauge, filled, gauge_of, lines_of
-from runs.reading.machine_panels.story import Told
-from runs.reading.phrases import short
-from runs.reading.unheard import Unheard
-from runs.reading.words import spoken
+from runs.engine.presentation import Data, Lost, Meter, Panel, Told, meters_of
+from runs.machines.checklist.lines import violation
+from runs.machines.checklist.state import ChecklistState, budget
 
 FACTS = ("react.decision", "react.notice", "react.plan.ack")
 
@@ -44,36 +41,27 @@ class FileView:
     kind: str
 
 
-def context(
-    state: ChecklistState, rows: list[Told], budgets: list[Budget], _unheard: Unheard | None
-) -> dict[str, Any]:
-    """What the template is given."""
+def context(state: ChecklistState, rows: Sequence[Told], _lost: Lost | None) -> Data:
+    """Return what the template is given."""
     noted = _noted(rows)
-    lines = lines_of(budgets, "global")
+    lines = meters_of(budget(state), "global", {})
     return {
         "steps": [_step(number, step, noted) for number, step in enumerate(state.plan, 1)],
         "done": state.count("done"),
         "failed": state.count("failed"),
         "gated": state.settings.plan_gate and bool(state.count("pending")) and state.exit_reason is None,
         "awaits": state.settings.planner == "model" and not state.plan_told and not state.plan,
-        "gauges": [
-            _violations(state),
-            *(gauge_of(lines[name]) for name in ("explore", "exploit") if name in lines),
+        "meters": [
+            Meter("Violations in a row", state.violations, state.settings.max_consecutive_violations),
+            lines["explore"],
+            lines["exploit"],
         ],
         "violation": _last_violation(rows) if state.violations else "",
         "artifacts": [FileView(name, kind) for name, kind in state.artifacts.items()],
     }
 
 
-def _violations(state: ChecklistState) -> Gauge:
-    most = state.settings.max_consecutive_violations
-    share, tone = filled(state.violations, most)
-    if state.violations > most:
-        share, tone = 100.0, "bad"
-    return Gauge("Violations in a row", str(state.violations), str(most), share, tone)
-
-
-def _noted(rows: list[Told]) -> dict[int, tuple[str, str, int]]:
+def _noted(rows: Sequence[Told]) -> dict[int, tuple[str, str, int]]:
     """For each step the last sign that the notes gave it, what they said with it, and where."""
     noted: dict[int, tuple[str, str, int]] = {}
     for row in rows:
@@ -82,7 +70,7 @@ def _noted(rows: list[Told]) -> dict[int, tuple[str, str, int]]:
                 continue
             for line in fact["notes"].splitlines():
                 if found := SIGNED.match(line):
-                    noted[int(found[2] or found[3])] = (found[1], short(found[4], 200), row.seq)
+                    noted[int(found[2] or found[3])] = (found[1], found[4], row.seq)
     return noted
 
 
@@ -96,9 +84,12 @@ def _step(number: int, step: Any, noted: dict[int, tuple[str, str, int]]) -> Ste
     return StepView(number, step.text, status, SIGNS[status], SAID[status], note, seq)
 
 
-def _last_violation(rows: list[Told]) -> str:
+def _last_violation(rows: Sequence[Told]) -> str:
     for row in reversed(rows):
         for fact in row.facts:
-            if fact["kind"] == "react.notice" and fact["code"].startswith("protocol_violation."):
-                return spoken(fact["code"].partition(".")[2])
+            if fact["kind"] == "react.notice" and (found := violation(fact["code"])):
+                return found
     return ""
+
+
+PANEL = Panel("The checklist", FACTS, context, "checklist/panel.html")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from runs.engine.facts import Rewound
+from runs.engine.presentation import Data, Lost, Meter, Panel, Told, money, spoken
 from runs.machines.ruled.facts import DraftPassed, DraftRejected, RuleBroken
 from runs.machines.ruled.settings import MOST_USD, RETRIES, RulesetRule
 from runs.machines.ruled.state import RuledState
-from runs.models import Budget
-from runs.reading.gauges import Gauge, filled
-from runs.reading.machine_panels.story import Told
-from runs.reading.unheard import Unheard
-from runs.reading.words import money, spoken
 
 FACTS = tuple(fact.model_fields["kind"].default for fact in (DraftPassed, DraftRejected, RuleBroken, Rewound))
 
@@ -46,10 +42,8 @@ class Rollback:
     by: str
 
 
-def context(
-    state: RuledState, rows: list[Told], _budgets: list[Budget], _unheard: Unheard | None
-) -> dict[str, Any]:
-    """What the template is given."""
+def context(state: RuledState, rows: Sequence[Told], _lost: Lost | None) -> Data:
+    """Return what the template is given."""
     broken, last, counted = Counter[str](), dict[str, int](), Counter[str]()
     for row in rows:
         for fact in row.facts:
@@ -65,7 +59,7 @@ def context(
         + counted["ruled.rule.broken"],
         "passed": counted["ruled.draft.passed"],
         "why": state.metadata.retry_reason,
-        "gauges": [_retries(state), _rejections(state), *_cost(state, rules)],
+        "meters": [_retries(state), _rejections(state), *_cost(state, rules)],
         "feedback": list(state.metadata.user_feedback.items())[::-1],
         "rollbacks": [
             Rollback(row.seq, fact["to_seq"], fact["by"])
@@ -96,18 +90,19 @@ def _wants(rule: RulesetRule, state: RuledState) -> str:
             return f"nothing that matches {rule.value}"
 
 
-def _cost(state: RuledState, rules: list[RulesetRule]) -> list[Gauge]:
+def _cost(state: RuledState, rules: list[RulesetRule]) -> list[Meter]:
     """The run's cost against each rule that limits it."""
     used = state.metadata.total_cost
     limits = [rule.most(MOST_USD) for rule in rules if rule.type == "cost_limit"]
-    return [Gauge("Cost by the rule", money(used), money(limit), *filled(used, limit)) for limit in limits]
+    return [Meter("Cost by the rule", used, limit, unit="usd") for limit in limits]
 
 
-def _retries(state: RuledState) -> Gauge:
-    retries = state.metadata.retry_count
-    return Gauge("Retries in a row", str(retries), str(RETRIES), *filled(retries, RETRIES))
+def _retries(state: RuledState) -> Meter:
+    return Meter("Retries in a row", state.metadata.retry_count, RETRIES)
 
 
-def _rejections(state: RuledState) -> Gauge:
-    used, most = state.rejections, state.settings.max_rejections
-    return Gauge("Rejected by people", str(used), str(most), *filled(used, most))
+def _rejections(state: RuledState) -> Meter:
+    return Meter("Rejected by people", state.rejections, state.settings.max_rejections)
+
+
+PANEL = Panel("The rules", FACTS, context, "ruled/panel.html", open=False)

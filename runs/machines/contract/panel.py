@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runs.engine.presentation import Data, Lost, Meter, Panel, Told, Word, meters_of
 from runs.machines.contract.calling import part_of
+from runs.machines.contract.lines import exit_words
 from runs.machines.contract.state import ContractState, SlotState
-from runs.machines.contract.telling import STAGE_NAMES
-from runs.models import Budget
-from runs.reading import words
-from runs.reading.gauges import Gauge, gauge_of, lines_of
-from runs.reading.machine_panels.story import Told
-from runs.reading.phrases import short, value_text
-from runs.reading.unheard import Unheard
-from runs.reading.words import Word
+from runs.machines.contract.telling import STAGE_NAMES, budget
 
 FACTS = ("contract.artifact.made", "react.tool.result")
 
@@ -25,13 +21,11 @@ LABELS = {
     "decision_reruns": "Reruns",
     "context_reads": "Reads",
 }
-PREVIEW = 160
-"""Characters of an artifact's value that are shown."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """An artifact: where it was made, and how it begins."""
+    """An artifact: where it was made, and its value (one entry, where it has one to show)."""
 
     name: str
     kind: str
@@ -39,7 +33,7 @@ class Made:
     empty: bool
     slot: str | None
     seq: int | None = None
-    preview: str = ""
+    value: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,65 +45,58 @@ class SlotView:
     mark: Word
     current: bool
     made: Made | None
-    gauges: tuple[Gauge, ...]
+    meters: tuple[Meter, ...]
 
 
-def context(
-    state: ContractState, rows: list[Told], budgets: list[Budget], _unheard: Unheard | None
-) -> dict[str, Any]:
-    """What the template is given."""
+def context(state: ContractState, rows: Sequence[Told], _lost: Lost | None) -> Data:
+    """Return what the template is given."""
     made = _registry(state, rows)
-    slots = [_slot(state, name, made, budgets) for name in state.slots]
+    slots = [_slot(state, name, made) for name in state.slots]
     return {
         "slots": slots,
         "filled": len(state.slots) - len(state.unfilled),
         "artifacts": list(made.values()),
-        "gauges": [
-            gauge_of(line, label=LABELS.get(name, ""), advisory=name in ADVISORY)
-            for name, line in lines_of(budgets, "global").items()
-            if line.used or line.limit
-        ],
+        "meters": _used(meters_of(budget(state), "global", LABELS, ADVISORY)),
         "phases": list(_phases(state)),
         "awaits": state.awaits_coordinator,
     }
 
 
-def _registry(state: ContractState, rows: list[Told]) -> dict[str, Made]:
-    made_at: dict[str, tuple[int, str]] = {}
+def _used(meters: dict[str, Meter]) -> list[Meter]:
+    return [meter for meter in meters.values() if meter.used or meter.limit]
+
+
+def _registry(state: ContractState, rows: Sequence[Told]) -> dict[str, Made]:
+    made_at: dict[str, tuple[int, tuple[Any, ...]]] = {}
     for row in rows:
         result = next((fact for fact in row.facts if fact["kind"] == "react.tool.result"), None)
         for fact in row.facts:
             if fact["kind"] == "contract.artifact.made":
-                made_at[fact["name"]] = (row.seq, _preview(result, fact["name"]))
+                made_at[fact["name"]] = (row.seq, _value(result, fact["name"]))
     found = {}
     for name, artifact in state.artifacts.items():
-        seq, preview = made_at.get(name, (None, ""))
-        error = None if artifact.error is None else short(artifact.error, PREVIEW)
-        found[name] = Made(name, artifact.kind, error, artifact.empty, artifact.slot, seq, preview)
+        seq, value = made_at.get(name, (None, ()))
+        found[name] = Made(name, artifact.kind, artifact.error, artifact.empty, artifact.slot, seq, value)
     return found
 
 
-def _preview(result: dict[str, Any] | None, name: str) -> str:
+def _value(result: Data | None, name: str) -> tuple[Any, ...]:
     if result is None or result.get("error") is not None:
-        return ""
-    return short(value_text(part_of(result["value"], tuple(result["outputs"]), name)), PREVIEW)
+        return ()
+    value = part_of(result["value"], tuple(result["outputs"]), name)
+    return () if value == "" else (value,)
 
 
-def _slot(state: ContractState, name: str, made: dict[str, Made], budgets: list[Budget]) -> SlotView:
+def _slot(state: ContractState, name: str, made: dict[str, Made]) -> SlotView:
     slot = state.slots[name]
-    lines = lines_of(budgets, f"stage:{name}")
-    gauges = tuple(
-        gauge_of(lines[line], label=LABELS.get(line, ""), advisory=True)
-        for line in STAGE_NAMES
-        if line in lines and (lines[line].used or lines[line].limit)
-    )
+    meters = _used(meters_of(budget(state), f"stage:{name}", LABELS, STAGE_NAMES))
     return SlotView(
         name=name,
         slot=slot,
         mark=_mark(slot),
         current=name == state.focus_slot and state.exit_reason is None,
         made=made.get(slot.artifact or ""),
-        gauges=gauges,
+        meters=tuple(meters),
     )
 
 
@@ -125,7 +112,7 @@ def _phases(state: ContractState) -> list[Word]:
     if state.exit_reason is not None:
         pass
     elif state.is_wrapup_round:
-        why = words.exit_words(state.wrapup_exit_reason)
+        why = exit_words(state.wrapup_exit_reason)
         said.append(
             Word(f"Wrap-up: one round to fill the empty slots, then the run ends ({why})", "list", "warn")
         )
@@ -140,3 +127,6 @@ def _phases(state: ContractState) -> list[Word]:
         used, total = state.exploit_overdraft_used, state.exploit_overdraft_total
         said.append(Word(f"Overdraft: {used} of {total} rounds", "gauge", "quiet"))
     return said
+
+
+PANEL = Panel("The contract", FACTS, context, "contract/panel.html")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runs.engine.presentation import Data, Presentation, Reads, Said, call_of, spoken
+from runs.engine.presentation import Data, Reads, Said, call_of, spoken
 
 SIGNS = {"done": "✓", "failed": "✗"}
 
@@ -38,19 +38,17 @@ def violation(code: str) -> str:
     return spoken(code.removeprefix("protocol_violation.")) if code.startswith("protocol_violation.") else ""
 
 
-PRESENTATION = Presentation(
-    facts={
-        "react.decision": Reads(_decision, reply=True, said="notes"),
-        "react.infra.result": Reads(
-            _record, before_end=True, yields=True, part=("Earlier results", "call"), noun="record read"
-        ),
-        "react.plan": Reads(_plan, at_ask="told", noun="plan"),
-        "react.plan.ack": Reads(_acknowledged, part=("Marks on the plan", "other"), noun="marks on the plan"),
-    },
-    exits={
-        "clarify": "needs an answer to its questions",
-        "max_iterations": "all rounds used",
-        "protocol_violation": "too many protocol violations",
-    },
-    violation=violation,
-)
+LINES: dict[str, Reads] = {
+    "react.decision": Reads(_decision, reply=True, said="notes"),
+    "react.infra.result": Reads(
+        _record, before_end=True, yields=True, part=("Earlier results", "call"), noun="record read"
+    ),
+    "react.plan": Reads(_plan, at_ask="told", noun="plan"),
+    "react.plan.ack": Reads(_acknowledged, part=("Marks on the plan", "other"), noun="marks on the plan"),
+}
+
+EXITS = {
+    "clarify": "needs an answer to its questions",
+    "max_iterations": "all rounds used",
+    "protocol_violation": "too many protocol violations",
+}
