@@ -205,17 +205,19 @@ class Panel:
 
 @dataclass(frozen=True)
 class Control:
-    """A field of the launch form. Its name is the setting's; left empty, the setting keeps its default."""
+    """A field of the launch form. Left empty, its setting keeps the default."""
 
     name: str
     label: str
     setting: str = field(default="", kw_only=True)
     """The setting, where it has another name than the field."""
+    text: str = field(default="", kw_only=True)
+    """What the page says at the field, where that is longer than its label."""
     hint: str = field(default="", kw_only=True)
     """Beside the label, in small letters."""
     placeholder: str = field(default="", kw_only=True)
-    folded: bool = field(default=False, kw_only=True)
-    """Whether it stands in the fold at the end."""
+    place: Literal["", "fold", "more"] = field(default="", kw_only=True)
+    """Whether it stands in the fold at the end, or among the other settings."""
 
     @property
     def of(self) -> str:
@@ -240,31 +242,37 @@ class Choice(Control):
 
 @dataclass(frozen=True)
 class Check(Control):
-    """A box to tick: the value of the setting where it is ticked, and where it is not; None sets nothing."""
+    """A box to tick. `on` and `off` are the values of the setting; None sets nothing."""
 
-    on: Any = field(default=True, kw_only=True)
+    on: Any = field(default=None, kw_only=True)
     off: Any = field(default=None, kw_only=True)
-    ticked: bool = field(default=False, kw_only=True)
-    """Whether it is ticked on an empty form."""
     instead_of: str = field(default="", kw_only=True)
-    """A field that must be empty where this is ticked."""
+    """A setting that must be empty where this is ticked."""
     conflict: str = field(default="", kw_only=True)
     """The sentence where it is not."""
+
+    @property
+    def ticked(self) -> bool:
+        """Return whether it is ticked on an empty form: where ticking sets nothing."""
+        return self.on is None
 
 
 @dataclass(frozen=True)
 class Lines(Control):
-    """A list of texts, one a line."""
+    """A list of texts, one a line. `what` is what all of them are called."""
+
+    what: str
 
 
 @dataclass(frozen=True)
 class Json(Control):
-    """A JSON object or list. `example` is what a fault shows."""
+    """A JSON object or list. `must_be` ends the sentence "This must be …"."""
 
     kind: type
-    example: str
+    must_be: str
     rows: int = field(default=3, kw_only=True)
-    about: str = field(default="", kw_only=True)
+    names_skills: bool = field(default=False, kw_only=True)
+    """Whether the page names the site's skills at it."""
 
 
 @dataclass(frozen=True)
@@ -276,26 +284,26 @@ class Column:
     placeholder: str = ""
     choices: tuple[str, ...] = ()
     code: bool = False
-    json: bool = False
-    """Whether a cell is a JSON object."""
     required: str = ""
     """The sentence where a row leaves it empty."""
+    json: str = ""
+    """Where a cell is a JSON object: the sentence for one that is none."""
     tools: bool = False
     """Whether the tools are suggested."""
 
 
 @dataclass(frozen=True)
 class Rows(Control):
-    """A list of objects, each a row of cells, or all of them pasted as JSON."""
+    """A list of objects, each a row of cells; or all of them pasted as JSON into another field."""
 
     columns: tuple[Column, ...]
     one: str
-    """What one row is called."""
-    telling: tuple[str, ...]
-    """The columns that make a row; one in which only others say something is blank."""
+    """What one row is called; its look is named for it too."""
     pasted: Json
-    """The field in which the whole list can be pasted in its place."""
-    style: str = field(default="", kw_only=True)
+    telling: tuple[str, ...] = field(default=(), kw_only=True)
+    """The columns that make a row, where not all do: one in which only others say something is blank."""
+    empty: bool = field(default=False, kw_only=True)
+    """Whether an empty list says something else than none."""
 
 
 @dataclass(frozen=True)
@@ -328,6 +336,8 @@ class Presentation:
     """Codes of notices that speak where the model is asked again."""
     panel: Panel | None = None
     form: Form | None = None
+    usual: bool = False
+    """Whether a fresh launch form has chosen it."""
 
 
 EXITS: Mapping[str, str] = {

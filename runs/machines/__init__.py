@@ -47,8 +47,11 @@ class _Catalogue(dict[str, Machine]):
 CATALOGUE = _Catalogue()
 """Every machine by its name; `NoMachine` where there is none."""
 
+PACKAGES: dict[str, str] = {}
+"""The name of each machine's package."""
+
 FOLDERS: dict[str, Path] = {}
-"""The folder of each machine: its demonstration and its templates lie there."""
+"""The folder of each machine that has one: its demonstration and its templates lie there."""
 
 
 def install(names: Iterable[str]) -> None:
@@ -65,7 +68,9 @@ def install(names: Iterable[str]) -> None:
         if CATALOGUE.get(machine.name, machine) is not machine:
             raise BadMachineName(name, f"there is a machine {machine.name} already")
         CATALOGUE[machine.name] = machine
-        FOLDERS[machine.name] = Path(str(package.__file__)).parent
+        PACKAGES[machine.name] = module
+        if hasattr(package, "__path__"):
+            FOLDERS[machine.name] = Path(str(package.__file__)).parent
 
 
 install(_LIST)

@@ -140,6 +140,14 @@ def seconds(value: float) -> str:
 
 
 @register.filter
+def coded(text: str) -> SafeString:
+    """A sentence with what stands between backticks as code."""
+    pieces = str(text).split("`")
+    shown = (format_html("<code>{}</code>" if at % 2 else "{}", piece) for at, piece in enumerate(pieces))
+    return SafeString("".join(shown))
+
+
+@register.filter
 def gauge(meter: Meter) -> Gauge:
     """A machine's number as a gauge."""
     return gauge_of(meter)

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from runs import actions, driver, feeds, forms, reading, store
 from runs.engine.presentation import Presentation
 from runs.feeds.reads import look
-from runs.forms.machines import PARTS, PLAN_ROW, SLOT
+from runs.forms.machines import controls_of, every_control, rows_of_fields
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading.inspector import fact_template
@@ -97,7 +97,8 @@ SLOTS = [
 
 def fields_for(machine: str, form: forms.LaunchForm) -> dict[str, Any]:
     """What a browser sends of a form in which `machine` is chosen, the fields of the other machines left out."""
-    others = {name for other, part in PARTS.items() if other != machine for name in part.fields}
+    own = {control.name for control in controls_of(machine)}
+    others = {control.name for _, control in every_control()} - own
     sent: dict[str, Any] = {}
     for name in form.fields:
         value = form[name].value()
@@ -334,9 +335,9 @@ def test_without_scripts_every_machines_fields_are_on_the_page() -> None:
     page = signed_in(alice()).get("/runs/new/").text
     for name in ("coordinator", "depth", "steps", "plan_gate", "follow", "max_replans", "on_clarify"):
         assert f'name="{name}"' in page
-    for column in SLOT:
+    for column in rows_of_fields()["slots"]:
         assert f'name="slots-2-{column}"' in page
-    for column in PLAN_ROW:
+    for column in rows_of_fields()["rows"]:
         assert f'name="rows-2-{column}"' in page
     assert "house-style" in page
 

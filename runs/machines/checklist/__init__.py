@@ -18,6 +18,7 @@ from runs.engine.machine import (
 from runs.engine.presentation import Presentation
 from runs.machines.checklist import prompts as words
 from runs.machines.checklist.facts import DecisionMade, InfraAnswered, PlanAcknowledged, PlanMade
+from runs.machines.checklist.form import FORM
 from runs.machines.checklist.infra import INFRA
 from runs.machines.checklist.lines import EXITS, LINES, violation
 from runs.machines.checklist.nodes import decision, exit_, tool_execution
@@ -81,5 +82,6 @@ CHECKLIST = Machine(
         exits=EXITS,
         violation=violation,
         panel=PANEL,
+        form=FORM,
     ),
 )

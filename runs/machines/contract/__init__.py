@@ -23,6 +23,7 @@ from runs.machines.contract.facts import (
     ThingsShown,
     WrapUpBegan,
 )
+from runs.machines.contract.form import FORM
 from runs.machines.contract.judging import exit_node, ok, succeeded
 from runs.machines.contract.lines import EXITS, LINES, violation
 from runs.machines.contract.panel import PANEL
@@ -97,5 +98,6 @@ CONTRACT = Machine(
         violation=violation,
         speaking_notices=("coordinator_unusable",),
         panel=PANEL,
+        form=FORM,
     ),
 )

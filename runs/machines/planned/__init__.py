@@ -10,6 +10,7 @@ from runs.engine.machine import COMMON_EXITS, END, Edge, Machine, Plan
 from runs.engine.presentation import Presentation
 from runs.machines.planned import prompts as words
 from runs.machines.planned.facts import OWN_FACTS
+from runs.machines.planned.form import FORM
 from runs.machines.planned.lines import EXITS, LINES
 from runs.machines.planned.nodes import PLAN_SCHEMA, changed_plan, execute, finish, plan, select, shown_plan
 from runs.machines.planned.panel import PANEL
@@ -63,5 +64,6 @@ PLANNED = Machine(
         facts=LINES,
         exits=EXITS,
         panel=PANEL,
+        form=FORM,
     ),
 )

@@ -24,6 +24,7 @@ from runs.machines.ruled.facts import (
     SubgraphMerged,
     Thought,
 )
+from runs.machines.ruled.form import FORM
 from runs.machines.ruled.lines import EXITS, LINES
 from runs.machines.ruled.nodes import action, commit, observation, subgraph, thought, validate
 from runs.machines.ruled.panel import PANEL
@@ -111,5 +112,7 @@ RULED = Machine(
         facts=LINES,
         exits=EXITS,
         panel=PANEL,
+        form=FORM,
+        usual=True,
     ),
 )
