@@ -47,7 +47,7 @@ class Terms(Value):
     """How many of the rules in the settings are the site's, as they stood at launch: the first ones."""
     tools: dict[str, ToolSpec] = {}
     skills: dict[str, str] = {}
-    """Named texts that an administrator keeps (`contract`)."""
+    """Named texts that an administrator keeps, for machines that show such."""
     guided: bool = False
     """The model is weak: reply schemas are as narrow as the state allows, and worked examples are given."""
 
@@ -194,6 +194,8 @@ class Machine:
     """What a rollback takes along from the head."""
     succeeded: Callable[[Any], bool] = lambda state: state.exit_reason in ("complete", "goal_achieved")
     ok: Callable[[Any], bool | None] = lambda state: None
+    rewords: Mapping[str, str] = field(default_factory=dict)
+    """Exit reasons that its last node may turn into another."""
     takes_fatal: frozenset[str] = frozenset()
     """Nodes whose table names an edge for a fatal tool error."""
     built_in: tuple[ToolSpec, ...] = ()

@@ -336,6 +336,8 @@ class Presentation:
     """Codes of notices that speak where the model is asked again."""
     panel: Panel | None = None
     form: Form | None = None
+    progress: str = ""
+    """The line of its budget that tells how far a run is; empty: the first one."""
     usual: bool = False
     """Whether a fresh launch form has chosen it."""
 

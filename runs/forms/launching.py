@@ -85,7 +85,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
     field_order = (
         "goal",
         "machine",
-        *(control.name for _, control in machines.every_control()),
+        *(control.name for _, control in machines.every_control() if control.place != "more"),
         "model",
         "script",
         "tools",

@@ -51,18 +51,26 @@ def every_control() -> Iterator[tuple[str, Control]]:
     """Yield the fields of all machines, each with its machine; a taken name gets the machine's before it."""
     taken = set(TAKEN)
     for machine in CATALOGUE:
-        form = form_of(machine)
-        own = {control.name: control.name for control in form.controls} if form else {}
-        names = {name: f"{machine}-{name}" if name in taken else name for name in own}
+        controls = _declared(machine)
+        names = {one.name: f"{machine}-{one.name}" if one.name in taken else one.name for one in controls}
         taken |= set(names.values())
-        for control in form.controls if form else ():
+        for control in controls:
             yield machine, _named(control, names)
 
 
+def _declared(machine: str) -> list[Control]:
+    """Return a machine's controls as it declares them; the fields for pasted rows come last."""
+    form = form_of(machine)
+    own = form.controls if form else ()
+    return [*own, *(control.pasted for control in own if isinstance(control, Rows))]
+
+
 def _named(control: Control, names: Mapping[str, str]) -> Control:
-    if isinstance(control, Rows):
-        control = replace(control, pasted=_named(control.pasted, names))
-    return replace(control, name=names[control.name], setting=control.of)
+    named = replace(control, name=names[control.name], setting=control.of)
+    if isinstance(named, Rows):
+        pasted = replace(named.pasted, name=names[named.pasted.name], setting=named.pasted.of)
+        return replace(named, pasted=pasted)
+    return named
 
 
 def rows_of_fields() -> dict[str, tuple[str, ...]]:
@@ -99,7 +107,7 @@ class MachineFields(ReadingForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         own = {control.name: _field(control) for _, control in every_control()}
-        self.fields = {**self.fields, **own}  # type: ignore[assignment]
+        self.fields = {**self.fields, **own}
 
     def parts(self, faulty: Mapping[str, set[tuple[int, str]]]) -> list[PartView]:
         """Return the machines' parts as the page draws them; `faulty` are the cells that are wrong."""
@@ -294,7 +302,7 @@ def _cell(column: Column, row: Settings) -> Any:
 
 def places(machine: str, data: Cleaned) -> dict[str, str]:
     """Return where a problem stands, by the name of its setting."""
-    found = {}
+    found: dict[str, str] = {}
     for control in controls_of(machine):
         found.setdefault(control.of, control.name)
         if isinstance(control, Rows) and data[control.pasted.name] is not None:

@@ -97,8 +97,9 @@ def channel(name: str, by: str) -> str:
 
 def exit_words(reason: str | None) -> str:
     """Why a run ended, as the rest of a sentence."""
+    reason = reason or ""
     every = [EXITS, *(machine.presentation.exits for machine in CATALOGUE.values())]
-    return next((exits[reason] for exits in every if reason in exits), spoken(reason or ""))
+    return next((exits[reason] for exits in every if reason in exits), spoken(reason))
 
 
 REPLAYED = "end of the replayed steps"

@@ -3,7 +3,8 @@
 A machine that is no part of agentsite: all that it needs stands in this folder, which the tests copy elsewhere.
 """
 
-from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine
+from runs.engine.machine import COMMON_EXITS, END, Edge, Machine
+from runs.engine.presentation import BudgetRow
 
 from .facts import PollCounted, VoteCast, VoteVoid
 from .nodes import count, look, vote

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from runs.engine.artifacts import part_of
 from runs.engine.effects import ChildFinished, Failed, ToolReturned, Usage
 from runs.engine.machine import Terms
 from runs.machines.contract import CONTRACT
 from runs.machines.contract import prompts as words
 from runs.machines.contract.budgets import derive
-from runs.machines.contract.calling import part_of
 from runs.machines.contract.facts import ArtifactMade
 from runs.machines.contract.replies import ACTIONS
 from runs.machines.contract.settings import Caps, ContractSettings, Hint, Slot

@@ -14,9 +14,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, feeds, forms, reading, store
-from runs.engine.presentation import Presentation
+from runs.engine.presentation import Form, Presentation, Whole
 from runs.feeds.reads import look
 from runs.forms.machines import controls_of, every_control, rows_of_fields
+from runs.forms.machines import read as read_settings
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading.inspector import fact_template
@@ -695,3 +696,16 @@ def test_a_machine_without_a_part_has_none(monkeypatch: pytest.MonkeyPatch) -> N
     assert panel_html(run) == ""
     page = signed_in(bob_or_operator()).get(f"/runs/{run.pk}/").text
     assert '<details class="own" id="own" hidden>' in page
+
+
+def test_a_field_whose_name_is_taken_gets_its_machines_name_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = Form("Other", "Of another.", (Whole("max_replans", "Replans"), Whole("goal", "Goals")))
+    other = replace(CATALOGUE["ruled"], name="other", presentation=Presentation(form=own))
+    monkeypatch.setitem(CATALOGUE, "other", other)
+    assert [control.name for control in controls_of("other")] == ["other-max_replans", "other-goal"]
+    page = signed_in(alice()).get("/runs/new/").text
+    assert 'name="other-goal"' in page and 'name="max_replans"' in page
+    sent = {"other-max_replans": 4, "other-goal": None, "max_replans": None}
+    assert read_settings("other", sent, lambda name, why: pytest.fail(why)) == {"max_replans": 4}

@@ -83,5 +83,6 @@ CHECKLIST = Machine(
         violation=violation,
         panel=PANEL,
         form=FORM,
+        progress="iterations",
     ),
 )

@@ -14,10 +14,6 @@ Strategy = Literal["explore", "exploit"]
 Status = Literal["pending", "done", "failed"]
 
 
-PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"})
-"""Files that are made to be looked at: artifacts of kind `display`."""
-
-
 class ChecklistSettings(Settings):
     """The settings of a `checklist` run."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
+from runs.engine.artifacts import file_kind
 from runs.engine.facts import (
     CallEdited,
     Fact,
@@ -12,17 +12,17 @@ from runs.engine.facts import (
     UserAnswered,
 )
 from runs.engine.machine import (
-    BudgetRow,
     State,
     Terms,
     evolve_common,
 )
+from runs.engine.presentation import BudgetRow
 from runs.engine.settings import plan_flaw
 from runs.engine.states import Checked
 from runs.engine.values import Value
 from runs.machines.checklist.facts import DecisionMade, InfraAnswered, Mark, PlanAcknowledged, PlanMade
 from runs.machines.checklist.infra import INFRA
-from runs.machines.checklist.settings import PICTURES, ChecklistSettings, Status, Strategy
+from runs.machines.checklist.settings import ChecklistSettings, Status, Strategy
 
 
 class PlanStep(Value):
@@ -160,12 +160,8 @@ def _reported(state: ChecklistState, fact: ToolReported) -> State:
     if fact.ran and fact.tool not in state.called:
         changes["called"] = (*state.called, fact.tool)
     if fact.files:
-        changes["artifacts"] = state.artifacts | {name: _kind_of(name) for name in fact.files}
+        changes["artifacts"] = state.artifacts | {name: file_kind(name) for name in fact.files}
     return state.model_copy(update=changes)
-
-
-def _kind_of(name: str) -> Literal["file", "display"]:
-    return "display" if PurePosixPath(name).suffix.lower() in PICTURES else "file"
 
 
 def budget(state: ChecklistState) -> tuple[BudgetRow, ...]:

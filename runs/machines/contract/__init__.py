@@ -90,6 +90,7 @@ CONTRACT = Machine(
     block=block,
     reply_schema=words.reply_schema,
     artifacts=artifacts,
+    rewords={"complete": "incomplete_contract"},
     succeeded=succeeded,
     ok=ok,
     presentation=Presentation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runs.engine.presentation import Check, Choice, Column, Form, Json, Rows
 
-SLOTS = Rows(
+_SLOTS = Rows(
     "slots",
     "Slots",
     (
@@ -32,7 +32,7 @@ FORM = Form(
     "What the run must deliver. Tool calls fill the slots: inline slots with text, file slots with a file. The run "
     "succeeds when every slot is filled.",
     (
-        SLOTS,
+        _SLOTS,
         Check(
             "coordinator",
             "Let the model write the contract",
@@ -82,7 +82,6 @@ FORM = Form(
             placeholder='{"max_decision_rounds": 12, "max_tool_calls": 10}',
             place="fold",
         ),
-        SLOTS.pasted,
     ),
     numbers_about="Depth and plan shape set each slot’s rounds of exploring, exploiting and rendering.",
     fold="Skills, rounds per slot, limits, slots as JSON",

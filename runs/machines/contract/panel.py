@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runs.engine.artifacts import part_of
 from runs.engine.presentation import Data, Lost, Meter, Panel, Told, Word, meters_of
-from runs.machines.contract.calling import part_of
 from runs.machines.contract.lines import exit_words
 from runs.machines.contract.state import ContractState, SlotState
 from runs.machines.contract.telling import STAGE_NAMES, budget

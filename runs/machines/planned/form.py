@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runs.engine.presentation import Choice, Column, Form, Json, Rows, Whole
 
-ROWS = Rows(
+_ROWS = Rows(
     "rows",
     "The plan",
     (
@@ -38,7 +38,7 @@ FORM = Form(
     "The plan",
     "The calls to make, in order. `final_answer` ends the run. Leave empty to let the model plan.",
     (
-        ROWS,
+        _ROWS,
         Choice(
             "follow",
             "Next call decided by",
@@ -48,7 +48,6 @@ FORM = Form(
         Whole("retry_buffer", "Spare attempts"),
         Whole("replan_failure_threshold", "Failures before a new plan", least=1),
         Whole("max_replans", "Maximum new plans", placeholder="3"),
-        ROWS.pasted,
     ),
     fold="Plan as JSON",
 )

@@ -9,7 +9,8 @@ from runs.engine.facts import (
     Fact,
     ToolReported,
 )
-from runs.engine.machine import BudgetRow, State, Terms, evolve_common
+from runs.engine.machine import State, Terms, evolve_common
+from runs.engine.presentation import BudgetRow
 from runs.engine.settings import plan_flaw
 from runs.engine.states import Checked
 from runs.engine.values import Value, fingerprint

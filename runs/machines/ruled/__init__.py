@@ -9,8 +9,8 @@ from __future__ import annotations
 from runs.engine.facts import (
     FeedbackGiven,
 )
-from runs.engine.machine import COMMON_EXITS, END, BudgetRow, Edge, Machine
-from runs.engine.presentation import Presentation
+from runs.engine.machine import COMMON_EXITS, END, Edge, Machine
+from runs.engine.presentation import BudgetRow, Presentation
 from runs.machines.ruled import prompts as words
 from runs.machines.ruled.facts import (
     DraftApproved,
