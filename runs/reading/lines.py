@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runs.engine.facts import FOUND_OUT, MADE_ANEW
-from runs.engine.presentation import Beside, Presentation
+from runs.engine.presentation import Beside, Presentation, Reads
 from runs.engine.reply import ONE_ACTION
 from runs.engine.timeline import NO_COMPACTION, WAITS
 from runs.machines import CATALOGUE
@@ -14,10 +14,13 @@ from runs.reading import words
 from runs.reading.limits import as_asked
 from runs.reading.phrases import Data, Line, call_text, short
 from runs.reading.questions import whole_title
-from runs.reading.speaking import FIRST, exited, reads_of, speaking
+from runs.reading.speaking import FIRST, exited, places_of, speaking
 
 ASKED_AGAIN = {"retried", "context_overflow", "reply_length", "reply_content_filter"}
 """Codes of the notice on a model call that is made again."""
+
+
+NOTHING_SPECIAL = Reads(None)
 
 
 def line_of(
@@ -45,33 +48,29 @@ class _Row:
 
     def __init__(self, machine: str, facts: list[Data]) -> None:
         self.facts = facts
-        self.reads = reads_of(machine)
         self.presentation = CATALOGUE[machine].presentation if machine in CATALOGUE else Presentation()
         self._speaking = speaking(machine)
+        self._places = places_of(machine)
 
     def told(self, of: Callable[[Data], bool] = lambda fact: True) -> Line | None:
         """Return the line of the first fact that speaks, of those that `of` takes; None where none speaks."""
-        order = {kind: place for place, kind in enumerate(self._speaking)}
-        found = [fact for fact in self.facts if fact["kind"] in order and of(fact)]
+        found = [fact for fact in self.facts if fact["kind"] in self._places and of(fact)]
         if not found:
             return None
-        first = min(found, key=lambda fact: order[fact["kind"]])
+        first = min(found, key=lambda fact: self._places[fact["kind"]])
         return _marked(self._speaking[first["kind"]](first), self, first)
 
-    def has(self, fact: Data, name: str, value: Any = True) -> bool:  # noqa: FBT002
-        """Return whether the machine declares `name` of the fact's kind."""
-        reads = self.reads.get(fact["kind"])
-        return reads is not None and getattr(reads, name) == value
+    def reads(self, fact: Data) -> Reads:
+        """Return how the machine declares that the fact reads; nothing special where it is not its own."""
+        return self.presentation.facts.get(fact["kind"], NOTHING_SPECIAL)
 
     def beside(self, told: Data) -> list[Beside]:
         """Return the marks that the other facts leave."""
         groups: dict[str, list[Data]] = {}
         for fact in self.facts:
-            groups.setdefault(fact["kind"], []).append(fact)
-        leave = {
-            kind: reads.beside for kind, reads in self.reads.items() if reads.beside and kind != told["kind"]
-        }
-        marks = [leave[kind](facts) for kind, facts in groups.items() if kind in leave]
+            if self.reads(fact).beside and fact["kind"] != told["kind"]:
+                groups.setdefault(fact["kind"], []).append(fact)
+        marks = [leave(facts) for facts in groups.values() if (leave := self.reads(facts[0]).beside)]
         return [mark for mark in marks if mark is not None]
 
     def violation(self) -> str:
@@ -106,7 +105,7 @@ def _marked(line: Line, row: _Row, told: Data) -> Line:
     if (
         "run.answer" in kinds
         and told.get("error") is None
-        and (told["kind"] == "react.tool.result" or row.has(told, "yields"))
+        and (told["kind"] == "react.tool.result" or row.reads(told).yields)
     ):
         return Line(
             "Final answer", short(kinds["run.answer"]["text"]), icon="flag", tone="good", level="turn"
@@ -138,7 +137,7 @@ def _asked(asked: Data, row: _Row) -> Line:
         case "model_call":
             return _model_asked(asked, row)
         case "tool_call":
-            if decided := row.told(lambda fact: row.has(fact, "reply")):
+            if decided := row.told(lambda fact: row.reads(fact).reply):
                 return decided  # a call of the run's own record needs no row of its own before it
             code = call_text(asked["tool"], asked["args"])
             return _retried(Line("Calls", code=code, icon="tool", tone="call"), facts)
@@ -158,13 +157,13 @@ def _asked(asked: Data, row: _Row) -> Line:
 
 def _model_asked(asked: Data, row: _Row) -> Line:
     facts = row.facts
-    if again := row.told(lambda fact: row.has(fact, "at_ask", "again")):
+    if again := row.told(lambda fact: row.reads(fact).at_ask == "again"):
         return _replace(again, tag="retry")
     codes = {fact["code"] for fact in facts if fact["kind"] == "react.notice"}
     speaking_codes = {*NO_COMPACTION, WAITS, *row.presentation.speaking_notices}
     if codes & speaking_codes and (noted := row.told(lambda fact: fact["kind"] == "react.notice")):
         return noted
-    told = row.told(lambda fact: row.has(fact, "at_ask", "told"))
+    told = row.told(lambda fact: row.reads(fact).at_ask == "told")
     if told and not codes & ASKED_AGAIN:
         return told
     role = "the model" if asked["role"] == "decision" else f"the model for a {words.spoken(asked['role'])}"

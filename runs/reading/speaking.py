@@ -222,21 +222,23 @@ def speaking(machine: str) -> Mapping[str, Callable[[Data], Line]]:
     return replies | FIRST | early | ENDING | {kind: _said(reads) for kind, reads in own.items()} | LAST
 
 
+@cache
+def places_of(machine: str) -> Mapping[str, int]:
+    """Return the place of each kind of fact in the order in which they speak."""
+    return {kind: place for place, kind in enumerate(speaking(machine))}
+
+
 def _whole(machine: str) -> Mapping[str, Reads]:
     """Return how a machine's facts read, also those of which it does not say so."""
-    found = CATALOGUE.get(machine)
+    found, told = CATALOGUE.get(machine), reads_of(machine)
     kinds = [str(fact.model_fields["kind"].default) for fact in found.own_facts] if found else []
-    untold = {kind: Reads(_plain) for kind in kinds if kind not in COMMON}
-    return {
-        **reads_of(machine),
-        **{kind: reads for kind, reads in untold.items() if kind not in reads_of(machine)},
-    }
+    return {**told, **{kind: Reads(_plain) for kind in kinds if kind not in {**COMMON, **told}}}
 
 
 def _plain(fact: Data) -> Said:
     """A fact of which its machine does not say how it reads: its name, and its values."""
     values = {name: value for name, value in fact.items() if name != "kind"}
-    return Said(words.spoken(fact["kind"].rpartition(".")[2]).capitalize(), values=values)
+    return Said(words.spoken(fact["kind"].rpartition(".")[2]).capitalize(), code=args_text(values))
 
 
 def _said(reads: Reads) -> Callable[[Data], Line]:

@@ -41,7 +41,7 @@ def _panel(state: PollState, told: Sequence[Told], _lost: Any) -> dict[str, Any]
             PanelRow(f"Answer {answer}", "done", f"votes: {number}", seq=cast_at.get(answer))
             for answer, number in state.votes.items()
         ],
-        meters=[Meter("Votes", state.cast, state.settings.votes)],
+        meters=[Meter("Votes", state.cast, state.settings.votes, advisory=True)],
     )
 
 

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs.engine.machine import (
-    COMMON_EXITS,
-    END,
-    ArtifactRow,
-    Edge,
-    Machine,
-)
+from runs.engine.machine import COMMON_EXITS, END, ArtifactRow, Edge, Machine
 from runs.engine.presentation import Presentation
 from runs.machines.checklist import prompts as words
 from runs.machines.checklist.facts import DecisionMade, InfraAnswered, PlanAcknowledged, PlanMade
@@ -53,14 +47,7 @@ CHECKLIST = Machine(
         Edge("tool_execution", "exit", "exit", "fatal tool error: tool_error"),
         Edge("exit", "final", END),
     ),
-    exit_reasons=(
-        "complete",
-        "clarify",
-        "max_iterations",
-        "protocol_violation",
-        "tool_error",
-        *COMMON_EXITS,
-    ),
+    exit_reasons=("complete", "clarify", "max_iterations", "protocol_violation", "tool_error", *COMMON_EXITS),
     settings=ChecklistSettings,
     state=ChecklistState,
     own_facts=(DecisionMade, PlanMade, PlanAcknowledged, InfraAnswered),
@@ -78,11 +65,6 @@ CHECKLIST = Machine(
     takes_fatal=frozenset({"tool_execution"}),
     built_in=tuple(INFRA.values()),
     presentation=Presentation(
-        facts=LINES,
-        exits=EXITS,
-        violation=violation,
-        panel=PANEL,
-        form=FORM,
-        progress="iterations",
+        facts=LINES, exits=EXITS, violation=violation, panel=PANEL, form=FORM, progress="iterations"
     ),
 )

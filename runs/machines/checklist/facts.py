@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from runs.engine.facts import (
-    Fact,
-)
+from runs.engine.facts import Fact
 from runs.engine.values import Json, Value
 from runs.machines.checklist.settings import Status
 

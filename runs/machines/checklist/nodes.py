@@ -16,15 +16,7 @@ from runs.engine.effects import (
     ToolCall,
     ToolReturned,
 )
-from runs.engine.facts import (
-    Answered,
-    Exited,
-    Fact,
-    Notice,
-    ToolCalled,
-    ToolReported,
-    UserAnswered,
-)
+from runs.engine.facts import Answered, Exited, Fact, Notice, ToolCalled, ToolReported, UserAnswered
 from runs.engine.kernel import UnexpectedAnswer
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Read, Unread

@@ -7,12 +7,8 @@ from collections.abc import Mapping
 
 from pydantic import ConfigDict
 
-from runs.engine.effects import (
-    ModelReplied,
-)
-from runs.engine.facts import (
-    Fact,
-)
+from runs.engine.effects import ModelReplied
+from runs.engine.facts import Fact
 from runs.engine.reply import Read, Unread, read
 from runs.engine.settings import plan_flaw
 from runs.engine.tools import ToolSpec, is_harmless

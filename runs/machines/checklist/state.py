@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from runs.engine.artifacts import file_kind
-from runs.engine.facts import (
-    CallEdited,
-    Fact,
-    ToolReported,
-    UserAnswered,
-)
-from runs.engine.machine import (
-    State,
-    Terms,
-    evolve_common,
-)
+from runs.engine.facts import CallEdited, Fact, ToolReported, UserAnswered
+from runs.engine.machine import State, Terms, evolve_common
 from runs.engine.presentation import BudgetRow
 from runs.engine.settings import plan_flaw
 from runs.engine.states import Checked

@@ -60,10 +60,5 @@ PLANNED = Machine(
     reply_schema=words.reply_schema,
     built_in=(FINAL,),
     plan=Plan(schema=PLAN_SCHEMA, shown=shown_plan, changed=changed_plan),
-    presentation=Presentation(
-        facts=LINES,
-        exits=EXITS,
-        panel=PANEL,
-        form=FORM,
-    ),
+    presentation=Presentation(facts=LINES, exits=EXITS, panel=PANEL, form=FORM),
 )

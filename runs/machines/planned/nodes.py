@@ -17,14 +17,7 @@ from runs.engine.effects import (
     ToolCall,
     ToolReturned,
 )
-from runs.engine.facts import (
-    Answered,
-    Exited,
-    Fact,
-    Notice,
-    ToolCalled,
-    ToolReported,
-)
+from runs.engine.facts import Answered, Exited, Fact, Notice, ToolCalled, ToolReported
 from runs.engine.kernel import UnexpectedAnswer, no_answer
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Unread, read

@@ -29,21 +29,9 @@ FACTS = (
 """Those that move the plan: told again in order they give the state at each row."""
 
 SIGNS = {"done": "✓", "pending": "→", "later": "□", "left": "–", "unsure": "?"}
-SAID = {
-    "done": "done",
-    "pending": "next",
-    "later": "to do",
-    "left": "not done",
-    "unsure": "outcome unknown",
-}
+SAID = {"done": "done", "pending": "next", "later": "to do", "left": "not done", "unsure": "outcome unknown"}
 
-LOST = {
-    "done": "done",
-    "failed": "left",
-    "not_done": "left",
-    "under_way": "unsure",
-    "unknown": "unsure",
-}
+LOST = {"done": "done", "failed": "left", "not_done": "left", "under_way": "unsure", "unknown": "unsure"}
 """How a row fared whose call a stopped run did not hear of any more."""
 
 

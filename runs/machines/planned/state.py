@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from runs.engine.facts import (
-    CallEdited,
-    Fact,
-    ToolReported,
-)
+from runs.engine.facts import CallEdited, Fact, ToolReported
 from runs.engine.machine import State, Terms, evolve_common
 from runs.engine.presentation import BudgetRow
 from runs.engine.settings import plan_flaw

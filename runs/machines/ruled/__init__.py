@@ -6,9 +6,7 @@ See docs/machines.md, "ruled".
 
 from __future__ import annotations
 
-from runs.engine.facts import (
-    FeedbackGiven,
-)
+from runs.engine.facts import FeedbackGiven
 from runs.engine.machine import COMMON_EXITS, END, Edge, Machine
 from runs.engine.presentation import BudgetRow, Presentation
 from runs.machines.ruled import prompts as words
@@ -108,11 +106,5 @@ RULED = Machine(
     keeps_summary=True,
     metadata=lambda state: state.metadata.model_dump(mode="json"),
     remembers=("validate", "pass"),
-    presentation=Presentation(
-        facts=LINES,
-        exits=EXITS,
-        panel=PANEL,
-        form=FORM,
-        usual=True,
-    ),
+    presentation=Presentation(facts=LINES, exits=EXITS, panel=PANEL, form=FORM, usual=True),
 )

@@ -21,14 +21,7 @@ from runs.engine.effects import (
     ToolCall,
     ToolReturned,
 )
-from runs.engine.facts import (
-    Answered,
-    Exited,
-    Fact,
-    Notice,
-    ToolCalled,
-    ToolReported,
-)
+from runs.engine.facts import Answered, Exited, Fact, Notice, ToolCalled, ToolReported
 from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Unread, read

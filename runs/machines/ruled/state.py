@@ -7,11 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from runs.engine.effects import (
-    HumanCall,
-    HumanSaid,
-    call_in,
-)
+from runs.engine.effects import HumanCall, HumanSaid, call_in
 from runs.engine.facts import (
     Answered,
     CallEdited,
