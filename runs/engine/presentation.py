@@ -350,7 +350,6 @@ EXITS: Mapping[str, str] = {
     "time_limit": "time limit reached",
     "model_error": "model error",
     "fatal_error": "fatal error",
-    "tool_error": "tool error",
     "aborted": "cancelled by a person",
 }
 """The exit reasons that every machine may have."""

@@ -51,4 +51,5 @@ EXITS = {
     "clarify": "needs an answer to its questions",
     "max_iterations": "all rounds used",
     "protocol_violation": "too many protocol violations",
+    "tool_error": "tool error",
 }
