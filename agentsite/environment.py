@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from agentsite.bootstrap import SiteWanted
 from agentsite.unsafe import faults_of, weak_key
 from runs.engine.settings import MOST_ROUNDS
+from runs.machines import FOLDERS, BadMachineName, install
 
 ROOT = Path(__file__).resolve().parent.parent
 SQLITE_OPTIONS = {
@@ -68,8 +69,10 @@ class Environment(BaseSettings):
     retry_buffer: int = Field(2, alias="REACT_RETRY_BUFFER", ge=0, le=MOST_ROUNDS)
     replan_failure_threshold: int = Field(2, alias="REACT_REPLAN_FAILURE_THRESHOLD", ge=1, le=MOST_ROUNDS)
     """What `planned` goes by where a launch names no value."""
+    machines: Annotated[tuple[str, ...], NoDecode] = Field((), alias="AGENTSITE_MACHINES")
+    """Machines from elsewhere, each as `package:NAME`."""
 
-    @field_validator("allowed_hosts", "csrf_trusted_origins", mode="before")
+    @field_validator("allowed_hosts", "csrf_trusted_origins", "machines", mode="before")
     @classmethod
     def split_at_commas(cls, value: Any) -> Any:
         """`a.example, b.example` is two names."""
@@ -113,6 +116,15 @@ def read_environment() -> Environment:
     if faults := list(faults_of(environment)):
         raise BadEnvironment(faults)
     return environment
+
+
+def install_machines(environment: Environment) -> list[Path]:
+    """Add the machines that the environment names; return the folders of templates of all that are installed."""
+    try:
+        install(environment.machines)
+    except BadMachineName as why:
+        raise BadEnvironment([("AGENTSITE_MACHINES", str(why))]) from why
+    return [folder / "templates" for folder in FOLDERS.values()]
 
 
 class BadEnvironment(ImproperlyConfigured):

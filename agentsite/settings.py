@@ -10,6 +10,7 @@ from agentsite.environment import (
     cookie_name,
     data_in,
     database_of,
+    install_machines,
     read_environment,
     redis_url_of,
     refuse_without_site,
@@ -59,7 +60,7 @@ ASGI_APPLICATION = "agentsite.asgi.application"
 TEMPLATES: list[dict[str, Any]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [BASE_DIR / "templates", *install_machines(ENVIRONMENT)],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

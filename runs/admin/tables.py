@@ -192,7 +192,7 @@ class SiteRuleAdmin(admin.ModelAdmin):
 
 @admin.register(Skill)
 class SkillAdmin(admin.ModelAdmin):
-    """Named texts that a run of `contract` may show its model for one round."""
+    """Named texts that a run may show its model for one round."""
 
     list_display = ("name", "beginning")
     search_fields = ("name", "text")

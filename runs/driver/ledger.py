@@ -37,9 +37,10 @@ from runs.engine.effects import (
 from runs.engine.facts import ApprovalLapsed, Fact, SiteRulesChanged
 from runs.engine.gates import rule_that_asks
 from runs.engine.kernel import Decision, advance
-from runs.engine.machine import END, Block, BudgetRow, Machine, State, Terms
+from runs.engine.machine import END, Block, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.outward import allowed_by_person, inherited
+from runs.engine.presentation import BudgetRow
 from runs.engine.rules import named
 from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.snapshot import Snapshot, Totals

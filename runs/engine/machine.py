@@ -26,6 +26,7 @@ from runs.engine.facts import (
 )
 from runs.engine.moves import Ask, Go
 from runs.engine.ports import Message
+from runs.engine.presentation import BudgetRow, Presentation
 from runs.engine.settings import Settings
 from runs.engine.sources import Source
 from runs.engine.tools import ToolSpec
@@ -46,7 +47,7 @@ class Terms(Value):
     """How many of the rules in the settings are the site's, as they stood at launch: the first ones."""
     tools: dict[str, ToolSpec] = {}
     skills: dict[str, str] = {}
-    """Named texts that an administrator keeps (`contract`)."""
+    """Named texts that an administrator keeps, for machines that show such."""
     guided: bool = False
     """The model is weak: reply schemas are as narrow as the state allows, and worked examples are given."""
 
@@ -100,15 +101,6 @@ class Edge(NamedTuple):
     when: str = ""
 
 
-class BudgetRow(Value):
-    """One line of a run's budget, as it is shown and stored."""
-
-    scope: str
-    name: str
-    used: float
-    limit: float
-
-
 class ArtifactRow(Value):
     """An artifact as the export and the page show it."""
 
@@ -159,6 +151,13 @@ class Plan:
     """The plan that a person gives in its place; or what is wrong with it, as a sentence."""
 
 
+def facts_read(own: tuple[type[Fact], ...]) -> TypeAdapter[Any]:
+    """Return what reads stored facts: the common ones, and a machine's own."""
+    kinds: Any = Union[COMMON_FACTS + own]  # noqa: UP007 (built at run time)
+    one: Any = Annotated[kinds, Field(discriminator="kind")]
+    return TypeAdapter(tuple[one, ...])
+
+
 NodeFunction = Callable[[Any, Answer | None], Ask | Go]
 
 
@@ -195,6 +194,8 @@ class Machine:
     """What a rollback takes along from the head."""
     succeeded: Callable[[Any], bool] = lambda state: state.exit_reason in ("complete", "goal_achieved")
     ok: Callable[[Any], bool | None] = lambda state: None
+    rewords: Mapping[str, str] = field(default_factory=dict)
+    """Exit reasons that its last node may turn into another."""
     takes_fatal: frozenset[str] = frozenset()
     """Nodes whose table names an edge for a fatal tool error."""
     built_in: tuple[ToolSpec, ...] = ()
@@ -210,14 +211,14 @@ class Machine:
     """The plan that stands before the first step; None where the machine has none by then."""
     remembers: tuple[str, str] | None = None
     """The transition (node, edge) after which the last reply may be given again from the cache."""
+    presentation: Presentation = field(default_factory=Presentation)
+    """How it reads for people."""
     targets: Mapping[tuple[str, str], str] = field(init=False)
     facts: TypeAdapter[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", {(edge.source, edge.name): edge.target for edge in self.edges})
-        kinds: Any = Union[COMMON_FACTS + self.own_facts]  # noqa: UP007 (built at run time)
-        one: Any = Annotated[kinds, Field(discriminator="kind")]
-        object.__setattr__(self, "facts", TypeAdapter(tuple[one, ...]))
+        object.__setattr__(self, "facts", facts_read(self.own_facts))
         self._check()
 
     def _check(self) -> None:

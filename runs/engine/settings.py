@@ -233,7 +233,7 @@ class Settings(Value):
     def _at_a_place(cls, subgraphs: dict[str, Subgraph]) -> dict[str, Subgraph]:
         for name, child in subgraphs.items():
             if child.at and child.at not in cls.places:
-                raise ValueError(f"{name}: only ruled has a fixed place for a subgraph; leave out at")
+                raise ValueError(f"{name}: this machine has no such place for a subgraph; leave out at")
         return subgraphs
 
     @field_validator("tools")

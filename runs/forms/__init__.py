@@ -2,12 +2,11 @@
 
 from runs.forms.deciding import NotTaken, Wanted, read_decision, take
 from runs.forms.demonstration import DEMONSTRATIONS, SHOWS
-from runs.forms.launching import ASKS, OWN, LaunchForm, initial_launch, launch_like
+from runs.forms.launching import ASKS, LaunchForm, initial_launch, launch_like
 
 __all__ = [
     "ASKS",
     "DEMONSTRATIONS",
-    "OWN",
     "SHOWS",
     "LaunchForm",
     "NotTaken",

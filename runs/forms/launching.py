@@ -12,6 +12,7 @@ from django import forms
 from runs.actions import Problem
 from runs.adapters.tools import TOOLS
 from runs.engine.settings import LIMIT_NAMES, MOST_ENTRIES
+from runs.forms import machines
 from runs.forms.fields import (
     HostFields,
     JsonField,
@@ -22,15 +23,12 @@ from runs.forms.fields import (
     WholeField,
     hosts_initial,
 )
-from runs.forms.machines import PARTS, PLAN_ROW, SLOT, MachineFields, foreign, pretty, usual_fields
+from runs.forms.machines import MachineFields, PartView, pretty, usual_fields
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
 
 SCRIPT = "script"
 """The model field's value for a script that is pasted into the form."""
-
-USUAL = "ruled"
-"""The machine that a fresh form has chosen."""
 
 ASKS = {
     "writes": (
@@ -61,23 +59,15 @@ PLACES = {
     "settings.on_clarify": "on_clarify",
     "settings.interrupt_every": "interrupt_every",
     "settings.rules": "rules",
-    "settings.ruleset": "ruleset",
-    "settings.max_steps": "max_steps",
-    "settings.on_retries": "on_retries",
-    "settings.max_rejections": "max_rejections",
-    "settings.cache": "cache",
     "settings.cache_reads": "cache_reads",
 }
 """Where in the form a problem of a launch stands, by its path; a longer path falls to its beginning."""
-
-OWN = ("max_steps", "on_retries", "max_rejections", "cache", "ruleset")
-"""The settings that have a field of their own and belong to one machine."""
 
 COMMON = frozenset(
     {"model", "tools", "hosts", "limits", "on_limit", "on_clarify", "interrupt_every", "rules", "cache_reads"}
 )
 
-ROWS = {"slots": SLOT, "rows": PLAN_ROW}
+ROWS = machines.rows_of_fields()
 """Fields of rows, with their columns: a problem names the row."""
 
 MANIFOLD = (*ROWS, "more")
@@ -86,8 +76,7 @@ MANIFOLD = (*ROWS, "more")
 
 def fields_of(machine: str) -> frozenset[str]:
     """The settings that have a field of their own where `machine` is chosen."""
-    part = PARTS.get(machine)
-    return COMMON | frozenset(OWN) | frozenset(part.settings if part else ())
+    return COMMON | {control.of for control in machines.controls_of(machine)}
 
 
 class LaunchForm(MachineFields, HostFields, LimitFields):
@@ -96,7 +85,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
     field_order = (
         "goal",
         "machine",
-        *MachineFields.base_fields,
+        *(control.name for _, control in machines.every_control() if control.place != "more"),
         "model",
         "script",
         "tools",
@@ -104,32 +93,10 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         "any_host",
     )
     LABELS: ClassVar[dict[str, str]] = ReadingForm.LABELS | {
-        "rows": "The plan",
-        "slots_json": "Slots as JSON",
-        "rows_json": "Plan as JSON",
-        "hints": "Rounds per slot",
-        "budget": "Run budget",
-        "skills": "Skills of this run",
-        "coordinator": "Let the model write the contract",
-        "depth": "Depth",
-        "plan_shape": "Plan shape",
-        "planner": "Let the model write the steps",
-        "exploration_budget": "Calls that explore",
-        "exploitation_budget": "Calls that exploit",
-        "max_iterations": "Maximum decisions",
-        "max_consecutive_violations": "Violations in a row",
-        "follow": "Next call decided by",
-        "retry_buffer": "Spare attempts",
-        "replan_failure_threshold": "Failures before a new plan",
-        "max_replans": "Maximum new plans",
         "on_limit": "At a limit",
         "on_clarify": "When the model asks a question",
         "asks": "Require approval for",
         "interrupt_every": "Check-in every … steps",
-        "max_steps": "Maximum steps",
-        "max_rejections": "Maximum rejections",
-        "on_retries": "When drafts keep breaking rules",
-        "ruleset": "Rules on thoughts",
         "more": "Other settings",
     }
     goal = forms.CharField(error_messages={"required": "Enter a goal."})
@@ -142,18 +109,13 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
     asks = OneOfField(choices=[(name, words[0]) for name, words in ASKS.items()], required=False)
     interrupt_every = WholeField(1)
     rules = JsonField(list, 'a JSON list of rules, such as [{"when": {"tool": "write_*"}, "do": "ask"}]')
-    max_steps = WholeField(1)
-    max_rejections = WholeField()
-    on_retries = OneOfField(choices=[("ask", "Ask a person"), ("stop", "Stop the run")], required=False)
-    cache = forms.BooleanField(required=False)
     cache_reads = forms.BooleanField(required=False)
-    ruleset = JsonField(list, 'a JSON list of rules, such as [{"type": "forbid_guessing"}]')
-    """The rules on thoughts; None where the machine's own are wanted."""
     more = JsonField(dict, 'one JSON object, such as {"context": {"limit_tokens": 4096}}')
     """Settings without a field of their own, as JSON: what "launch one like this" brings along."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.order_fields(self.field_order)
         self.models = list(ModelProfile.objects.filter(enabled=True))
         self.fields["machine"].choices = [(name, name) for name in CATALOGUE]  # type: ignore[attr-defined]
         offered = dict.fromkeys([*TOOLS, *self._wanted_tools()])
@@ -181,8 +143,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         self.more_settings = self._more_settings(data)
         if data["machine"]:
             self._refuse_foreign_settings(data)
-        part = PARTS.get(data["machine"])
-        self.own_settings = part.read(data, self.fault) if part else {}
+        self.own_settings = machines.read(data["machine"], data, self.fault)
         return self.cleaned_data
 
     def _more_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,11 +157,8 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
     def _refuse_foreign_settings(self, data: Mapping[str, Any]) -> None:
         """A setting that the machine does not know would be lost without a word."""
         machine = data["machine"]
-        for name in ("max_steps", "max_rejections", "ruleset"):
-            if data[name] is not None and name not in CATALOGUE[machine].settings.model_fields:
-                self.fault(name, f"The machine {machine} does not have this setting. Leave it empty.")
-        for name, other in foreign(machine, data).items():
-            self.fault(name, f"This is a setting of {other}, but {machine} is chosen. Leave it empty.")
+        for name, sentence in machines.foreign(machine, data).items():
+            self.fault(name, sentence)
 
     def launch(self) -> Launch:
         """The launch that was asked for, as far as it could be read."""
@@ -240,20 +198,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
             settings["interrupt_every"] = data["interrupt_every"]
         if data["cache_reads"]:
             settings["cache_reads"] = True
-        return settings | self._own(data) | self.own_settings
-
-    def _own(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The machine's own settings, as far as it has them."""
-        machine = CATALOGUE.get(data["machine"])
-        known = machine.settings.model_fields if machine else {}
-        given = {
-            "max_steps": data["max_steps"],
-            "max_rejections": data["max_rejections"],
-            "on_retries": "stop" if data["on_retries"] == "stop" else None,
-            "cache": None if data["cache"] else False,
-            "ruleset": data["ruleset"],
-        }
-        return {name: value for name, value in given.items() if name in known and value is not None}
+        return settings | self.own_settings
 
     def take(self, problems: Iterable[Problem]) -> None:
         """Put what the launch found wrong beside the fields; what has none goes to the top."""
@@ -273,9 +218,19 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
                 cells[place].update(named)
 
     def _places(self) -> dict[str, str]:
-        part = PARTS.get(self.read["machine"])
-        own = part.places(self.read) if part else {}
+        own = machines.places(self.read["machine"], self.read)
         return PLACES | {f"settings.{path}": place for path, place in own.items()}
+
+    def more_is_open(self, parts: Iterable[PartView]) -> bool:
+        """Return whether something among the other settings is wrong, or is JSON that says something."""
+        views = [view for part in parts for view in part.more]
+        told = any(view.field.value() for view in views if view.kind == "json")
+        return (
+            told
+            or bool(self["more"].value())
+            or any(view.field.errors for view in views)
+            or "more" in self.errors
+        )
 
     def place_of(self, name: str) -> str:
         """The id of a field's first control; of rows the first cell that is wrong, else the first of all."""
@@ -309,7 +264,7 @@ def _said(place: str | None, rest: list[str], problem: Problem) -> str:
         if rest and rest[0].isdigit():
             return f"Row {int(rest[0]) + 1}, {'.'.join(rest[1:]) or 'all of it'}: {problem.message}"
         return problem.message
-    deep = place is None or place in ("rules", "ruleset", "tools", "more") or bool(rest)
+    deep = place is None or place in ("rules", "tools", "more") or bool(rest)
     return f"{problem.path.removeprefix('settings.')}: {problem.message}" if deep else problem.message
 
 
@@ -324,9 +279,10 @@ CELL = re.compile(r"Row ([0-9]+), ([a-z]+)")
 def initial_launch() -> dict[str, Any]:
     """An empty form."""
     model = ModelProfile.objects.filter(enabled=True).values_list("name", flat=True).first()
-    machine = USUAL if USUAL in CATALOGUE else next(iter(CATALOGUE))
-    return {"machine": machine, "model": model or SCRIPT, "asks": "writes", "on_limit": "ask", "on_retries": "ask",
-            "on_clarify": "ask", "cache": True, "tools": [], "cost_usd": 0.5} | usual_fields()  # fmt: skip
+    usual = (name for name, machine in CATALOGUE.items() if machine.presentation.usual)
+    machine = next(usual, next(iter(CATALOGUE)))
+    return {"machine": machine, "model": model or SCRIPT, "asks": "writes", "on_limit": "ask",
+            "on_clarify": "ask", "tools": [], "cost_usd": 0.5} | usual_fields()  # fmt: skip
 
 
 def launch_like(run: Run) -> dict[str, Any]:
@@ -339,7 +295,6 @@ def launch_like(run: Run) -> dict[str, Any]:
             asks, rules = name, rules[:-1]
     known = fields_of(run.machine)
     more = {name: value for name, value in settings.items() if name not in known}
-    part = PARTS.get(run.machine)
     return {
         "goal": run.goal,
         "machine": run.machine,
@@ -353,13 +308,8 @@ def launch_like(run: Run) -> dict[str, Any]:
         "asks": asks,
         "interrupt_every": settings.get("interrupt_every"),
         "rules": pretty(rules) if rules else "",
-        "max_steps": settings.get("max_steps"),
-        "max_rejections": settings.get("max_rejections"),
-        "on_retries": settings.get("on_retries", "ask"),
-        "cache": settings.get("cache", True),
         "cache_reads": settings.get("cache_reads", False),
-        "ruleset": pretty(settings["ruleset"]) if settings.get("ruleset") else "",
         "more": pretty(more) if more else "",
         **usual_fields(),
-        **(part.write(settings) if part else {}),
+        **machines.write(run.machine, settings),
     }

@@ -1,4 +1,4 @@
-"""The machines' own parts of the launch form: which fields each has, and what settings they come to, and back.
+"""The machines' own parts of the launch form: what each declares, as fields, settings, and what the page draws.
 
 A field belongs to one machine. Where a script hides the fields of the other machines they are not sent; without
 scripts they all are, so that what is filled in for another machine is refused, and defaults are passed over.
@@ -7,19 +7,22 @@ scripts they all are, so that what is filled in for another machine is refused, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from django import forms
 from django.conf import settings as site
 
+from runs.engine.presentation import Check, Choice, Column, Control, Form, Json, Lines, Rows, Whole
 from runs.engine.values import MAX_JSON
-from runs.forms.fields import OneOfField, ReadingForm, WholeField, read_json
+from runs.forms.fields import JsonField, OneOfField, ReadingForm, WholeField, read_json
 from runs.forms.rows import Row, RowsField, blank_rows
+from runs.machines import CATALOGUE
 
-SLOT = ("id", "type", "description", "format")
-PLAN_ROW = ("tool", "args", "thought")
+TAKEN = ("goal", "machine", "model", "script", "tools", "hosts", "any_host", "cost_usd", "tokens", "active_seconds",
+         "on_limit", "on_clarify", "asks", "interrupt_every", "rules", "cache_reads", "more")  # fmt: skip
+"""The fields that every launch has."""
 
 Settings = dict[str, Any]
 Fault = Callable[[str, str], None]
@@ -33,96 +36,229 @@ class Cleaned(Protocol):
         """The value of a field."""
 
 
+def form_of(machine: str) -> Form | None:
+    """Return a machine's part of the form; None where it has none."""
+    found = CATALOGUE.get(machine)
+    return found.presentation.form if found else None
+
+
+def controls_of(machine: str) -> list[Control]:
+    """Return the fields that a machine declares."""
+    return [control for other, control in every_control() if other == machine]
+
+
+def every_control() -> Iterator[tuple[str, Control]]:
+    """Yield the fields of all machines, each with its machine; a taken name gets the machine's before it."""
+    taken = set(TAKEN)
+    for machine in CATALOGUE:
+        controls = _declared(machine)
+        names = {one.name: f"{machine}-{one.name}" if one.name in taken else one.name for one in controls}
+        taken |= set(names.values())
+        for control in controls:
+            yield machine, _named(control, names)
+
+
+def _declared(machine: str) -> list[Control]:
+    """Return a machine's controls as it declares them; the fields for pasted rows come last."""
+    form = form_of(machine)
+    own = form.controls if form else ()
+    return [*own, *(control.pasted for control in own if isinstance(control, Rows))]
+
+
+def _named(control: Control, names: Mapping[str, str]) -> Control:
+    named = replace(control, name=names[control.name], setting=control.of)
+    if isinstance(named, Rows):
+        pasted = replace(named.pasted, name=names[named.pasted.name], setting=named.pasted.of)
+        return replace(named, pasted=pasted)
+    return named
+
+
+def rows_of_fields() -> dict[str, tuple[str, ...]]:
+    """Return the fields of rows, with their columns."""
+    found = [control for _, control in every_control() if isinstance(control, Rows)]
+    return {control.name: _names(control.columns) for control in found}
+
+
+def _names(columns: tuple[Column, ...]) -> tuple[str, ...]:
+    return tuple(column.name for column in columns)
+
+
+def _field(control: Control) -> forms.Field:
+    match control:
+        case Whole(least=least):
+            field: forms.Field = WholeField(least)
+        case Choice(choices=choices):
+            field = OneOfField(required=False, choices=list(choices))
+        case Check():
+            field = forms.BooleanField(required=False)
+        case Json(kind=kind, must_be=what):
+            field = JsonField(kind, what)
+        case Rows(columns=columns, telling=telling):
+            field = RowsField(_names(columns), telling=telling or None)
+        case _:
+            field = forms.CharField(required=False)
+    field.label = control.label
+    return field
+
+
 class MachineFields(ReadingForm):
     """The fields that belong to one machine each."""
 
-    slots = RowsField(SLOT, telling=("id", "description", "format"))
-    slots_json = forms.CharField(required=False)
-    coordinator = forms.BooleanField(required=False)
-    depth = OneOfField(
-        required=False,
-        choices=[("", "Usual"), ("shallow", "Shallow"), ("medium", "Medium"), ("deep", "Deep")],
-    )
-    plan_shape = OneOfField(
-        required=False,
-        choices=[
-            ("", "Not set"),
-            ("single_step", "One step"),
-            ("single_deliverable", "One result"),
-            ("multi_step", "Several steps (one more round per slot)"),
-        ],
-    )
-    hints = forms.CharField(required=False)
-    budget = forms.CharField(required=False)
-    skills = forms.CharField(required=False)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        own = {control.name: _field(control) for _, control in every_control()}
+        self.fields = {**self.fields, **own}
 
-    steps = forms.CharField(required=False)
-    planner = forms.BooleanField(required=False)
-    plan_gate = forms.BooleanField(required=False)
-    exploration_budget = WholeField()
-    exploitation_budget = WholeField()
-    max_iterations = WholeField()
-    max_consecutive_violations = WholeField()
+    def parts(self, faulty: Mapping[str, set[tuple[int, str]]]) -> list[PartView]:
+        """Return the machines' parts as the page draws them; `faulty` are the cells that are wrong."""
+        parts = [(machine, form_of(machine)) for machine in CATALOGUE]
+        return [
+            PartView(
+                machine, form, [self._view(machine, control, faulty) for control in controls_of(machine)]
+            )
+            for machine, form in parts
+            if form is not None
+        ]
 
-    rows = RowsField(PLAN_ROW)
-    rows_json = forms.CharField(required=False)
-    follow = OneOfField(
-        required=False,
-        choices=[("model", "The model, advised by the plan"), ("plan", "The plan")],
-    )
-    retry_buffer = WholeField()
-    replan_failure_threshold = WholeField(1)
-    max_replans = WholeField()
+    def _view(
+        self, machine: str, control: Control, faulty: Mapping[str, set[tuple[int, str]]]
+    ) -> ControlView:
+        rows: list[dict[str, Any]] = []
+        if isinstance(control, Rows):
+            shown = blank_rows(self[control.name].value() or [], _names(control.columns), least=3, spare=1)
+            rows = [_row(number, row, control, faulty) for number, row in enumerate(shown, 1)]
+        usual = site.MACHINE_DEFAULTS.get(machine, {}).get(control.of, control.placeholder)
+        return ControlView(control, type(control).__name__.lower(), self[control.name], str(usual), rows)
 
-    site_defaults = site.MACHINE_DEFAULTS
-    """What goes for a number that is left empty, by machine."""
 
-    def shown_slots(self) -> list[Row]:
-        """The rows of the contract to show, some of them blank."""
-        return blank_rows(self["slots"].value() or [], SLOT, least=3, spare=1)
-
-    def shown_rows(self) -> list[Row]:
-        """The rows of the plan to show, some of them blank."""
-        return blank_rows(self["rows"].value() or [], PLAN_ROW, least=3, spare=1)
+def _row(number: int, row: Row, control: Rows, faulty: Mapping[str, set[tuple[int, str]]]) -> dict[str, Any]:
+    """Return a row to draw: each cell with its column, and whether it is wrong."""
+    wrong = {column for found, column in faulty[control.name] if found == number}
+    cells = [
+        (f"{control.name}-{number - 1}-{column.name}", column, row[column.name], column.name in wrong)
+        for column in control.columns
+    ]
+    return {"number": number, "cells": cells}
 
 
 @dataclass(frozen=True)
-class Part:
-    """A machine's part: its fields, its settings of them, and the fields of its settings."""
+class ControlView:
+    """A field as the page draws it."""
 
-    fields: tuple[str, ...]
-    settings: tuple[str, ...]
-    """Settings that have a field here: they have no place among the others."""
-    read: Callable[[Cleaned, Fault], Settings]
-    write: Callable[[Settings], dict[str, Any]]
-    places: Callable[[Cleaned], dict[str, str]]
-    """Where a problem stands, by the path of its setting."""
+    control: Control
+    kind: str
+    field: forms.BoundField
+    placeholder: str
+    rows: list[dict[str, Any]]
+
+    @property
+    def small(self) -> bool:
+        """Whether several stand beside each other."""
+        return isinstance(self.control, Whole | Choice)
 
 
-# --- JSON in a field ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class PartView:
+    """A machine's part as the page draws it."""
+
+    machine: str
+    form: Form
+    views: list[ControlView]
+
+    @property
+    def large(self) -> list[ControlView]:
+        """Return the fields that have a line of their own."""
+        return [view for view in self.views if not view.small and not view.control.place]
+
+    @property
+    def small(self) -> list[ControlView]:
+        """Return the fields that stand beside each other."""
+        return [view for view in self.views if view.small and not view.control.place]
+
+    @property
+    def folded(self) -> list[ControlView]:
+        """Return the fields in the fold."""
+        return [view for view in self.views if view.control.place == "fold"]
+
+    @property
+    def more(self) -> list[ControlView]:
+        """Return the fields among the other settings."""
+        return [view for view in self.views if view.control.place == "more"]
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether something in the fold is filled in, or wrong."""
+        return any(view.field.value() or view.field.errors for view in self.folded)
 
 
-def _json(data: Cleaned, name: str, kind: type, what: str, fault: Fault) -> Any:
-    """A field's JSON, where it has any; None where it has none or is wrong."""
-    text = str(data[name] or "").strip()
-    if not text:
-        return None
-    try:
-        found = read_json(text)
-    except ValueError as wrong:
-        fault(name, str(wrong))
-        return None
-    if not isinstance(found, kind):
-        fault(name, f"This must be {what}.")
-        return None
+# --- settings of fields, and back ---------------------------------------------------------------------------------
+
+
+def read(machine: str, data: Cleaned, fault: Fault) -> Settings:
+    """Return the settings that a machine's fields come to; what was left empty stays a default."""
+    found: Settings = {}
+    controls = controls_of(machine)
+    pasted = {control.pasted.name for control in controls if isinstance(control, Rows)}
+    for control in controls:
+        value = None if control.name in pasted else _read(control, data, fault)
+        if value is not None:
+            found[control.of] = value
+    for control in controls:
+        if isinstance(control, Check) and data[control.name] and found.get(control.instead_of):
+            fault(control.name, control.conflict)
     return found
 
 
-def _rows_or_json(data: Cleaned, name: str, example: str, fault: Fault) -> list[Any] | None:
-    pasted = _json(data, f"{name}_json", list, f"a JSON list, such as {example}", fault)
-    if pasted is not None and data[name]:
-        fault(f"{name}_json", "Fill in the rows above or paste JSON, not both.")
-    return pasted
+def _read(control: Control, data: Cleaned, fault: Fault) -> Any:
+    value = data[control.name]
+    match control:
+        case Choice(choices=choices):
+            return value if value and value != choices[0][0] else None
+        case Check(on=on, off=off):
+            return on if value else off
+        case Lines():
+            return _lines(control, str(value or ""), fault) or None
+        case Rows():
+            return _rows(control, data, fault)
+    return value
+
+
+def _lines(control: Lines, text: str, fault: Fault) -> list[str]:
+    if len(text) > MAX_JSON:
+        fault(control.name, f"This {control.what} has {len(text):,} characters; the limit is {MAX_JSON:,}.")
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _rows(control: Rows, data: Cleaned, fault: Fault) -> list[Any] | None:
+    pasted: list[Any] | None = data[control.pasted.name]
+    rows = data[control.name]
+    if pasted is not None and rows:
+        fault(control.pasted.name, "Fill in the rows above or paste JSON, not both.")
+    if pasted is not None or not rows:
+        return pasted
+    return [_object(number, row, control, fault) for number, row in enumerate(rows, 1)]
+
+
+def _object(number: int, row: Row, control: Rows, fault: Fault) -> Settings:
+    found: Settings = {}
+    for column in control.columns:
+        text = row[column.name]
+        place = f"Row {number}, {column.name}: "
+        if column.required and not text:
+            fault(control.name, place + column.required)
+        if text:
+            found[column.name] = _object_in(text) if column.json else text
+        if text and column.json and not isinstance(found[column.name], dict):
+            fault(control.name, place + column.json)
+    return found
+
+
+def _object_in(text: str) -> Any:
+    try:
+        return read_json(text)
+    except ValueError:
+        return None
 
 
 def pretty(value: Any) -> str:
@@ -130,191 +266,77 @@ def pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def _given(data: Cleaned, *names: str) -> Settings:
-    return {name: data[name] for name in names if data[name] not in (None, "")}
+def write(machine: str, settings: Settings) -> dict[str, Any]:
+    """Return a machine's fields as they stand for these settings."""
+    fields: dict[str, Any] = {}
+    for control in controls_of(machine):
+        fields[control.name] = _written(control, settings)
+    for control in controls_of(machine):
+        if isinstance(control, Rows):
+            fields[control.pasted.name] = "[]" if control.empty and settings.get(control.of) == [] else ""
+    return fields
 
 
-# --- contract -----------------------------------------------------------------------------------------------------
+def _written(control: Control, settings: Settings) -> Any:
+    value = settings.get(control.of)
+    match control:
+        case Choice(choices=choices):
+            return value or choices[0][0]
+        case Check(on=on, off=off):
+            return value != off if on is None else value == on
+        case Lines():
+            return "\n".join(" ".join(line.split()) for line in value or ())
+        case Json():
+            return pretty(value) if value else ""
+        case Rows(columns=columns):
+            return [{column.name: _cell(column, row) for column in columns} for row in value or ()]
+    return value
 
 
-def _read_contract(data: Cleaned, fault: Fault) -> Settings:
-    example = '[{"id": "report", "type": "file", "description": "what it holds"}]'
-    slots = _rows_or_json(data, "slots", example, fault)
-    if slots is None and data["slots"]:
-        slots = [{name: text for name, text in row.items() if text} for row in data["slots"]]
-    found: Settings = {"contract": slots} if slots is not None else {}
-    if data["coordinator"]:
-        found["coordinator"] = "model"
-        if slots:
-            fault("coordinator", "The model writes the contract: leave the slots empty, or untick this.")
-    found |= _given(data, "depth", "plan_shape")
-    objects = {
-        "hints": 'a JSON object, such as {"report": {"explore": 1, "exploit": 2}}',
-        "budget": 'a JSON object, such as {"max_decision_rounds": 10}',
-        "skills": 'a JSON object, such as {"style": "Write short sentences."}',
-    }
-    for name, what in objects.items():
-        given = _json(data, name, dict, what, fault)
-        if given is not None:
-            found[name] = given
+def _cell(column: Column, row: Settings) -> Any:
+    value = row.get(column.name)
+    if column.json:
+        return json.dumps(value, ensure_ascii=False) if value else ""
+    return value or ""
+
+
+def places(machine: str, data: Cleaned) -> dict[str, str]:
+    """Return where a problem stands, by the name of its setting."""
+    found: dict[str, str] = {}
+    for control in controls_of(machine):
+        found.setdefault(control.of, control.name)
+        if isinstance(control, Rows) and data[control.pasted.name] is not None:
+            found[control.of] = control.pasted.name
     return found
-
-
-def _write_contract(settings: Settings) -> dict[str, Any]:
-    slots = settings.get("contract") or []
-    rows = [{column: slot.get(column, "") for column in SLOT} for slot in slots]
-    texts = {
-        name: pretty(settings[name]) if settings.get(name) else "" for name in ("hints", "budget", "skills")
-    }
-    return {
-        "slots": rows,
-        "coordinator": settings.get("coordinator") == "model",
-        "depth": settings.get("depth") or "",
-        "plan_shape": settings.get("plan_shape") or "",
-        **texts,
-    }
-
-
-def _contract_places(data: Cleaned) -> dict[str, str]:
-    slots = "slots_json" if data["slots_json"] else "slots"
-    own = ("coordinator", "depth", "plan_shape", "hints", "budget", "skills")
-    return {"contract": slots} | {name: name for name in own}
-
-
-# --- checklist ----------------------------------------------------------------------------------------------------
-
-_COUNTS = ("exploration_budget", "exploitation_budget", "max_iterations", "max_consecutive_violations")
-
-
-def _read_checklist(data: Cleaned, fault: Fault) -> Settings:
-    text = str(data["steps"] or "")
-    if len(text) > MAX_JSON:
-        fault("steps", f"This plan has {len(text):,} characters; the limit is {MAX_JSON:,}.")
-        text = ""
-    steps = [line.strip() for line in text.splitlines() if line.strip()]
-    found: Settings = {"plan": steps} if steps else {}
-    if data["planner"]:
-        found["planner"] = "model"
-        if steps:
-            fault("planner", "The model writes the plan: leave the steps empty, or untick this.")
-    if not data["plan_gate"]:
-        found["plan_gate"] = False
-    return found | _given(data, *_COUNTS)
-
-
-def _write_checklist(settings: Settings) -> dict[str, Any]:
-    return {
-        "steps": "\n".join(" ".join(step.split()) for step in settings.get("plan") or ()),
-        "planner": settings.get("planner") == "model",
-        "plan_gate": settings.get("plan_gate", True),
-        **{name: settings.get(name) for name in _COUNTS},
-    }
-
-
-def _checklist_places(data: Cleaned) -> dict[str, str]:
-    return {"plan": "steps"} | {name: name for name in ("planner", "plan_gate", *_COUNTS)}
-
-
-# --- planned ------------------------------------------------------------------------------------------------------
-
-_NUMBERS = ("retry_buffer", "replan_failure_threshold", "max_replans")
-
-
-def _read_planned(data: Cleaned, fault: Fault) -> Settings:
-    example = '[{"tool": "calculator", "args": {"expression": "6 * 7"}}]'
-    rows = _rows_or_json(data, "rows", example, fault)
-    if rows is None and data["rows"]:
-        rows = [_plan_row(number, row, fault) for number, row in enumerate(data["rows"], 1)]
-    found: Settings = {"plan": rows} if rows is not None else {}
-    if data["follow"] == "plan":
-        found["follow"] = "plan"
-    return found | _given(data, *_NUMBERS)
-
-
-def _plan_row(number: int, row: Row, fault: Fault) -> Settings:
-    found: Settings = {name: row[name] for name in ("tool", "thought") if row[name]}
-    if not row["tool"]:
-        fault("rows", f"Row {number}, tool: Name the tool that this row calls.")
-    if row["args"]:
-        try:
-            found["args"] = read_json(row["args"])
-        except ValueError:
-            found["args"] = None
-        if not isinstance(found["args"], dict):
-            fault("rows", f'Row {number}, args: Arguments are a JSON object, such as {{"name": "a.txt"}}.')
-    return found
-
-
-def _write_planned(settings: Settings) -> dict[str, Any]:
-    plan = settings.get("plan")
-    rows = [
-        {
-            "tool": row.get("tool", ""),
-            "args": json.dumps(row["args"], ensure_ascii=False) if row.get("args") else "",
-            "thought": row.get("thought", ""),
-        }
-        for row in plan or ()
-    ]
-    return {
-        "rows": rows,
-        "rows_json": "[]" if plan == [] else "",
-        "follow": settings.get("follow", "model"),
-        **{name: settings.get(name) for name in _NUMBERS},
-    }
-
-
-def _planned_places(data: Cleaned) -> dict[str, str]:
-    return {"plan": "rows_json" if data["rows_json"] else "rows"} | {
-        name: name for name in ("follow", *_NUMBERS)
-    }
-
-
-PARTS: dict[str, Part] = {
-    "contract": Part(
-        fields=("slots", "slots_json", "coordinator", "depth", "plan_shape", "hints", "budget", "skills"),
-        settings=("contract", "coordinator", "depth", "plan_shape", "hints", "budget", "skills"),
-        read=_read_contract,
-        write=_write_contract,
-        places=_contract_places,
-    ),
-    "checklist": Part(
-        fields=("steps", "planner", "plan_gate", *_COUNTS),
-        settings=("plan", "planner", "plan_gate", *_COUNTS),
-        read=_read_checklist,
-        write=_write_checklist,
-        places=_checklist_places,
-    ),
-    "planned": Part(
-        fields=("rows", "rows_json", "follow", *_NUMBERS),
-        settings=("plan", "follow", *_NUMBERS),
-        read=_read_planned,
-        write=_write_planned,
-        places=_planned_places,
-    ),
-}
-"""The part of each machine that has one here."""
 
 
 def usual_fields() -> dict[str, Any]:
     """Every machine's fields as an empty form has them."""
     fields: dict[str, Any] = {}
-    for part in PARTS.values():
-        fields |= part.write({})
+    for machine in CATALOGUE:
+        fields = write(machine, {}) | fields
     return fields
 
 
 def foreign(machine: str, data: Mapping[str, Any]) -> dict[str, str]:
-    """Fields filled in for another machine, each with that machine: what would be lost without a word."""
-    usual = usual_fields()
+    """Fields filled in for another machine, each with the sentence for it: what would be lost without a word."""
+    own = {control.name for control in controls_of(machine)}
     return {
-        name: other
-        for other, part in PARTS.items()
-        if other != machine
-        for name in part.fields
-        if _says_something(data.get(name)) and data[name] != usual.get(name)
+        control.name: f"The machine {machine} does not have this setting. Leave it empty."
+        if control.place == "more"
+        else f"This is a setting of {other}, but {machine} is chosen. Leave it empty."
+        for other, control in every_control()
+        if control.name not in own and _says_something(control, data.get(control.name))
     }
 
 
-def _says_something(value: Any) -> bool:
-    """Whether somebody has filled it in; 0 is a number like any other."""
-    return value is not None and value is not False and value not in ("", [])
+def _says_something(control: Control, value: Any) -> bool:
+    """Return whether a person has filled it in; 0 is a number like any other."""
+    match control:
+        case Check(ticked=ticked):
+            return bool(value) and not ticked
+        case Choice(choices=choices):
+            return value not in ("", None, choices[0][0])
+        case Whole() | Json():
+            return value is not None
+    return bool(value)

@@ -1,13 +1,21 @@
-"""The four machines: pure functions, one file each, or a package where that is too long.
+"""The machines of this installation, by name. One folder is one machine.
 
-A new one is a file and a line in CATALOGUE.
+A new machine of agentsite is a folder here and a name in the list below. Those from elsewhere are named by the
+environment (`AGENTSITE_MACHINES`), which the site's settings pass to `install`.
 """
 
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
 from runs.engine.machine import Machine
-from runs.machines.checklist import CHECKLIST
-from runs.machines.contract import CONTRACT
-from runs.machines.planned import PLANNED
-from runs.machines.ruled import RULED
+
+_LIST = (
+    "runs.machines.contract:CONTRACT",
+    "runs.machines.checklist:CHECKLIST",
+    "runs.machines.planned:PLANNED",
+    "runs.machines.ruled:RULED",
+)
 
 
 class NoMachine(KeyError):
@@ -24,10 +32,45 @@ class NoMachine(KeyError):
         return self.sentence
 
 
+class BadMachineName(ValueError):
+    """A name that leads to no machine, or to one whose own name is taken."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name!r} can't be used: {why}. Write package:NAME")
+
+
 class _Catalogue(dict[str, Machine]):
     def __missing__(self, name: str) -> Machine:
         raise NoMachine(name)
 
 
-CATALOGUE = _Catalogue({machine.name: machine for machine in (CONTRACT, CHECKLIST, PLANNED, RULED)})
+CATALOGUE = _Catalogue()
 """Every machine by its name; `NoMachine` where there is none."""
+
+PACKAGES: dict[str, str] = {}
+"""The name of each machine's package."""
+
+FOLDERS: dict[str, Path] = {}
+"""The folder of each machine that has one: its demonstration and its templates lie there."""
+
+
+def install(names: Iterable[str]) -> None:
+    """Add the machines that are named as `package:NAME`; `BadMachineName` where one is not there."""
+    for name in names:
+        module, _, attribute = name.partition(":")
+        try:
+            package = import_module(module)
+            machine = getattr(package, attribute)
+        except (ImportError, AttributeError, ValueError) as fault:
+            raise BadMachineName(name, str(fault)) from fault
+        if not isinstance(machine, Machine):
+            raise BadMachineName(name, f"it is {type(machine).__name__}, no Machine")
+        if CATALOGUE.get(machine.name, machine) is not machine:
+            raise BadMachineName(name, f"there is a machine {machine.name} already")
+        CATALOGUE[machine.name] = machine
+        PACKAGES[machine.name] = module
+        if hasattr(package, "__path__"):
+            FOLDERS[machine.name] = Path(str(package.__file__)).parent
+
+
+install(_LIST)

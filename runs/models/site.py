@@ -100,7 +100,7 @@ def _server(url: str) -> tuple[str, ...]:
 
 
 class Skill(models.Model):
-    """A named text that a run of `contract` may show its model for one round."""
+    """A named text that a run may show its model for one round."""
 
     name = models.SlugField(max_length=80, unique=True)
     text = models.TextField()

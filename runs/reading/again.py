@@ -21,7 +21,7 @@ from runs.reading.live_way import called_after, live_asks
 from runs.reading.phrases import Data, Line
 from runs.reading.questions import titles_of
 from runs.reading.restored import unknown_of
-from runs.reading.speaking import SPEAKING
+from runs.reading.speaking import FIRST
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _lost_after(run: Run, at: int) -> list[LostChange]:
     if run.finished or not store.compaction_wanted(run):
         lost.pop("wish", None)
     found = sorted(lost.values(), key=itemgetter(0))
-    return [LostChange(seq, SPEAKING[fact["kind"]](fact)) for seq, fact in found]
+    return [LostChange(seq, FIRST[fact["kind"]](fact)) for seq, fact in found]
 
 
 def _notes_after(run: Run, at: int) -> Iterator[tuple[int, Data]]:

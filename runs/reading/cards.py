@@ -35,6 +35,7 @@ from runs.reading.looking import hides, is_risky, lets_act
 from runs.reading.phrases import Line, call_text
 from runs.reading.questions import answer_field, asked_of, questions_of, reason_of, title_of
 from runs.reading.restored import doubts_of
+from runs.reading.speaking import reads_of
 from runs.reading.unheard import late_end_of, unsure_of
 from runs.rights import OPERATOR, decides
 
@@ -333,17 +334,16 @@ def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:
     for step in found.order_by("-seq")[:CONTEXT_ROWS]:
         facts = json.loads(step.facts_json)
         if not thought:
-            thought = next(filter(None, map(_thought, facts)), "")
+            thought = next(filter(None, (_thought(run.machine, fact) for fact in facts)), "")
         if len(results) < 2 and any(fact["kind"] == "react.tool.result" for fact in facts):
-            results.append(line_of(step.kind, step.node, step.edge, facts, None))
+            results.append(line_of(step.kind, step.node, step.edge, facts, None, machine=run.machine))
     return thought, tuple(reversed(results))
 
 
-def _thought(fact: dict[str, Any]) -> str:
+def _thought(machine: str, fact: dict[str, Any]) -> str:
     """What a model said for its decision: each machine has its own name for it."""
-    if fact["kind"] not in ("react.decision", "planned.row.taken"):
-        return ""
-    return str(fact.get("thought") or fact.get("notes") or "")
+    reads = reads_of(machine).get(fact["kind"])
+    return str(fact.get(reads.said) or "") if reads and reads.said else ""
 
 
 def _why(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
@@ -378,14 +378,14 @@ def _limit_lines(limits: list[Standing], about: LimitAsked | None, run: Run) -> 
     return tuple(found)
 
 
+def _said(run: Run, step: Step) -> str:
+    facts = json.loads(step.facts_json)
+    return line_of(step.kind, step.node, step.edge, facts, None, machine=run.machine).plain
+
+
 def targets_of(run: Run, before: int | None = None) -> tuple[Target, ...]:
     """The newest steps that the run can go back to, newest first."""
     found = Step.objects.filter(run=run, live=True, kind=Step.Kind.TRANSITION)
     if before is not None:
         found = found.filter(seq__lt=before)
-    return tuple(
-        Target(
-            step.seq, line_of(step.kind, step.node, step.edge, json.loads(step.facts_json), None).plain[:90]
-        )
-        for step in found.order_by("-seq")[:TARGETS]
-    )
+    return tuple(Target(step.seq, _said(run, step)[:90]) for step in found.order_by("-seq")[:TARGETS])

@@ -23,6 +23,7 @@ from runs.engine.facts import (
 )
 from runs.engine.machine import Block
 from runs.engine.timeline import SUMMARY, Context, common_block, folded
+from runs.machines import CATALOGUE
 from runs.models import Compaction, Exchange, Run, Step, tells, tells_of
 from runs.reading import words
 from runs.reading.aligning import differing_words
@@ -50,13 +51,9 @@ STATES: dict[str, str] = {
 BLOCK_KINDS: dict[str, str] = {
     SUMMARY: "earlier summary",
     "user.answer": "answer by a person",
-    "react.decision": "decision",
-    "react.plan": "plan",
-    "react.plan.ack": "marks on the plan",
     "react.tool.call": "call",
     "react.tool.result": "result",
     "react.tool.edited": "change by a person",
-    "react.infra.result": "record read",
     "react.notice": "note",
 }
 """What a block is, in words; any other kind reads as its own last part."""
@@ -292,7 +289,13 @@ def _originals(run: Run, view: CompactionView) -> tuple[OriginalView, ...]:
 
 def kind_words(kind: str) -> str:
     """What a block of this kind is, in words."""
-    return BLOCK_KINDS.get(kind) or words.spoken(kind.rpartition(".")[2])
+    own = [
+        machine.presentation.facts[kind]
+        for machine in CATALOGUE.values()
+        if kind in machine.presentation.facts
+    ]
+    nouns = [reads.noun or ("decision" if reads.reply else "") for reads in own]
+    return BLOCK_KINDS.get(kind) or next(filter(None, nouns), words.spoken(kind.rpartition(".")[2]))
 
 
 # --- what is asked of the database --------------------------------------------------------------------------------

@@ -115,8 +115,8 @@ def _terms(left: Run, right: Run) -> Iterator[Difference]:
     yield from differences_of(ours, theirs)
     if left.script_id != right.script_id:
         yield Difference("script", *(_script(run) for run in (left, right)))
-    settings = ({**run.settings, "model": None} for run in (left, right))
-    yield from differences_of(*settings)
+    ours, theirs = ({**run.settings, "model": None} for run in (left, right))
+    yield from differences_of(ours, theirs)
     yield from _edited(left, right)
 
 

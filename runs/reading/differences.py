@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from runs.engine.values import canonical
 from runs.reading import words
 from runs.reading.outlines import Data, wanted_call
+from runs.reading.speaking import reads_of
 
-LABELS = {"react.decision": "", "react.notice": "note"}
+LABELS = {"react.notice": "note"}
 """What a fact's values are called where the last part of its kind would not do."""
 
 
@@ -46,13 +47,13 @@ class _Missing:
 MISSING = _Missing()
 
 
-def differences_of(left: Data, right: Data) -> list[Difference]:
-    """The values that differ between what two steps (or two launches) hold, objects looked into.
+def differences_of(left: Data, right: Data, machine: str = "") -> list[Difference]:
+    """The values that differ between what two steps of `machine` (or two launches) hold, objects looked into.
 
     Arguments and results of two tools have nothing to do with each other: there they are one value.
     """
-    whole = _tool_in(left) != _tool_in(right)
-    found = _differing(dict(_leaves(left, whole)), dict(_leaves(right, whole)))
+    whole = _tool_in(left, machine) != _tool_in(right, machine)
+    found = _differing(dict(_leaves(left, machine, whole)), dict(_leaves(right, machine, whole)))
     # What readers have no name for (the order of facts, the code of a notice) is still a difference.
     return found or _differing(dict(_inside(left, (), "")), dict(_inside(right, (), "")))
 
@@ -76,38 +77,40 @@ def _is_same(one: Any, other: Any) -> bool:
     return canonical(one) == canonical(other)
 
 
-def _tool_in(content: Data) -> str:
+def _tool_in(content: Data, machine: str) -> str:
     """The tool that a step calls, or wants."""
     call = content.get("call") or {}
-    return str(call.get("tool") or wanted_call(content.get("facts", []))[0])
+    return str(call.get("tool") or wanted_call(machine, content.get("facts", [])).tool)
 
 
-def _leaves(content: Data, whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
+def _leaves(content: Data, machine: str, whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
     for name, value in content.items():
         match name:
             case "call":
                 yield Where((name, "tool"), "tool", "tool"), value["tool"]
                 yield from _arguments(value["args"], (name, "args"), "", whole)
             case "facts":
-                yield from _facts(value, whole)
+                yield from _facts(value, machine, whole)
             case "to":
                 yield Where((name,), "next state", "next state"), value
             case _:
                 yield from _inside(value, (name,), name)
 
 
-def _facts(facts: list[Data], whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
+def _facts(facts: list[Data], machine: str, whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
     """Each fact's values under a name that a reader knows; the second of a kind is numbered."""
     seen: dict[str, int] = {}
+    replies = {kind for kind, reads in reads_of(machine).items() if reads.reply}
     for fact in facts:
         kind = fact["kind"]
         seen[kind] = seen.get(kind, 0) + 1
         number = f" {seen[kind]}" if seen[kind] > 1 else ""
-        label = f"{LABELS.get(kind, words.spoken(kind.rpartition('.')[2]))}{number}".strip()
+        plain = "" if kind in replies else LABELS.get(kind, words.spoken(kind.rpartition(".")[2]))
+        label = f"{plain}{number}".strip()
         path, longer = ("facts", kind, str(seen[kind])), f"{kind}{number}"
         rest = {name: value for name, value in fact.items() if name != "kind"}
         match kind:
-            case "react.decision":
+            case _ if kind in replies:
                 yield from _decision(rest, path, label, whole)
             case "react.tool.result" if not number:
                 yield from _result(rest, path, whole)

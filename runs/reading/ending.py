@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from runs.models import Run, Step, tells
+from runs.reading.speaking import reads_of
 from runs.reading.words import plural
 
 
@@ -35,7 +37,7 @@ def ending_of(run: Run) -> Ending | None:
     transitions = live.filter(kind=Step.Kind.TRANSITION).exclude(to="end")
     last = transitions.order_by("-seq").values_list("seq", flat=True).first()
     seq, message = _cause(live)
-    beside, first = _beside(live)
+    beside, first = _beside(live, run.machine)
     return Ending(message, seq or run.head, last or 0, beside, first)
 
 
@@ -47,13 +49,15 @@ def _cause(live: Any) -> tuple[int, str]:
     return found.seq, next((fact["message"] for fact in facts if fact["kind"] == "react.exit"), "")
 
 
-def _beside(live: Any) -> tuple[tuple[str, ...], int]:
+def _beside(live: Any, machine: str) -> tuple[tuple[str, ...], int]:
     """What went wrong on the way, counted, and where it began."""
     found: Counter[str] = Counter()
     first = 0
-    told = live.filter(tells("react.tool.result", "ruled.subgraph.merged", "step.skipped"))
+    own = {kind: reads.counts for kind, reads in reads_of(machine).items() if reads.counts}
+    counts = {"react.tool.result": "call", **own}
+    told = live.filter(tells(*counts))
     for seq, text in told.order_by("seq").values_list("seq", "facts_json"):
-        kinds = [kind for fact in json.loads(text) if (kind := _kind(fact))]
+        kinds = [kind for fact in json.loads(text) if (kind := _kind(fact, counts))]
         found.update(kinds)
         first = first or (seq if kinds else 0)
     parts = (
@@ -66,10 +70,10 @@ def _beside(live: Any) -> tuple[tuple[str, ...], int]:
     return tuple(part for part in parts if part), first
 
 
-def _kind(fact: dict[str, Any]) -> str:
-    match fact:
-        case {"kind": "react.tool.result" | "ruled.subgraph.merged", "error": str(), "ran": ran}:
+def _kind(fact: dict[str, Any], counts: Mapping[str, str]) -> str:
+    match counts.get(fact["kind"]), fact:
+        case "call", {"error": str(), "ran": ran}:
             return "failed" if ran else "not run"
-        case {"kind": "step.skipped"}:
+        case "skip", _:
             return "skipped"
     return ""

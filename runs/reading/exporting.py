@@ -99,7 +99,15 @@ def _steps(run: Run, exchanges: dict[int, Exchange]) -> list[Data]:
 def _step(run: Run, step: Step, state: Data, exchange: Exchange | None) -> Data:
     facts = json.loads(step.facts_json)
     asked = json.loads(exchange.request_json) if exchange else None
-    ends = run.ends_replay(step.seq)
+    line = line_of(
+        step.kind,
+        step.node,
+        step.edge,
+        facts,
+        asked,
+        machine=run.machine,
+        ends_replay=run.ends_replay(step.seq),
+    )
     return {
         "seq": step.seq,
         "kind": step.kind,
@@ -109,7 +117,7 @@ def _step(run: Run, step: Step, state: Data, exchange: Exchange | None) -> Data:
         "to": step.to,
         "state": state,
         "facts": facts,
-        "summary": line_of(step.kind, step.node, step.edge, facts, asked, ends_replay=ends).plain,
+        "summary": line.plain,
         "started_at": step.at.isoformat(),
         "ms": step.ms,
         "usage": _usage(exchange),

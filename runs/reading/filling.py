@@ -34,6 +34,16 @@ from runs.reading import words
 from runs.reading.compactions import CompactionView
 from runs.reading.prompts import full_terms, limit_of
 
+AGENT = ("Agent", "think")
+
+
+def _own(tone: str) -> dict[str, tuple[str, str]]:
+    """Return the machines' own blocks of a colour, by the kind of fact."""
+    facts = [item for machine in CATALOGUE.values() for item in machine.presentation.facts.items()]
+    parts = {kind: AGENT if reads.reply else reads.part for kind, reads in facts}
+    return {kind: part for kind, part in parts.items() if part[1] == tone}
+
+
 LABELS: dict[str, tuple[str, str]] = {
     "system": ("Instructions", "system"),
     "examples": ("Worked examples", "system"),
@@ -41,12 +51,12 @@ LABELS: dict[str, tuple[str, str]] = {
     PROMPT: ("Goal", "goal"),
     PLAN: ("Plan", "goal"),
     SUMMARY: ("Summaries", "summary"),
-    "react.decision": ("Agent", "think"),
+    **_own("think"),
     "react.tool.result": ("Tool results", "call"),
-    "react.infra.result": ("Earlier results", "call"),
+    **_own("call"),
     "user.answer": ("Answers by people", "ask"),
     "react.tool.edited": ("Changes by people", "ask"),
-    "react.plan.ack": ("Marks on the plan", "other"),
+    **_own("other"),
     "react.notice": ("Notes", "other"),
     "sources": ("Sources", "sources"),
     "shown": ("Shown in full", "sources"),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runs.models import Budget
+from runs.engine.presentation import Meter
 from runs.reading import words
 
 
@@ -34,17 +33,8 @@ def advised(used: float, limit: float) -> tuple[float, str]:
     return share, "warn" if used > limit else "busy"
 
 
-def lines_of(budgets: Iterable[Budget], scope: str) -> dict[str, Budget]:
-    """The budget's lines of one scope by name."""
-    return {line.name: line for line in budgets if line.scope == scope}
-
-
-def gauge_of(line: Budget, *, label: str = "", advisory: bool = False) -> Gauge:
-    """A budget line as a gauge."""
-    share = advised(line.used, line.limit) if advisory else filled(line.used, line.limit)
-    return Gauge(
-        label or words.spoken(line.name).capitalize(),
-        words.number(line.used),
-        words.number(line.limit),
-        *share,
-    )
+def gauge_of(meter: Meter) -> Gauge:
+    """A machine's number as a gauge."""
+    write = words.money if meter.unit == "usd" else words.number
+    share = advised(meter.used, meter.limit) if meter.advisory else filled(meter.used, meter.limit)
+    return Gauge(meter.label, write(meter.used), write(meter.limit), *share)

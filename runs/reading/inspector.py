@@ -28,6 +28,7 @@ from runs.reading.prompt_views import PromptView, prompt_view
 from runs.reading.prompts import ASKS
 from runs.reading.questions import whole_title
 from runs.reading.rows import CONCLUDING, RowView, row_view
+from runs.reading.speaking import COMMON, reads_of, speaking
 from runs.reading.unheard import late_end_of, lost_call_at
 from runs.reading.visible import all_visible, visible
 
@@ -117,7 +118,7 @@ def step_view(run: Run, seq: int) -> StepView | None:
     return StepView(
         row=row,
         facts=tuple(
-            fact_html(fact, exchange.kind if exchange else "", sources)
+            fact_html(fact, exchange.kind if exchange else "", sources, run.machine)
             for fact in json.loads(step.facts_json)
         ),
         state=pretty(state),
@@ -257,12 +258,15 @@ def pretty(value: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def fact_html(fact: dict[str, Any], asked: str = "", sources: tuple[Source, ...] = ()) -> SafeString:
+def fact_html(
+    fact: dict[str, Any], asked: str = "", sources: tuple[Source, ...] = (), machine: str = ""
+) -> SafeString:
     """A fact by the template of its kind; one without a template as its names and values.
 
     `asked` is the kind of what was asked of the world: a child's answer reads as text, a tool's result as data.
     `sources` are those that its texts may cite.
     """
+    own = _own_words(fact, machine)
     fact = all_visible(fact)
     shown = {name: _shown(value) for name, value in fact.items() if name != "kind"}
     call = fact.get("tool_call") or {}
@@ -278,7 +282,22 @@ def fact_html(fact: dict[str, Any], asked: str = "", sources: tuple[Source, ...]
         "code": call_text(tool, args) if tool else "",
         "label": words.spoken(fact["kind"]),
     }
-    return mark_safe(_fact_template(fact["kind"]).render(context))
+    return mark_safe(fact_template(fact["kind"], machine).render({**context, **own}))
+
+
+def _own_words(fact: dict[str, Any], machine: str) -> dict[str, Any]:
+    """What a fact of a machine's own says beside its values; of a reply the thought and the call that it wants."""
+    speak = None if fact["kind"] in COMMON else speaking(machine).get(fact["kind"])
+    if speak is None:
+        return {}
+    line, reads = speak(fact), reads_of(machine).get(fact["kind"])
+    if reads is None or not reads.reply:
+        return {"line": line, "label": line.title}
+    told = ("kind", reads.said, "tool", "args", *reads.by_chance)
+    pairs = [(name, _shown(all_visible(value))) for name, value in fact.items() if name not in told]
+    wants = reads.call(fact) is not None
+    thought = visible(str(fact.get(reads.said) or ""))
+    return {"line": line, "label": line.title, "pairs": pairs, "thought": thought, "wants": wants}
 
 
 def _shown(value: Any) -> str:
@@ -286,10 +305,9 @@ def _shown(value: Any) -> str:
 
 
 @cache
-def _fact_template(kind: str) -> Any:
+def fact_template(kind: str, machine: str) -> Any:
     """Return the template of a fact: its machine's, the shared one of its kind, or the one for any fact."""
-    machine = kind.partition(".")[0]
-    names = [f"machines/{machine}/facts/{kind}.html", f"runs/_facts/{kind}.html", "runs/_facts/_any.html"]
+    names = [f"{machine}/facts/{kind}.html", f"runs/_facts/{kind}.html", "runs/_facts/_any.html"]
     return loader.select_template(names)
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from runs.engine.facts import FOUND_OUT, MADE_ANEW
+from runs.engine.presentation import Beside, Presentation, Reads
 from runs.engine.reply import ONE_ACTION
 from runs.engine.timeline import NO_COMPACTION, WAITS
+from runs.machines import CATALOGUE
 from runs.reading import words
 from runs.reading.limits import as_asked
 from runs.reading.phrases import Data, Line, call_text, short
 from runs.reading.questions import whole_title
-from runs.reading.speaking import SPEAKING, exited
+from runs.reading.speaking import FIRST, exited, places_of, speaking
 
 ASKED_AGAIN = {"retried", "context_overflow", "reply_length", "reply_content_filter"}
 """Codes of the notice on a model call that is made again."""
+
+
+NOTHING_SPECIAL = Reads(None)
 
 
 def line_of(
@@ -24,88 +30,98 @@ def line_of(
     facts: list[Data],
     asked: Data | None,
     *,
+    machine: str,
     ends_replay: bool = False,
 ) -> Line:
     """The line of a row. `asked` is the effect of its exchange, for rows of kind `ask`; see `Run.ends_replay`."""
+    row = _Row(machine, facts)
     match kind:
         case "ask" if asked is not None:
-            return _asked(asked, facts)
+            return _asked(asked, row)
         case "stop":
             return _stopped(facts, ends_replay=ends_replay)
-    for fact in sorted(facts, key=_weight):
-        speak = SPEAKING.get(fact["kind"])
-        if speak is not None:
-            return _marked(speak(fact), facts, fact)
-    return _plain(kind, node, edge)
+    return row.told() or _plain(kind, node, edge)
 
 
-def _weight(fact: Data) -> int:
-    return _ORDER.get(fact["kind"], len(_ORDER))
+class _Row:
+    """The facts of a row, as the machine that concluded them says them."""
+
+    def __init__(self, machine: str, facts: list[Data]) -> None:
+        self.facts = facts
+        self.presentation = CATALOGUE[machine].presentation if machine in CATALOGUE else Presentation()
+        self._speaking = speaking(machine)
+        self._places = places_of(machine)
+
+    def told(self, of: Callable[[Data], bool] = lambda fact: True) -> Line | None:
+        """Return the line of the first fact that speaks, of those that `of` takes; None where none speaks."""
+        found = [fact for fact in self.facts if fact["kind"] in self._places and of(fact)]
+        if not found:
+            return None
+        first = min(found, key=lambda fact: self._places[fact["kind"]])
+        return _marked(self._speaking[first["kind"]](first), self, first)
+
+    def reads(self, fact: Data) -> Reads:
+        """Return how the machine declares that the fact reads; nothing special where it is not its own."""
+        return self.presentation.facts.get(fact["kind"], NOTHING_SPECIAL)
+
+    def beside(self, told: Data) -> list[Beside]:
+        """Return the marks that the other facts leave."""
+        groups: dict[str, list[Data]] = {}
+        for fact in self.facts:
+            if self.reads(fact).beside and fact["kind"] != told["kind"]:
+                groups.setdefault(fact["kind"], []).append(fact)
+        marks = [leave(facts) for facts in groups.values() if (leave := self.reads(facts[0]).beside)]
+        return [mark for mark in marks if mark is not None]
+
+    def violation(self) -> str:
+        """Return the violation that the row notes, in words; empty where it notes none."""
+        codes = [str(fact.get("code", "")) for fact in self.facts if fact["kind"] == "react.notice"]
+        return self.presentation.violation(codes[-1]) if codes else ""
 
 
-def _marked(line: Line, facts: list[Data], told: Data) -> Line:
+def _marked(line: Line, row: _Row, told: Data) -> Line:
     """Return the line of the fact `told`, with a tag for what else the row concluded: an answer, the end."""
+    facts = row.facts
     kinds = {fact["kind"]: fact for fact in facts}
     if earlier := [fact for fact in facts if fact["kind"] == "conv.run"]:
         return _continuing(earlier)
-    code = str(kinds.get("react.notice", {}).get("code", ""))
-    if code.startswith("protocol_violation.") and "react.decision" in kinds:
-        line = _replace(line, tone="warn", tag=f"violation: {words.spoken(code.partition('.')[2])}")
-    elif code == "decision_invalid_strategy":
-        line = _replace(line, tone="warn", tag=f"violation: {words.spoken(code)}")
-    elif code == FOUND_OUT:
-        line = _replace(line, tag=", ".join(filter(None, (line.tag, "learned by asking the tool"))))
-    elif "contract.wrapup.began" in kinds and told["kind"] != "contract.wrapup.began":
-        line = _replace(line, tag="wrap-up begins")
-    elif told["kind"] != "contract.slot.mapped":
-        line = _filling(line, facts)
+    marks = row.beside(told)
+    if violation := row.violation():
+        line = _replace(line, tone="warn", tag=f"violation: {violation}")
+    elif kinds.get("react.notice", {}).get("code") == FOUND_OUT:
+        line = _tagged(line, "learned by asking the tool")
+    else:
+        line = _tagged(line, *(short(mark.tag, 66) for mark in marks if not mark.alone))
     if any(fact.get("code") == ONE_ACTION for fact in facts):
-        line = _replace(line, tone="warn", tag=", ".join(filter(None, (line.tag, "rest ignored"))))
-    if kinds.get("react.plan", {}).get("by") == "person" and not _is_of_plan(told):
-        line = _replace(line, tag=", ".join(filter(None, (line.tag, "plan changed by a person"))))
+        line = _replace(_tagged(line, "rest ignored"), tone="warn")
+    for mark in marks:
+        if mark.alone:
+            line = _replace(line, tag=mark.tag, tone=mark.tone or line.tone)
     ended = kinds.get("react.exit")
     if ended is not None and line.level == "all":
         return exited(ended)
     if ended is not None and told["kind"] != "react.exit":
-        return _replace(
-            line,
-            tag=", ".join(filter(None, (line.tag, f"ends: {words.exit_words(ended['reason'])}"))),
-            level="turn",
-        )
-    skipped = kinds.get("step.skipped")
-    if skipped is not None and told["kind"] != "step.skipped":
-        left = skipped["why"] == "plan_tool_mismatch"
-        tag = "not the plan's tool" if left else f"skipped: {words.spoken(skipped['why'])}"
-        return _replace(line, tag=tag, tone="warn")
-    if "run.answer" in kinds and (told["kind"] == "ruled.draft.passed" or _is_result(told)):
+        return _replace(_tagged(line, f"ends: {words.exit_words(ended['reason'])}"), level="turn")
+    if (
+        "run.answer" in kinds
+        and told.get("error") is None
+        and (told["kind"] == "react.tool.result" or row.reads(told).yields)
+    ):
         return Line(
             "Final answer", short(kinds["run.answer"]["text"]), icon="flag", tone="good", level="turn"
         )
     return line
 
 
-def _is_of_plan(told: Data) -> bool:
-    """Return whether the line tells the plan's steps, or marks on them, already."""
-    return told["kind"] == "react.plan.ack" or (told["kind"] == "react.plan" and bool(told.get("steps")))
-
-
-def _is_result(told: Data) -> bool:
-    return told["kind"] in ("react.tool.result", "react.infra.result") and told.get("error") is None
-
-
 def _continuing(earlier: list[Data]) -> Line:
     """Return the line of the run directly before this one, with how many there are as its tag."""
     return _replace(
-        SPEAKING["conv.run"](earlier[-1]), tag=f"{words.plural(len(earlier), 'run')} before this one"
+        FIRST["conv.run"](earlier[-1]), tag=f"{words.plural(len(earlier), 'run')} before this one"
     )
 
 
-def _filling(line: Line, facts: list[Data]) -> Line:
-    """A decision also says which slots it fills."""
-    slots = [fact["slot"] for fact in facts if fact["kind"] == "contract.slot.mapped"]
-    if not slots:
-        return line
-    return _replace(line, tag=", ".join(filter(None, (line.tag, f"fills {short(' and '.join(slots), 60)}"))))
+def _tagged(line: Line, *tags: str) -> Line:
+    return _replace(line, tag=", ".join(filter(None, (line.tag, *tags))))
 
 
 def _replace(line: Line, **changes: Any) -> Line:
@@ -115,12 +131,13 @@ def _replace(line: Line, **changes: Any) -> Line:
 # --- asks -------------------------------------------------------------------------------------------------------
 
 
-def _asked(asked: Data, facts: list[Data]) -> Line:
+def _asked(asked: Data, row: _Row) -> Line:
+    facts = row.facts
     match asked["kind"]:
         case "model_call":
-            return _model_asked(asked, facts)
+            return _model_asked(asked, row)
         case "tool_call":
-            if decided := _told_with(facts, "react.decision"):
+            if decided := row.told(lambda fact: row.reads(fact).reply):
                 return decided  # a call of the run's own record needs no row of its own before it
             code = call_text(asked["tool"], asked["args"])
             return _retried(Line("Calls", code=code, icon="tool", tone="call"), facts)
@@ -138,28 +155,19 @@ def _asked(asked: Data, facts: list[Data]) -> Line:
     return Line("Asks", asked["kind"], level="all")
 
 
-def _model_asked(asked: Data, facts: list[Data]) -> Line:
-    for fact in facts:
-        if fact["kind"] == "ruled.reply.unread":
-            return Line("Reply unreadable", fact["message"], icon="alert", tone="warn", tag="retry")
+def _model_asked(asked: Data, row: _Row) -> Line:
+    facts = row.facts
+    if again := row.told(lambda fact: row.reads(fact).at_ask == "again"):
+        return _replace(again, tag="retry")
     codes = {fact["code"] for fact in facts if fact["kind"] == "react.notice"}
-    if codes & {*NO_COMPACTION, WAITS} and (noted := _told_with(facts, "react.notice")):
+    speaking_codes = {*NO_COMPACTION, WAITS, *row.presentation.speaking_notices}
+    if codes & speaking_codes and (noted := row.told(lambda fact: fact["kind"] == "react.notice")):
         return noted
-    if "coordinator_unusable" in codes and (noted := _told_with(facts, "react.notice")):
-        return noted
-    told = _told_with(facts, "contract.set", "react.plan", "contract.overdraft.granted")
+    told = row.told(lambda fact: row.reads(fact).at_ask == "told")
     if told and not codes & ASKED_AGAIN:
         return told
     role = "the model" if asked["role"] == "decision" else f"the model for a {words.spoken(asked['role'])}"
     return _retried(Line("Asks", role, icon="model", level="all"), facts)
-
-
-def _told_with(facts: list[Data], *kinds: str) -> Line | None:
-    """The line of the first fact of these kinds: what was concluded on the way to asking."""
-    for fact in sorted(facts, key=_weight):
-        if fact["kind"] in kinds:
-            return _marked(SPEAKING[fact["kind"]](fact), facts, fact)
-    return None
 
 
 def _retried(line: Line, facts: list[Data]) -> Line:
@@ -199,9 +207,6 @@ def _stopped(facts: list[Data], *, ends_replay: bool) -> Line:
             tag = words.REPLAYED if ends_replay else words.exit_words(reason)
             return Line("Ended", text, icon="stop", tone=tone, level="turn", tag=tag)
     return Line("Ended", icon="stop", level="turn")
-
-
-_ORDER = {kind: place for place, kind in enumerate(SPEAKING)}
 
 
 def _plain(kind: str, node: str, edge: str | None) -> Line:

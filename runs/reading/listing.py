@@ -133,8 +133,9 @@ def _progress_of(runs: list[Run]) -> dict[int, tuple[str, str]]:
     for line in Budget.objects.filter(run__in=[run.pk for run in runs], scope="global").order_by("pk"):
         lines.setdefault(line.run_id, []).append(line)
     found = {}
+    machines = {run.pk: run.machine for run in runs}
     for run_id, own in lines.items():
-        shown = progress_line(own)
+        shown = progress_line(machines[run_id], own)
         if shown is not None:
             found[run_id] = (
                 words.spoken(shown.name).capitalize(),

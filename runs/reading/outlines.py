@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Q
 
+from runs.engine.presentation import Call
 from runs.engine.values import canonical
 from runs.models import Exchange, Run, Step
 from runs.reading.aligning import Mark
@@ -25,16 +26,15 @@ from runs.reading.lines import line_of
 from runs.reading.phrases import Line, call_text
 from runs.reading.questions import whole_title
 from runs.reading.rows import CONCLUDING
+from runs.reading.speaking import reads_of
 
 Data = dict[str, Any]
 
 LIKE_A_CALL = ("tool_call", "child_run")
+NO_CALL = Call("", {})
 UNSAID = {"run.spent", "run.asked", "run.feedback", "run.summary"}
 """Facts that a comparison skips: a step's cost stands beside it, and other facts say what the rest of these repeat."""
 BY_CHANCE = {
-    "react.decision": ("cached",),
-    "ruled.step.committed": ("number",),
-    "planned.attempt.began": ("number",),
     "run.decided": ("interrupt",),
     "run.read": ("step", "run"),
     "conv.run": ("run",),
@@ -100,6 +100,7 @@ def outline_of(run: Run) -> tuple[Outline, ...]:
 class _Rows(NamedTuple):
     """The rows of one step: each with seq, kind, node, edge, next node, facts, request, and if it ends a replay."""
 
+    machine: str
     rows: list[tuple[int, str, str, str | None, str | None, list[Data], Data | None, bool]]
     asked_about: Data | None = None
     """The call that a person was last asked about before these rows: what is concluded without an ask may be that."""
@@ -139,24 +140,24 @@ def _steps(run: Run, seqs: Iterable[int] | None = None) -> Iterator[_Rows]:
         if kind in CONCLUDING:
             last = bisect_left(questions, seq)
             about = found[questions[last - 1]][1] if last and not asks else "{}"
-            yield _Rows([*asks, row], _call_in(json.loads(about)))
+            yield _Rows(run.machine, [*asks, row], _call_in(json.loads(about)))
             asks = []
         else:
-            yield _Rows([row])
+            yield _Rows(run.machine, [row])
     if asks:
-        yield _Rows(asks)
+        yield _Rows(run.machine, asks)
 
 
 def _is_plumbing(step: _Rows) -> bool:
     """Whether a run's page shows none of its rows at the usual detail, or it only tells how a copy began."""
     if step.facts and all(fact["kind"] in OF_THE_COPY for fact in step.facts):
         return True
-    return all(_line(row).level == "all" for row in step.rows)
+    return all(_line(step, row).level == "all" for row in step.rows)
 
 
-def _line(row: Any) -> Line:
+def _line(step: _Rows, row: Any) -> Line:
     _, kind, node, edge, _, facts, request, ends_replay = row
-    return line_of(kind, node, edge, facts, request, ends_replay=ends_replay)
+    return line_of(kind, node, edge, facts, request, machine=step.machine, ends_replay=ends_replay)
 
 
 def _outline(step: _Rows, took: dict[int, float]) -> Outline:
@@ -164,7 +165,7 @@ def _outline(step: _Rows, took: dict[int, float]) -> Outline:
     _, kind, node, *_ = step.rows[-1]
     text = canonical(content).encode("utf-8", "surrogatepass")
     same = blake2b(f"{kind} {node} ".encode() + text, digest_size=8).digest()
-    tool = (content.get("call") or {}).get("tool") or wanted_call(step.facts)[0]
+    tool = (content.get("call") or {}).get("tool") or wanted_call(step.machine, step.facts).tool
     costs = [fact for fact in step.facts if fact["kind"] == "run.spent"]
     return Outline(
         rows=step.seqs,
@@ -187,8 +188,10 @@ def _content(step: _Rows) -> Data:
     elif call is not None:
         content["call"] = call
     said_above = {"react.tool.call"} if call is not None else set()
+    own = {kind: reads.by_chance for kind, reads in reads_of(step.machine).items() if reads.by_chance}
+    by_chance = BY_CHANCE | own
     content["facts"] = [
-        {name: value for name, value in fact.items() if name not in BY_CHANCE.get(fact["kind"], ())}
+        {name: value for name, value in fact.items() if name not in by_chance.get(fact["kind"], ())}
         for fact in step.facts
         if fact["kind"] not in UNSAID | said_above
     ]
@@ -215,14 +218,14 @@ def _unasked_call(step: _Rows) -> Data | None:
     return step.asked_about if concludes else None
 
 
-def wanted_call(facts: list[Data]) -> tuple[str, Data]:
-    """The call that a decision among these facts wants."""
+def wanted_call(machine: str, facts: list[Data]) -> Call:
+    """The call that the model's reply among these facts wants."""
+    own = reads_of(machine)
     for fact in facts:
-        if fact["kind"] == "react.decision":
-            call = fact.get("tool_call") or {}
-            tool, args = fact.get("tool") or call.get("tool_id"), fact.get("args") or call.get("params")
-            return (tool if isinstance(tool, str) else ""), (args if isinstance(args, dict) else {})
-    return "", {}
+        reads = own.get(fact["kind"])
+        if reads is not None and reads.reply:
+            return reads.call(fact) or NO_CALL
+    return NO_CALL
 
 
 def _times_of(run: Run) -> dict[int, float]:
@@ -240,10 +243,12 @@ def step_texts(run: Run, steps: Iterable[Outline]) -> dict[int, StepText]:
 
 def _text(step: _Rows) -> StepText:
     content = _content(step)
-    asked = next((line for row in step.rows[:-1] if (line := _line(row)).level != "all"), None)
-    if request_line := [_line(row) for row in step.rows[:-1] if row[6] and row[6]["kind"] in LIKE_A_CALL]:
+    asked = next((line for row in step.rows[:-1] if (line := _line(step, row)).level != "all"), None)
+    if request_line := [
+        _line(step, row) for row in step.rows[:-1] if row[6] and row[6]["kind"] in LIKE_A_CALL
+    ]:
         asked = request_line[-1]
     call = content.get("call") or {}
-    tool, args = (call["tool"], call["args"]) if call else wanted_call(step.facts)
-    said = _line(step.rows[-1])
+    tool, args = (call["tool"], call["args"]) if call else wanted_call(step.machine, step.facts)
+    said = _line(step, step.rows[-1])
     return StepText(step.seqs, asked, said, content, call_text(tool, args) if tool else "")

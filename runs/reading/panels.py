@@ -28,7 +28,7 @@ from runs.reading.ending import ending_of
 from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
 from runs.reading.limits import Standing, standings, used_of
-from runs.reading.machine_panels import machine_panel
+from runs.reading.machine_panel import machine_panel
 from runs.reading.restored import why_restored
 from runs.reading.statuses import exit_of, status_name, status_word
 from runs.reading.unheard import unheard_html, unheard_of
@@ -40,9 +40,6 @@ PANELS = ("header", "gauges", "needs", "doing", "strip", "answer", "files", "con
 
 Beside them there are `machine`, `child-SEQ` for each child run, and `unheard` where the run was stopped in a call.
 """
-
-PROGRESS = ("steps", "decision_rounds", "iterations", "attempts")
-"""What each machine counts its progress by."""
 
 _COUNTED = 256
 """Runs whose visits are kept counted."""
@@ -96,7 +93,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "children": children[::-1],
     }
     found = {name: _template(name).render(context).strip() for name in PANELS}
-    found["machine"] = machine_panel(run, budgets, [file.name for file in files if file.on_disk], unheard)
+    found["machine"] = machine_panel(run, [file.name for file in files if file.on_disk], unheard)
     if unheard is not None:
         found["unheard"] = unheard_html(unheard)
     return found | {f"child-{child.parent_seq}": child_html(child) for child in children}
@@ -132,7 +129,7 @@ def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
     standing = standings(run, budgets)
     shared = {line.name: line for line in standing if line.root}
     limits = {line.name: line for line in standing if not line.root and _holds_too(line, shared, run)}
-    own = progress_line(budgets)
+    own = progress_line(run.machine, budgets)
     gauges = []
     if own is not None:
         label = words.spoken(own.name).capitalize()
@@ -176,10 +173,12 @@ def _context_gauge(filling: Filling | None) -> list[Gauge]:
     return [Gauge("Context", words.count(filling.tokens), limit, share, filling.tone)]
 
 
-def progress_line(budgets: Iterable[Budget]) -> Budget | None:
+def progress_line(machine: str, budgets: Iterable[Budget]) -> Budget | None:
     """The line of a machine's own budget that tells how far a run is."""
-    own = {line.name: line for line in budgets if line.scope == "global"}
-    return next((own[name] for name in PROGRESS if name in own), next(iter(own.values()), None))
+    lines = sorted((line for line in budgets if line.scope == "global"), key=lambda line: line.pk)
+    own = {line.name: line for line in lines}
+    name = CATALOGUE[machine].presentation.progress if machine in CATALOGUE else ""
+    return own.get(name) or next(iter(own.values()), None)
 
 
 def strip_of(run: Run, visits: dict[str, int]) -> list[Visited]:

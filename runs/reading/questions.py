@@ -62,7 +62,7 @@ def title_of(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
 
 
 def reason_of(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
-    """Why it is asked, without the further questions that `contract` puts before its reason."""
+    """Why it is asked, without the further questions, where the machine puts them before its reason."""
     further = "\n".join(questions[1:])
     if further and interrupt.why.startswith(further):
         return interrupt.why.removeprefix(further).removeprefix("\n")

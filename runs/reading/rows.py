@@ -162,6 +162,7 @@ def _view(
     own = exchanges.get(step.seq)
     asked = json.loads(own.request_json) if own else None
     spent = _spent(facts)
+    ends = run.ends_replay(step.seq)
     return RowView(
         seq=step.seq,
         kind=step.kind,
@@ -169,7 +170,7 @@ def _view(
         node=step.node,
         edge=step.edge or "",
         to=step.to or "",
-        line=line_of(step.kind, step.node, step.edge, facts, asked, ends_replay=run.ends_replay(step.seq)),
+        line=line_of(step.kind, step.node, step.edge, facts, asked, machine=run.machine, ends_replay=ends),
         at=step.at,
         since=words.seconds(max(0.0, (step.at - _began(run, step)).total_seconds())),
         duration=_duration(concludes),

@@ -1,76 +1,17 @@
-"""How each kind of fact reads as a row.
-
-A machine that brings new facts adds a line to `SPEAKING` (what the row is about) and, where wanted, a template in
-templates/machines/<name>/facts/.
-"""
+"""How each kind of fact reads as a row: the facts of every machine, and those of one by what its declaration says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 
+from runs.engine.presentation import Reads, Said
 from runs.engine.settings import InterruptRule
 from runs.engine.states import KEPT_BY_GATES
+from runs.machines import CATALOGUE
 from runs.reading import words
 from runs.reading.phrases import Data, Line, args_text, call_text, quoted, short, value_text
-
-
-def _decision(fact: Data) -> Line:
-    """A machine whose model thinks says `thought`; one whose model chooses an action says `action`."""
-    if "thought" in fact:
-        return _thought(fact)
-    action = fact.get("action")
-    if not action:
-        return Line("Reply unreadable", icon="alert", tone="warn")
-    call = fact.get("tool_call") or {}
-    tool, args = fact.get("tool") or call.get("tool_id"), fact.get("args") or call.get("params")
-    code = call_text(tool, args if isinstance(args, dict) else {}) if isinstance(tool, str) and tool else ""
-    summary = fact.get("summary") or fact.get("completion_summary")
-    said = summary or fact.get("notes") or " ".join(fact.get("questions") or ())
-    tag = fact.get("strategy") or ""
-    return Line(words.spoken(action).capitalize(), short(said), code, "thought", "think", "turn", tag)
-
-
-def _planned(fact: Data) -> Line:
-    """A plan is rows that name tools (`planned`), or texts (`checklist`)."""
-    if "rows" in fact:
-        calls = ", ".join(f"[{number}] {row['tool']}" for number, row in enumerate(fact["rows"], 1))
-        tag = (
-            f"after {fact['why']}" if fact["why"] else "changed by a person" if fact["by"] == "person" else ""
-        )
-        text = short(fact["outline"] or ("" if calls else "no steps"))
-        return Line("New plan" if tag else "Plan", text, short(calls), "list", "think", "turn", tag)
-    if not fact["steps"]:
-        return Line("No plan", short(fact["why"]), icon="list", tone="warn", level="turn")
-    text = ", ".join(f"[{number}] {step}" for number, step in enumerate(fact["steps"], 1))
-    return Line("Plan", short(text), icon="list", tone="think", level="turn")
-
-
-def _acknowledged(fact: Data) -> Line:
-    signs = {"done": "✓", "failed": "✗"}
-    text = " ".join(f"{signs.get(mark['status'], '□')} [{mark['number']}]" for mark in fact["marks"])
-    return Line("Plan", text, icon="list", tone="think")
-
-
-def _thought(fact: Data) -> Line:
-    code = call_text(fact["tool"], fact["args"]) if fact.get("tool") else ""
-    tag = "from the cache" if fact.get("cached") else ""
-    return Line("Thought", short(fact["thought"]), code, "thought", "think", "turn", tag)
-
-
-def _merged(fact: Data) -> Line:
-    if fact["error"] is not None:
-        tag = fact["name"] if fact["ran"] else f"{fact['name']}, not run"
-        return Line(
-            "Subgraph failed",
-            short(fact["error"]),
-            icon="cross",
-            tone="bad",
-            tag=tag,
-            not_run=not fact["ran"],
-        )
-    code = args_text(fact["metadata"])
-    return Line("Subgraph merged", "", code, icon="child", tone="call", tag=fact["name"])
 
 
 def _reported(fact: Data) -> Line:
@@ -223,39 +164,7 @@ def _path_words(fact: Data) -> str:
     return f"the summary of step {number}" if kind == "su" else f"step {number}"
 
 
-def _judged(title: str, tone: str) -> Callable[[Data], Line]:
-    def line(fact: Data) -> Line:
-        said = f" — {quoted(fact['message'], 200)}" if fact.get("message") else ""
-        return Line(title, f"by {fact['by'] or 'a person'}{said}", icon="hand", tone=tone, goes_on=True)
-
-    return line
-
-
-def _contract_set(fact: Data) -> Line:
-    slots = ", ".join(f"{slot['id']} ({slot['type']})" for slot in fact["slots"])
-    return Line("Contract", slots or "no slots", icon="list", tone="think", level="turn")
-
-
-def _slot_mapped(fact: Data) -> Line:
-    as_draft = " as a draft" if fact["draft"] else ""
-    return Line("Slot filled", f"{fact['slot']} by {fact['artifact']}{as_draft}", icon="check", tone="good")
-
-
-def _contract_judged(fact: Data) -> Line:
-    filled, unfilled = fact["filled"], fact["unfilled"]
-    if not filled and not unfilled:
-        return Line("Ended", icon="flag", level="all")
-    text = f"{len(filled)} of {len(filled) + len(unfilled)} slots filled"
-    text += f"; open: {', '.join(unfilled)}" if unfilled else ""
-    return Line("Contract", text, icon="flag", tone="warn" if unfilled else "good", level="turn")
-
-
-def _because(fact: Data) -> str:
-    return words.exit_words(fact["reason"])
-
-
-SPEAKING: dict[str, Callable[[Data], Line]] = {
-    "react.decision": _decision,
+FIRST: dict[str, Callable[[Data], Line]] = {
     "conv.range.summary": _compacted,
     "conv.summary.edited": _mended(
         "Summary corrected", "pen", lambda fact: f"step {fact['summary']}, version {fact['version']},"
@@ -273,58 +182,19 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "run.resumed": _by("Resumed", "play"),
     "run.recovered": lambda fact: Line("Recovered", fact["message"], icon="alert", tone="warn", level="turn"),
     "react.tool.result": _reported,
-    "ruled.subgraph.merged": _merged,
-    "react.infra.result": lambda fact: _reported({**fact, "ran": True}),
     "run.held_back": _held_back,
     "run.site_rules": _site_rules,
-    "ruled.rule.broken": lambda fact: Line(
-        "Rule broken", fact["message"], icon="cross", tone="bad", level="turn"
-    ),
-    "ruled.draft.rejected": lambda fact: Line(
-        "Draft rejected", short(fact["reason"]), icon="back", tone="warn"
-    ),
-    "ruled.draft.approved": _judged("Let pass", "good"),
-    "ruled.draft.returned": _judged("Draft rejected", "warn"),
-    "ruled.draft.passed": lambda fact: Line("Rules passed", icon="check", level="all"),
-    "ruled.reply.unread": lambda fact: Line("Reply unreadable", fact["message"], icon="alert", tone="warn"),
-    "ruled.step.committed": lambda fact: Line(f"Step {fact['number']} counts", icon="dot", level="all"),
+}
+"""Facts of every machine that speak before its own."""
+
+ENDING: dict[str, Callable[[Data], Line]] = {
     "run.summary": lambda fact: Line("Summary kept", short(fact["text"]), icon="compact", level="all"),
     "run.feedback": lambda fact: Line("Feedback kept", short(fact["text"]), icon="hand", level="all"),
-    "ruled.step.observed": lambda fact: Line("Noted", fact["status"], level="all"),
     "react.exit": exited,
-    "react.plan": _planned,
-    "react.plan.ack": _acknowledged,
-    "planned.plan.unread": lambda fact: Line(
-        "Plan unreadable", short(fact["message"]), icon="alert", tone="warn", level="turn"
-    ),
-    "planned.row.taken": _thought,
-    "step.skipped": lambda fact: Line(
-        "Skipped", short(fact["message"]), icon="down", tone="warn", tag=words.spoken(fact["why"])
-    ),
-    "planned.replan.began": lambda fact: Line(
-        "Replanning", f"because of {fact['why']}", icon="list", tone="warn"
-    ),
-    "planned.attempt.began": lambda fact: Line(f"Attempt {fact['number']}", icon="dot", level="all"),
-    "contract.decision.unread": lambda fact: Line(
-        "Reply unreadable", short(fact["message"]), icon="alert", tone="warn", level="turn"
-    ),
-    "contract.set": _contract_set,
-    "contract.wrapup.began": lambda fact: Line(
-        "Wrap-up", f"one round to fill what is open; {_because(fact)}", icon="list", tone="warn", level="turn"
-    ),
-    "contract.overdraft.granted": lambda fact: Line(
-        "Overdraft", f"round {fact['number']} of {fact['total']}", icon="gauge", tone="warn"
-    ),
-    "contract.slot.mapped": _slot_mapped,
-    "contract.shown": lambda fact: Line(
-        "Shows", ", ".join([*fact["artifacts"], *fact["skills"]]), icon="eye", level="step"
-    ),
-    "contract.artifact.made": lambda fact: Line(
-        "Kept", f"{fact['name']} ({fact['artifact_kind']})", level="all"
-    ),
-    "contract.rerun.taken": lambda fact: Line("Decides again", level="all"),
-    "contract.exit.intended": lambda fact: Line("Wants to end", _because(fact), level="all"),
-    "contract.judged": _contract_judged,
+}
+"""Facts between those of a machine that speak though the run ends, and its others."""
+
+LAST: dict[str, Callable[[Data], Line]] = {
     "run.answer": lambda fact: Line("Answer", short(fact["text"]), icon="flag", tone="good", level="turn"),
     "user.answer": lambda fact: Line("Told", short(fact["text"]), icon="hand", tone="good", level="turn"),
     "react.notice": _notice,
@@ -333,4 +203,64 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     ),
     "run.read": _has_read,
 }
-"""How a fact reads as a row. Of several facts in a row the first one in this order speaks."""
+
+COMMON = FIRST | ENDING | LAST
+
+
+def reads_of(machine: str) -> Mapping[str, Reads]:
+    """Return how a machine's own facts read, by kind; nothing of a machine that is not installed."""
+    found = CATALOGUE.get(machine)
+    return found.presentation.facts if found else {}
+
+
+@cache
+def speaking(machine: str) -> Mapping[str, Callable[[Data], Line]]:
+    """Return how facts read as a line where `machine` concludes them. The first one in this order speaks."""
+    own = {kind: reads for kind, reads in _whole(machine).items() if reads.line is not None}
+    replies = {kind: _said(reads) for kind, reads in own.items() if reads.reply}
+    early = {kind: _said(reads) for kind, reads in own.items() if reads.before_end}
+    return replies | FIRST | early | ENDING | {kind: _said(reads) for kind, reads in own.items()} | LAST
+
+
+@cache
+def places_of(machine: str) -> Mapping[str, int]:
+    """Return the place of each kind of fact in the order in which they speak."""
+    return {kind: place for place, kind in enumerate(speaking(machine))}
+
+
+def _whole(machine: str) -> Mapping[str, Reads]:
+    """Return how a machine's facts read, also those of which it does not say so."""
+    found, told = CATALOGUE.get(machine), reads_of(machine)
+    kinds = [str(fact.model_fields["kind"].default) for fact in found.own_facts] if found else []
+    return {**told, **{kind: Reads(_plain) for kind in kinds if kind not in {**COMMON, **told}}}
+
+
+def _plain(fact: Data) -> Said:
+    """A fact of which its machine does not say how it reads: its name, and its values."""
+    values = {name: value for name, value in fact.items() if name != "kind"}
+    return Said(words.spoken(fact["kind"].rpartition(".")[2]).capitalize(), code=args_text(values))
+
+
+def _said(reads: Reads) -> Callable[[Data], Line]:
+    assert reads.line is not None
+    line = reads.line
+    return lambda fact: line_from(line(fact))
+
+
+def line_from(said: Said) -> Line:
+    """Return what a machine says as a line: cut to a line's length, with all that hides in it."""
+    text = value_text(said.value[0]) if said.value else short(said.text)
+    if said.quote:
+        text = f"{text} — {quoted(said.quote, 200)}"
+    code = call_text(*said.call) if said.call else args_text(said.values) if said.values else short(said.code)
+    return Line(
+        said.title,
+        text,
+        code,
+        said.icon,
+        said.tone,
+        said.level,
+        said.tag,
+        goes_on=said.goes_on,
+        not_run=said.not_run,
+    )

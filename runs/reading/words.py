@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Word(NamedTuple):
-    """How a name reads: words, an icon, and a tone (a colour that never stands alone)."""
-
-    text: str
-    icon: str
-    tone: str = "quiet"
-
+from runs.engine.presentation import EXITS
+from runs.engine.presentation import Word as Word
+from runs.engine.presentation import money as money
+from runs.engine.presentation import spoken as spoken
+from runs.machines import CATALOGUE
 
 STATUS: dict[str, Word] = {
     "queued": Word("Queued", "clock", "quiet"),
@@ -73,31 +68,6 @@ VERDICT_DONE: dict[str, Word] = {
     "finish": Word("Told to finish", "flag", "warn"),
 }
 
-EXIT: dict[str, str] = {
-    "complete": "the agent says it is complete",
-    "incomplete_contract": "ended with empty slots",
-    "clarify": "needs an answer to its questions",
-    "max_iterations": "all rounds used",
-    "context_reads_exhausted": "all context reads used",
-    "decision_no_progress": "asked to read again without naming anything",
-    "decision_reruns_exhausted": "all reruns used",
-    "wrapup_no_decision_rerun": "asked for another round in the wrap-up",
-    "exploit_overdraft_blocked": "the overdraft is for exploit calls only",
-    "protocol_violation": "too many protocol violations",
-    "goal_achieved": "the agent says the goal is reached",
-    "max_steps": "all steps used",
-    "budget_exhausted": "all attempts used",
-    "cost_limit": "cost limit reached",
-    "token_limit": "token limit reached",
-    "time_limit": "time limit reached",
-    "rule_violation": "rule broken",
-    "retries_exhausted": "all retries used",
-    "model_error": "model error",
-    "fatal_error": "fatal error",
-    "tool_error": "tool error",
-    "aborted": "cancelled by a person",
-}
-
 LIMIT: dict[str, str] = {"cost_usd": "Cost", "tokens": "Tokens", "active_seconds": "Time"}
 
 TIMEOUT: dict[str, str] = {
@@ -125,25 +95,15 @@ def channel(name: str, by: str) -> str:
     return "" if by and name in NOBODY else CHANNEL.get(name, name)
 
 
-def spoken(name: str) -> str:
-    """An engine's name as words: `call_tool` reads "call tool"."""
-    return name.replace("_", " ")
-
-
 def exit_words(reason: str | None) -> str:
     """Why a run ended, as the rest of a sentence."""
-    return EXIT.get(reason or "", spoken(reason or ""))
+    reason = reason or ""
+    every = [EXITS, *(machine.presentation.exits for machine in CATALOGUE.values())]
+    return next((exits[reason] for exits in every if reason in exits), spoken(reason))
 
 
 REPLAYED = "end of the replayed steps"
 """Why a replay ended whose record had not."""
-
-
-def money(usd: float) -> str:
-    """An amount in USD: cents where it has any, else what there is of it."""
-    if usd == 0:
-        return "$0.00"
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.5f}".rstrip("0")
 
 
 def count(number: float) -> str:

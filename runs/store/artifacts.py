@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, QuerySet
@@ -20,12 +19,11 @@ from django.db.models import Exists, Max, OuterRef, QuerySet
 from runs.adapters.folder import MAX_NAME, FileNotThere, RunFolder
 from runs.adapters.media import media_type_of
 from runs.adapters.tool import ToolError
+from runs.engine.artifacts import ArtifactDeclared, file_kind, part_of
 from runs.engine.effects import Answer, MadeFile, ToolReturned
 from runs.engine.facts import Fact, ToolReported
 from runs.engine.values import Json, canonical, clean_text
 from runs.machines import CATALOGUE
-from runs.machines.checklist import PICTURES
-from runs.machines.contract import ArtifactMade, part_of
 from runs.models import Artifact, Run, Step
 from runs.store.birth import folder_of
 
@@ -68,7 +66,7 @@ def made_by(facts: Iterable[Fact], answer: Answer | None, call_seq: int | None) 
     files = (
         {file.name: file for file in answer.files if file.sha256} if isinstance(answer, ToolReturned) else {}
     )
-    declared = [fact for fact in facts if isinstance(fact, ArtifactMade)]
+    declared = [fact for fact in facts if isinstance(fact, ArtifactDeclared)]
     made = {}
     for fact in declared:
         file = _file_behind(fact, declared, files)
@@ -76,7 +74,9 @@ def made_by(facts: Iterable[Fact], answer: Answer | None, call_seq: int | None) 
         made[row_name(fact.name)] = _made(fact, file, value, call_seq, reported.tool)
     for name in reported.files:
         if name in files and row_name(name) not in made:
-            made[row_name(name)] = _file(files[name], _kind_of(name), row_name(name), call_seq, reported.tool)
+            made[row_name(name)] = _file(
+                files[name], file_kind(name), row_name(name), call_seq, reported.tool
+            )
     return tuple(made.values())
 
 
@@ -89,7 +89,7 @@ def row_name(name: str) -> str:
 
 
 def _file_behind(
-    fact: ArtifactMade, declared: list[ArtifactMade], files: dict[str, MadeFile]
+    fact: ArtifactDeclared, declared: list[ArtifactDeclared], files: dict[str, MadeFile]
 ) -> MadeFile | None:
     """The file that a declared artifact is: that of its name, else the one at its place where each has one."""
     if fact.artifact_kind != "file" or fact.error is not None:
@@ -100,7 +100,9 @@ def _file_behind(
     return list(files.values())[wanted.index(fact.name)] if len(wanted) == len(files) else None
 
 
-def _made(fact: ArtifactMade, file: MadeFile | None, value: Json, call_seq: int | None, tool: str) -> Made:
+def _made(
+    fact: ArtifactDeclared, file: MadeFile | None, value: Json, call_seq: int | None, tool: str
+) -> Made:
     name = row_name(fact.name)
     if file is not None:
         return _file(file, fact.artifact_kind, name, call_seq, tool)
@@ -113,11 +115,6 @@ def _made(fact: ArtifactMade, file: MadeFile | None, value: Json, call_seq: int 
 
 def _file(file: MadeFile, kind: str, name: str, call_seq: int | None, tool: str) -> Made:
     return Made(name, kind, file.media_type, file.size, file.sha256, None, call_seq, tool)
-
-
-def _kind_of(name: str) -> str:
-    picture = PurePosixPath(name).suffix.lower() in PICTURES
-    return Artifact.Kind.DISPLAY.value if picture else Artifact.Kind.FILE.value
 
 
 def content_of(value: Json) -> bytes:
@@ -228,7 +225,7 @@ def _told(artifact: Artifact) -> Iterator[bytes]:
         return
     for reported in facts:
         for fact in facts:
-            if isinstance(reported, ToolReported) and isinstance(fact, ArtifactMade):
+            if isinstance(reported, ToolReported) and isinstance(fact, ArtifactDeclared):
                 yield content_of(part_of(reported.value, reported.outputs, fact.name))
 
 

@@ -18,7 +18,8 @@ from django.utils import timezone
 
 from runs.engine.effects import ANSWER, Answer, ChildFinished, ModelReplied, Summarised
 from runs.engine.fact_kinds import fact_kinds
-from runs.engine.machine import END, BudgetRow
+from runs.engine.machine import END
+from runs.engine.presentation import BudgetRow
 from runs.engine.settings import Settings
 from runs.engine.snapshot import Totals
 from runs.failpoints import failpoint

@@ -204,11 +204,8 @@ class _Walk:
         return self._edge(step, before)
 
     def _edge(self, step: Step, before: State) -> str:
-        if (
-            before.exit_reason
-            and self.state.exit_reason != before.exit_reason
-            and self.run.machine != "contract"
-        ):
+        first, now = before.exit_reason, self.state.exit_reason
+        if first and now not in (first, self.machine.rewords.get(first)):
             return "it writes a second exit reason"
         match step.kind:
             case Step.Kind.TRANSITION:

@@ -12,9 +12,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from runs import reading
+from runs.engine.presentation import Meter
 from runs.models import Halt
-from runs.reading import markdown, unseen, words
+from runs.reading import markdown, phrases, unseen, words
 from runs.reading import visible as signs
+from runs.reading.gauges import Gauge, gauge_of
 from runs.rights import Person
 from runs.store import halt_now
 from runs.store.backups import restored_id
@@ -135,6 +137,38 @@ def money(usd: float) -> str:
 def seconds(value: float) -> str:
     """A length of time."""
     return words.seconds(value)
+
+
+@register.filter
+def coded(text: str) -> SafeString:
+    """A sentence with what stands between backticks as code."""
+    pieces = str(text).split("`")
+    shown = (format_html("<code>{}</code>" if at % 2 else "{}", piece) for at, piece in enumerate(pieces))
+    return SafeString("".join(shown))
+
+
+@register.filter
+def gauge(meter: Meter) -> Gauge:
+    """A machine's number as a gauge."""
+    return gauge_of(meter)
+
+
+@register.filter
+def short(text: str, most: int) -> str:
+    """A text on one line, at most so many characters."""
+    return phrases.short(str(text), most)
+
+
+@register.filter
+def value(found: Any, most: int) -> str:
+    """A tool's value on one line, at most so many characters; nothing where it is empty text."""
+    return phrases.short(phrases.value_text(found), most)
+
+
+@register.filter
+def call(tool: str, args: dict[str, Any]) -> str:
+    """A call as code."""
+    return phrases.call_text(tool, args)
 
 
 @register.filter

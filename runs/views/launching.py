@@ -59,39 +59,17 @@ def _initial(request: HttpRequest) -> dict[str, Any]:
 
 
 def _launch_context(form: forms.LaunchForm) -> dict[str, Any]:
+    parts = form.parts(form.faulty_cells())
     return {
         "form": form,
         "machines": [(name, machine.line, graph_svg(name)) for name, machine in CATALOGUE.items()],
         "tools": [_tool(form, name) for name, _ in form.fields["tools"].choices],  # type: ignore[attr-defined]
         "asks": forms.ASKS.items(),
-        "own": _own_settings(),
-        "slots": _numbered(form, "slots", form.shown_slots()),
-        "plan_rows": _numbered(form, "rows", form.shown_rows()),
+        "parts": parts,
+        "more_open": form.more_is_open(parts),
         "skills": list(Skill.objects.values_list("name", flat=True)[:50]),
         "shows": forms.SHOWS.items(),
         "chosen_tools": form["tools"].value() or [],
-    }
-
-
-def _numbered(form: forms.LaunchForm, name: str, rows: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """The rows of a field with their numbers and the columns that are wrong."""
-    faulty = form.faulty_cells()[name]
-    return [
-        {
-            "number": number,
-            "place": number - 1,
-            "wrong": [column for row_number, column in faulty if row_number == number],
-            **row,
-        }
-        for number, row in enumerate(rows, 1)
-    ]
-
-
-def _own_settings() -> dict[str, str]:
-    """For each setting that has a field of its own the machines that know it."""
-    return {
-        name: " ".join(machine for machine, found in CATALOGUE.items() if name in found.settings.model_fields)
-        for name in forms.OWN
     }
 
 

@@ -77,6 +77,7 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "head": rows[-1].seq if rows else 0,
         "older": bool(rows) and rows[0].seq > 1,
         "panels": {name: mark_safe(html) for name, html in reading.panels(run, request.user).items()},
+        "own_panel": CATALOGUE[run.machine].presentation.panel,
         "step": step,
         "may_steer": actions.may_steer(request.user, run),
         "may_mend": actions.may_mend(request.user, run),
@@ -110,6 +111,7 @@ def step_page(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
         raise Http404("no such step")
     context = {
         "run": run,
+        "own_panel": CATALOGUE[run.machine].presentation.panel,
         "step": step,
         "may_steer": actions.may_steer(request.user, run),
         "may_mend": actions.may_mend(request.user, run),

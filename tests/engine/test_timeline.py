@@ -27,7 +27,8 @@ from runs.engine.timeline import (
     prompt,
     sanitized,
 )
-from runs.machines.ruled import RULED, RuledSettings
+from runs.machines.ruled import RULED
+from runs.machines.ruled.settings import RuledSettings
 from tests.engine.toys import TOY
 
 blocks = st.lists(

@@ -1,10 +1,16 @@
-"""How each machine is played in random worlds. A new machine adds its play here."""
+"""How each machine is played in random worlds.
+
+A new machine of agentsite adds its play here. One from elsewhere has it as `PLAY` in the module `play` of its package.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-from runs.machines.ruled import RETRIES
+from runs.engine.machine import Machine
+from runs.machines import PACKAGES
+from runs.machines.ruled.settings import RETRIES
 from tests.machines.tapes import CALLS, Play, Tape
 from tests.worlds import Run
 
@@ -351,3 +357,12 @@ PLAYS: dict[str, Play] = {
     ),
 }
 """By the machine's name."""
+
+
+def play_of(machine: Machine) -> Play:
+    """How the machine is played; a machine without a play escapes the laws, so that is an error."""
+    if machine.name in PLAYS:
+        return PLAYS[machine.name]
+    play = import_module(f"{PACKAGES[machine.name]}.play").PLAY
+    assert isinstance(play, Play)
+    return play

@@ -20,7 +20,11 @@ from runs.engine.effects import (
 from runs.engine.machine import Terms
 from runs.engine.values import canonical
 from runs.machines import CATALOGUE
-from runs.machines.checklist import CHECKLIST, INFRA, ChecklistSettings, PlanStep, acknowledged
+from runs.machines.checklist import CHECKLIST
+from runs.machines.checklist.infra import INFRA
+from runs.machines.checklist.replies import acknowledged
+from runs.machines.checklist.settings import ChecklistSettings
+from runs.machines.checklist.state import PlanStep
 from tests.worlds import GOAL, Run, ScriptedWorld, said
 
 

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from runs.engine.artifacts import part_of
 from runs.engine.effects import ChildFinished, Failed, ToolReturned, Usage
 from runs.engine.machine import Terms
-from runs.machines import contract
-from runs.machines.contract import CONTRACT, ArtifactMade, Caps, ContractSettings, Hint, Slot, derive, part_of
-from runs.machines.prompts import contract as words
+from runs.machines.contract import CONTRACT
+from runs.machines.contract import prompts as words
+from runs.machines.contract.budgets import derive
+from runs.machines.contract.facts import ArtifactMade
+from runs.machines.contract.replies import ACTIONS
+from runs.machines.contract.settings import Caps, ContractSettings, Hint, Slot
 from tests.worlds import Run, ScriptedWorld, said
 
 INLINE = {"id": "summary", "type": "inline", "description": "a summary", "format": "text"}
@@ -973,7 +977,7 @@ def test_worked_examples_are_for_weak_models_and_for_tools_that_are_there() -> N
     assert [message.author for message in shown[:4]] == ["user", "assistant", "user", "assistant"]
     for message in shown:
         if message.author == "assistant":
-            assert json.loads(message.text)["action"] in contract.ACTIONS
+            assert json.loads(message.text)["action"] in ACTIONS
 
 
 @pytest.mark.parametrize("role", ["decision", "coordinator"])

@@ -14,7 +14,9 @@ from runs.engine.effects import Answer
 from runs.engine.facts import Exited, Fact
 from runs.engine.machine import Edge, Machine
 from runs.engine.moves import Ask, Go
-from runs.machines.ruled import RULED, RuledState, StepCommitted
+from runs.machines.ruled import RULED
+from runs.machines.ruled.facts import StepCommitted
+from runs.machines.ruled.state import RuledState
 from tests import worlds
 from tests.machines import test_laws
 

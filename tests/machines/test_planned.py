@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from runs.engine.effects import ChildFinished, Failed, Usage
 from runs.engine.settings import MOST_STEP_TEXT
-from runs.machines.planned import PLANNED, PlannedSettings
-from runs.machines.prompts import planned as words
+from runs.machines.planned import PLANNED
+from runs.machines.planned import prompts as words
+from runs.machines.planned.settings import PlannedSettings
 from tests.worlds import Run, ScriptedWorld, said
 
 

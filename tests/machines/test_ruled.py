@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from runs.engine.effects import ChildFinished, ContextOverflowed, Failed, HumanSaid, ToolReturned, Usage
-from runs.machines.ruled import RULED, RuledSettings
+from runs.machines.ruled import RULED
+from runs.machines.ruled.settings import RuledSettings
 from tests.worlds import Run, ScriptedWorld, call, final, said
 
 GUESS = call("search", thought="I guess it is the moon", q="a")

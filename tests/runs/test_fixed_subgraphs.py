@@ -138,7 +138,7 @@ def test_a_rollback_to_before_it_runs_it_again() -> None:
 
 @pytest.mark.parametrize("machine", ["contract", "checklist", "planned"])
 def test_another_machine_refuses_a_fixed_place_in_a_sentence(machine: str) -> None:
-    with pytest.raises(actions.BadLaunch, match="only ruled has a fixed place"):
+    with pytest.raises(actions.BadLaunch, match="this machine has no such place"):
         actions.start_run(
             machine=machine,
             goal="x",

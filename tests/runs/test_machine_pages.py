@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, feeds, forms, reading, store
+from runs.engine.presentation import Form, Presentation, Whole
 from runs.feeds.reads import look
-from runs.forms.machines import PARTS, PLAN_ROW, SLOT
+from runs.forms.machines import controls_of, every_control, rows_of_fields
+from runs.forms.machines import read as read_settings
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
-from runs.reading.inspector import _fact_template
-from runs.reading.machine_panels import panel as panel_module
-from runs.reading.speaking import SPEAKING
+from runs.reading.inspector import fact_html, fact_template
+from runs.reading.lines import line_of
+from runs.reading.speaking import COMMON, speaking
 from tests.compact import compact
 from tests.factories import alice, bob, cast_member, signed_in
 from tests.runs.running import ALLOW, SEARCH, SEND, USAGE, decide, make_due, pending, work
@@ -96,7 +99,8 @@ SLOTS = [
 
 def fields_for(machine: str, form: forms.LaunchForm) -> dict[str, Any]:
     """What a browser sends of a form in which `machine` is chosen, the fields of the other machines left out."""
-    others = {name for other, part in PARTS.items() if other != machine for name in part.fields}
+    own = {control.name for control in controls_of(machine)}
+    others = {control.name for _, control in every_control()} - own
     sent: dict[str, Any] = {}
     for name in form.fields:
         value = form[name].value()
@@ -333,9 +337,9 @@ def test_without_scripts_every_machines_fields_are_on_the_page() -> None:
     page = signed_in(alice()).get("/runs/new/").text
     for name in ("coordinator", "depth", "steps", "plan_gate", "follow", "max_replans", "on_clarify"):
         assert f'name="{name}"' in page
-    for column in SLOT:
+    for column in rows_of_fields()["slots"]:
         assert f'name="slots-2-{column}"' in page
-    for column in PLAN_ROW:
+    for column in rows_of_fields()["rows"]:
         assert f'name="rows-2-{column}"' in page
     assert "house-style" in page
 
@@ -633,13 +637,27 @@ def test_questions_for_the_machines_part_do_not_grow_with_the_run() -> None:
     assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", list(CATALOGUE))
 def test_each_fact_has_a_line_and_a_look_of_its_own(machine: str) -> None:
     silent = {"planned.action.entered"}  # always beside a fact that says more
+    declared = CATALOGUE[machine].presentation.facts
     for fact in CATALOGUE[machine].own_facts:
         kind = fact.model_fields["kind"].default
-        assert Path(_fact_template(kind).template.name).name == f"{kind}.html"
-        assert kind in SPEAKING or kind in silent
+        assert kind in declared or kind in COMMON
+        has_line = kind in speaking(machine)
+        assert has_line or kind in silent
+        looks_like = Path(fact_template(kind, machine).template.name).name
+        assert looks_like == f"{kind}.html" or (looks_like == "_any.html" and has_line)
+
+
+def test_a_machine_that_says_nothing_of_its_facts_still_has_a_line_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(CATALOGUE, "silent", replace(CATALOGUE["ruled"], presentation=Presentation()))
+    fact = {"kind": "ruled.draft.rejected", "rules": ["max_depth"], "reason": "too deep"}
+    line = line_of("transition", "validate", "retry", [fact], None, machine="silent")
+    assert line.plain == 'Rejected: rules=["max_depth"], reason="too deep"'
+    assert "<h4" in fact_html(fact, machine="silent")
 
 
 def test_what_was_concluded_on_the_way_to_the_model_has_a_line() -> None:
@@ -684,7 +702,8 @@ def test_what_a_model_writes_is_text_on_the_page() -> None:
 
 
 def test_a_machine_without_a_part_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(panel_module.PARTS, "ruled")
+    bare = replace(CATALOGUE["ruled"], presentation=Presentation())
+    monkeypatch.setitem(CATALOGUE, "ruled", bare)
     run = actions.start_run(
         machine="ruled", goal="g", settings={"rules": ALLOW}, owner=None, script={"replies": {}, "tools": {}}
     )
@@ -692,3 +711,16 @@ def test_a_machine_without_a_part_has_none(monkeypatch: pytest.MonkeyPatch) -> N
     assert panel_html(run) == ""
     page = signed_in(bob_or_operator()).get(f"/runs/{run.pk}/").text
     assert '<details class="own" id="own" hidden>' in page
+
+
+def test_a_field_whose_name_is_taken_gets_its_machines_name_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = Form("Other", "Of another.", (Whole("max_replans", "Replans"), Whole("goal", "Goals")))
+    other = replace(CATALOGUE["ruled"], name="other", presentation=Presentation(form=own))
+    monkeypatch.setitem(CATALOGUE, "other", other)
+    assert [control.name for control in controls_of("other")] == ["other-max_replans", "other-goal"]
+    page = signed_in(alice()).get("/runs/new/").text
+    assert 'name="other-goal"' in page and 'name="max_replans"' in page
+    sent = {"other-max_replans": 4, "other-goal": None, "max_replans": None}
+    assert read_settings("other", sent, lambda name, why: pytest.fail(why)) == {"max_replans": 4}

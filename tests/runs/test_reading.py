@@ -156,7 +156,9 @@ def _seconds_for(rows: list[reading.RowView]) -> float:
 
 
 def test_a_kind_of_fact_that_nobody_has_words_for_still_has_a_line() -> None:
-    line = line_of("transition", "brew_tea", "poured", [{"kind": "tea.brewed", "grams": 5}], None)
+    line = line_of(
+        "transition", "brew_tea", "poured", [{"kind": "tea.brewed", "grams": 5}], None, machine="ruled"
+    )
     assert line.plain == "Brew tea: poured"
 
 
@@ -577,5 +579,7 @@ def test_the_drawing_lights_the_current_node_only() -> None:
 
 
 def test_kinds_of_rows_are_those_of_the_log() -> None:
-    words = {kind: line_of(kind, "thought", None, [], None).plain for kind in Step.Kind.values}
+    words = {
+        kind: line_of(kind, "thought", None, [], None, machine="ruled").plain for kind in Step.Kind.values
+    }
     assert all(words.values())

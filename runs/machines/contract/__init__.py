@@ -6,8 +6,9 @@ of the state (`telling`). Here is the declaration. See docs/machines.md, "contra
 """
 
 from runs.engine.machine import COMMON_EXITS, END, Edge, Machine
-from runs.machines.contract.budgets import derive
-from runs.machines.contract.calling import part_of, protocol_verify, tool_execution
+from runs.engine.presentation import Presentation
+from runs.machines.contract import prompts as words
+from runs.machines.contract.calling import protocol_verify, tool_execution
 from runs.machines.contract.deciding import decision
 from runs.machines.contract.facts import (
     ArtifactMade,
@@ -22,27 +23,13 @@ from runs.machines.contract.facts import (
     ThingsShown,
     WrapUpBegan,
 )
+from runs.machines.contract.form import FORM
 from runs.machines.contract.judging import exit_node, ok, succeeded
-from runs.machines.contract.replies import ACTIONS
-from runs.machines.contract.settings import Caps, ContractSettings, Hint, Slot
-from runs.machines.contract.state import ContractState, SlotState, evolve, open_state
-from runs.machines.contract.telling import STAGE_NAMES, artifacts, block, budget, budget_text
-from runs.machines.prompts import contract as words
-
-__all__ = [
-    "ACTIONS",
-    "CONTRACT",
-    "STAGE_NAMES",
-    "ArtifactMade",
-    "Caps",
-    "ContractSettings",
-    "ContractState",
-    "Hint",
-    "Slot",
-    "SlotState",
-    "derive",
-    "part_of",
-]
+from runs.machines.contract.lines import EXITS, LINES, violation
+from runs.machines.contract.panel import PANEL
+from runs.machines.contract.settings import ContractSettings
+from runs.machines.contract.state import ContractState, evolve, open_state
+from runs.machines.contract.telling import artifacts, block, budget, budget_text
 
 CONTRACT = Machine(
     name="contract",
@@ -103,6 +90,15 @@ CONTRACT = Machine(
     block=block,
     reply_schema=words.reply_schema,
     artifacts=artifacts,
+    rewords={"complete": "incomplete_contract"},
     succeeded=succeeded,
     ok=ok,
+    presentation=Presentation(
+        facts=LINES,
+        exits=EXITS,
+        violation=violation,
+        speaking_notices=("coordinator_unusable",),
+        panel=PANEL,
+        form=FORM,
+    ),
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from runs.engine.artifacts import part_of
 from runs.engine.effects import Answer, ChildFinished, ChildRun, Failed, ToolCall, ToolReturned
 from runs.engine.facts import Notice, ToolCalled, ToolReported
 from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.moves import Ask, Go
 from runs.engine.reporting import reported
 from runs.engine.tools import InspectedCall, inspect_call
-from runs.engine.values import Json
 from runs.machines.contract.facts import ArtifactMade
 from runs.machines.contract.replies import CallReply
 from runs.machines.contract.state import ContractState
@@ -104,10 +104,3 @@ def _done(state: ContractState, reported: ToolReported) -> Go:
         for output in outputs
     )
     return Go("done", (reported.model_copy(update={"outputs": names}), *made))
-
-
-def part_of(value: Json, names: tuple[str, ...], name: str) -> Json:
-    """What one output gets of a result: of several the member of its name where there is one, else the whole."""
-    if len(set(names)) > 1 and isinstance(value, dict) and name in value:
-        return value[name]
-    return value

@@ -9,6 +9,7 @@ from runs.engine.facts import Answered, Exited, Fact, Notice, UserAnswered
 from runs.engine.kernel import UnexpectedAnswer
 from runs.engine.moves import Ask, Go
 from runs.engine.reply import Read, Unread
+from runs.machines.contract import prompts as words
 from runs.machines.contract.budgets import DERIVED
 from runs.machines.contract.facts import (
     ContractSet,
@@ -25,7 +26,6 @@ from runs.machines.contract.replies import STRATEGIES, MapReply, Reply, read_dec
 from runs.machines.contract.settings import ContractSettings, Hint, Slot, first_double
 from runs.machines.contract.state import ContractState, after
 from runs.machines.contract.telling import budget_text
-from runs.machines.prompts import contract as words
 
 
 def decision(state: ContractState, answer: Answer | None) -> Ask | Go:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
+from runs.engine.artifacts import ArtifactDeclared
 from runs.engine.facts import Fact
 from runs.machines.contract.replies import Reply
 from runs.machines.contract.settings import Depth, Hint, Slot
@@ -67,14 +68,10 @@ class SlotMapped(Fact):
     gaps: str = ""
 
 
-class ArtifactMade(Fact):
+class ArtifactMade(ArtifactDeclared):
     """An artifact, or a new version of one, is in the registry."""
 
     kind: Literal["contract.artifact.made"] = "contract.artifact.made"
-    name: str
-    artifact_kind: str
-    error: str | None = None
-    empty: bool = False
 
 
 class ExitIntended(Fact):

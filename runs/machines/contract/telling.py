@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from runs.engine.artifacts import part_of
 from runs.engine.facts import Fact, ToolReported
-from runs.engine.machine import ArtifactRow, Block, BudgetRow
+from runs.engine.machine import ArtifactRow, Block
+from runs.engine.presentation import BudgetRow
+from runs.machines.contract import prompts as words
 from runs.machines.contract.budgets import GlobalBudget, StageBudget
-from runs.machines.contract.calling import part_of
 from runs.machines.contract.state import ContractState
-from runs.machines.prompts import contract as words
 
 GLOBAL_LINES = (
     ("decisions", "decision_rounds", "decision_rounds"),

@@ -54,10 +54,7 @@ def messages(goal: str, blocks: Sequence[Block], room: int) -> tuple[Message, ..
     longest += max(0, spare) // long if long else 0
     told = [f"[{block.path}] {_cut(block.text, longest)}" for block in blocks]
     said = "\n\n".join([f"The agent's goal: {goal[:2000]}", *told, "Reply with the JSON object."])
-    return (
-        Message(author="system", text=SYSTEM.format(words=WORDS)),
-        Message(author="user", text=said),
-    )
+    return (Message(author="system", text=SYSTEM.format(words=WORDS)), Message(author="user", text=said))
 
 
 def _cut(text: str, longest: int) -> str:

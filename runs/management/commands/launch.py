@@ -11,6 +11,7 @@ from typing import Any, Literal
 from django.core.management.base import BaseCommand
 
 from runs import actions, driver, store
+from runs.machines import CATALOGUE
 from runs.management.asking import (
     EXIT_CODES,
     asked_by,
@@ -52,7 +53,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options of one launch and of a batch."""
-        parser.add_argument("--machine", metavar="M", help="contract, checklist, planned or ruled")
+        parser.add_argument("--machine", metavar="M", help=" or ".join(CATALOGUE))
         parser.add_argument("--goal", metavar="TEXT")
         parser.add_argument("--model", metavar="NAME", help="a model of the site")
         parser.add_argument(

@@ -72,7 +72,8 @@ def _places_json(found: Comparison, places: tuple[Place, ...]) -> list[Data]:
         if place.kind == "differs":
             one, other = ours[place.left[0].rows[-1]], theirs[place.right[0].rows[-1]]
             data["differences"] = [
-                _difference_json(value) for value in differences_of(one.content, other.content)
+                _difference_json(value)
+                for value in differences_of(one.content, other.content, found.left.machine)
             ]
         written.append(data)
     return written

@@ -148,7 +148,7 @@ def _place(
     more = 0
     if place.kind == "differs":
         left, right = ours[place.left[0].rows[-1]], theirs[place.right[0].rows[-1]]
-        differing = differences_of(left.content, right.content)
+        differing = differences_of(left.content, right.content, found.left.machine)
         values = [value_view(one) for one in differing[:VALUES]]
         more = max(0, len(differing) - VALUES)
     kind = place.kind if place.kind == "differs" else _one_sided(place)
