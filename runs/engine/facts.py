@@ -194,6 +194,12 @@ class Paused(Fact):
     """By a restore: when its backup was made (ISO 8601, UTC), empty where that is not known. Else None."""
 
 
+class Restored(Fact):
+    """A restore has brought the run back, or one that it comes from: what it did since the backup is not in its log."""
+
+    kind: Literal["run.restored"] = "run.restored"
+
+
 class Resumed(Fact):
     """A person let a paused run go on."""
 
@@ -413,6 +419,7 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     Decided,
     LimitRaised,
     Paused,
+    Restored,
     Resumed,
     Recovered,
     HeldBack,

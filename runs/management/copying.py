@@ -47,10 +47,6 @@ class CopyingCommand(BaseCommand):
         """The new run that a command is for."""
         raise NotImplementedError(f"{type(self).__module__} makes no run")
 
-    def doubt(self, run: Run, options: dict[str, Any]) -> str:
-        """Why what the new run is to do may have been done already; empty where nothing speaks for it."""
-        return ""
-
     def tell(self, found: Again, options: dict[str, Any]) -> None:
         """What is said once the new run is there, and before it is driven."""
 
@@ -93,7 +89,6 @@ class CopyingCommand(BaseCommand):
         lock(run.pk)
         found = again(run, options["at"])
         told = told_of_beginning_again(found, options["at"])
-        told = "\n".join(filter(None, (self.doubt(run, options), told)))
         made = self.copied(run, options)
         check_sure(told, BEGIN_AGAIN, options)
         return made, found

@@ -271,6 +271,9 @@ SPEAKING: dict[str, Callable[[Data], Line]] = {
     "run.limit": _raised,
     "run.paused": _by("Paused", "pause"),
     "run.resumed": _by("Resumed", "play"),
+    "run.restored": lambda fact: Line(
+        "Restored", "Each side effect needs approval.", icon="back", tone="warn", level="turn"
+    ),
     "run.recovered": lambda fact: Line("Recovered", fact["message"], icon="alert", tone="warn", level="turn"),
     "react.tool.result": _reported,
     "ruled.subgraph.merged": _merged,

@@ -29,7 +29,6 @@ from runs.store.copying import (
     SETTINGS,
     Change,
     answers_after,
-    answers_left,
     check_fork,
     check_row,
     first_question,
@@ -40,7 +39,6 @@ from runs.store.copying import (
     write_replay,
 )
 from runs.store.deeds import LookAgain, lapsed_at, lapsed_before, passed_before, question_at, still_holds
-from runs.store.doubts import doubted_by_restore, ended_life, holds_a_deed, lost_by_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible, NotYet
 from runs.store.going_back import rewind_batch
@@ -134,11 +132,10 @@ from runs.store.purse import (
     take_over,
 )
 from runs.store.restored import (
-    MAY_HAVE_HAPPENED,
+    lost_by_restore,
     paused_by_restore,
-    pausers_before,
     resume_restored,
-    urgent_first,
+    tell_restored,
 )
 from runs.store.site_rules import SiteRules, site_rules
 from runs.store.verifying import Misfit, unreadable, verify
@@ -148,7 +145,6 @@ __all__ = [
     "KEPT",
     "MAX_MESSAGE",
     "MAX_RESPONSE",
-    "MAY_HAVE_HAPPENED",
     "MOST_LOST",
     "NOT_ANSWERS",
     "OF_A_MODEL",
@@ -181,7 +177,6 @@ __all__ = [
     "Worst",
     "abort",
     "answers_after",
-    "answers_left",
     "artifact_bytes",
     "artifact_text",
     "artifacts_of",
@@ -203,11 +198,9 @@ __all__ = [
     "continue_run",
     "create_run",
     "decide",
-    "doubted_by_restore",
     "earlier_runs",
     "edit_summary",
     "ended",
-    "ended_life",
     "facts_text",
     "fault_of_site",
     "faults_in_a_row",
@@ -226,7 +219,6 @@ __all__ = [
     "hand_back",
     "hash_after",
     "held_with_room",
-    "holds_a_deed",
     "impatient",
     "is_away",
     "is_halted",
@@ -258,7 +250,6 @@ __all__ = [
     "pause",
     "pause_after_losses",
     "paused_by_restore",
-    "pausers_before",
     "pin",
     "postpone",
     "prepared_answer",
@@ -285,6 +276,7 @@ __all__ = [
     "summary_text",
     "take_over",
     "tell_doing",
+    "tell_restored",
     "terms_of",
     "totals_at",
     "unanswered",
@@ -295,7 +287,6 @@ __all__ = [
     "unpin",
     "unreadable",
     "unsaved",
-    "urgent_first",
     "verify",
     "wait_until_back",
     "want_a_hint",

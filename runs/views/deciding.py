@@ -16,7 +16,7 @@ from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.cards import asked_now, headlines
 from runs.reading.phrases import call_text
-from runs.reading.restored import doubts_of
+from runs.reading.restored import doubt_of
 from runs.rights import decides
 from runs.views.seeing import refused
 
@@ -26,7 +26,7 @@ from runs.views.seeing import refused
 def needs_you(request: HttpRequest) -> HttpResponse:
     """Everything that waits for the reader, the least time left first."""
     pending = list(reading.pending_for(request.user).select_related("run", "run__owner")[:200])
-    asked, doubts = asked_now(pending), doubts_of(pending)
+    asked = asked_now(pending)
     decided = _decided_lately(request)
     cards = [
         {
@@ -36,7 +36,7 @@ def needs_you(request: HttpRequest) -> HttpResponse:
             "headline": asked[found.pk].headline,
             "why": asked[found.pk].why,
             "call": call_text(found.tool, found.args) if found.tool and found.kind != "tool_call" else "",
-            "doubt": doubts.get(found.pk, ""),
+            "doubt": doubt_of(found),
         }
         for found in pending
     ]

@@ -15,7 +15,7 @@ from runs.reading.again import staying
 from runs.reading.arguments import fields_of
 from runs.reading.looking import hides, lets_act
 from runs.reading.phrases import call_text
-from runs.reading.restored import doubts_of
+from runs.reading.restored import doubt_of
 from runs.reading.unheard import late_end_of, unsure_of
 
 
@@ -92,7 +92,7 @@ def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> 
     """What a restore made doubtful, or a lost worker, is approved by those alone who say that they have looked."""
     if options["sure"] or not lets_act(interrupt, options["verdict"]):
         return
-    doubt = doubts_of([interrupt]).get(interrupt.pk) or _of_a_lost_call(interrupt)
+    doubt = doubt_of(interrupt) or _of_a_lost_call(interrupt)
     if doubt:
         raise bad_input(f"{doubt} Check outside first, then add --sure. Nothing was decided.")
 
