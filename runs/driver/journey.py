@@ -378,7 +378,7 @@ class Journey:
                 if (kept := self._kept(asked)) is not None:
                     return kept
                 if not self.ledger.started_here:
-                    self._start(asked.seq)
+                    self._start(call, asked.seq)
                 failpoint("after_started")
                 store.check_seat(self.run.pk, self.ledger.epoch)
                 return self._call_tool(call, asked)
@@ -399,10 +399,13 @@ class Journey:
         if not store.still_holds(self.run.pk, pending.seq, ledger.site_rules, ledger.host):
             raise store.LookAgain
 
-    def _start(self, seq: int) -> None:
-        """Commit the intent of a call that must not happen twice. In a restored run a person has to have said yes."""
+    def _start(self, call: ToolCall, seq: int) -> None:
+        """Commit the intent of a call that must not happen twice.
+
+        In a restored run a person has said yes to it, or the far side can tell it from the first by its key.
+        """
         ledger = self.ledger
-        gate = after_restore(ledger.snapshot.restored)
+        gate = () if call.idempotent else after_restore(ledger.snapshot.restored)
         if gate and gate[0] not in store.passed_before(self.run.pk, seq):
             raise store.LookAgain
         store.start(self.run.pk, ledger.epoch, seq, ledger.site_rules, ledger.host)

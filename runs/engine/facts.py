@@ -200,6 +200,12 @@ class Restored(Fact):
     kind: Literal["run.restored"] = "run.restored"
 
 
+class AskedAfterRestore(Fact):
+    """This question is asked only because the run was restored: without the restore the log would not have it."""
+
+    kind: Literal["run.restored.asked"] = "run.restored.asked"
+
+
 class Resumed(Fact):
     """A person let a paused run go on."""
 
@@ -420,6 +426,7 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     LimitRaised,
     Paused,
     Restored,
+    AskedAfterRestore,
     Resumed,
     Recovered,
     HeldBack,

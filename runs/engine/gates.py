@@ -26,7 +26,7 @@ from runs.engine.effects import (
     call_in,
     changes_something,
 )
-from runs.engine.facts import Fact, InterruptAsked, Notice
+from runs.engine.facts import AskedAfterRestore, Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
 from runs.engine.rules import SETTING, NamedRule, words_of
 from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule, LimitName
@@ -325,7 +325,7 @@ def restored(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opi
     names = after_restore(snapshot.restored)
     if not isinstance(effect, ToolCall) or effect.repeatable or not names or _answered(names[0], passed):
         return PASS
-    return Hold(_ask_about(effect, names[0], WHY_RESTORED, passed))
+    return Hold(_ask_about(effect, names[0], WHY_RESTORED, passed), (AskedAfterRestore(),))
 
 
 def _with_host(held: Hold, of_hosts: Opinion, passed: tuple[str, ...]) -> Hold:

@@ -5,6 +5,14 @@ write that continues a run carries the epoch it was claimed with, and one that f
 See docs/runtime.md, "One log".
 """
 
+from runs.store.after_row import (
+    answered_after,
+    called_after,
+    copy_mark,
+    deeds_after,
+    rewinds_after,
+    rollback_mark,
+)
 from runs.store.again import for_people
 from runs.store.appending import facts_text, prompt_chain
 from runs.store.artifacts import (
@@ -40,7 +48,7 @@ from runs.store.copying import (
 )
 from runs.store.deeds import LookAgain, lapsed_at, lapsed_before, passed_before, question_at, still_holds
 from runs.store.endings import ended, for_parent
-from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible, NotYet
+from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible, NotYet, ToldOtherwise
 from runs.store.going_back import rewind_batch
 from runs.store.halting import (
     AlreadyHalted,
@@ -174,14 +182,17 @@ __all__ = [
     "Said",
     "SiteRules",
     "Suspect",
+    "ToldOtherwise",
     "Worst",
     "abort",
+    "answered_after",
     "answers_after",
     "artifact_bytes",
     "artifact_text",
     "artifacts_of",
     "attempts_of",
     "blocks_at",
+    "called_after",
     "chain",
     "charge",
     "check_answer",
@@ -196,8 +207,10 @@ __all__ = [
     "compaction_wanted",
     "context_blocks",
     "continue_run",
+    "copy_mark",
     "create_run",
     "decide",
+    "deeds_after",
     "earlier_runs",
     "edit_summary",
     "ended",
@@ -264,6 +277,8 @@ __all__ = [
     "resume_restored",
     "rewind",
     "rewind_batch",
+    "rewinds_after",
+    "rollback_mark",
     "rows_added",
     "settings_of",
     "shared_limits",

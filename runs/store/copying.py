@@ -8,7 +8,7 @@ transaction, its files in it; the run that is copied from is only read. See docs
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -290,12 +290,24 @@ def _asks(effect: Any, question: str) -> bool:
 
 
 @for_people
-def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, origin: Origin) -> Run:
-    """A new run that goes on from row `at` of `source`. `terms` are those of the new one."""
+def fork_run(
+    source: Run,
+    at: int,
+    new: NewRun,
+    terms: Terms,
+    change: Change,
+    origin: Origin,
+    check: Callable[[Run], None],
+) -> Run:
+    """Return a new run that goes on from row `at` of `source`. `terms` are those of the new one.
+
+    `check` raises where the source, which no other transaction can change meanwhile, must not be copied.
+    """
     machine = CATALOGUE[source.machine]
     with transaction.atomic():
         lock(source.pk)
         node = check_fork(source, at)
+        check(source)
         before = terms.model_copy(
             update={"settings": machine.settings.model_validate_json(source.settings_json)}
         )

@@ -155,11 +155,14 @@ def _last_move(run: Run) -> tuple[int, str] | None:
     return found
 
 
-_ADDED = f"SELECT COUNT(*) FROM runs_step WHERE run_id = %s AND seq <= %s AND kind NOT IN ({quoted(MOVES)})"
+_ADDED = (
+    f"SELECT COUNT(*) FROM runs_step WHERE run_id = %s AND seq <= %s"
+    f" AND (kind NOT IN ({quoted(MOVES)}) OR {telling('run.restored.asked')})"
+)
 
 
 def rows_added(run_id: int, seq: int) -> int:
-    """How many of the rows up to `seq` people or the runtime added, those gone back over included."""
+    """Return how many of the rows up to `seq` people, the runtime or a restore added; those gone back over count."""
     found: tuple[int] = first(_ADDED, run_id, seq)
     return found[0]
 

@@ -170,14 +170,24 @@ def resume(run_id: int, by: str) -> Run:
 
 
 @for_people
-def rewind(run_id: int, to: int, by: str, message: str = "", kept: tuple[KeptAnswer, ...] = ()) -> Run:
+def rewind(
+    run_id: int,
+    to: int,
+    by: str,
+    message: str = "",
+    kept: tuple[KeptAnswer, ...] = (),
+    check: Callable[[Run], None] | None = None,
+) -> Run:
     """Go back to the state after the live transition row `to`; the rows after it stay visible.
 
-    `kept` are answers that are given again where the same question comes again.
+    `kept` are answers that are given again where the same question comes again. `check` raises where the run, which
+    no other transaction can change meanwhile, must not go back.
     """
     with transaction.atomic():
         run = seated(run_id)
         check_target(run, to)
+        if check is not None:
+            check(run)
         stop_children(run_id, to)
         loaded = _loaded(run)
         move = rewind_move(loaded.machine, loaded.snapshot, to, by, message)

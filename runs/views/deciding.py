@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from runs import actions, forms, reading
+from runs import forms, reading
 from runs.forms.life import check_life
 from runs.models import Interrupt, Run
 from runs.reading import words
@@ -18,7 +18,6 @@ from runs.reading.cards import asked_now, headlines
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubt_of
 from runs.rights import decides
-from runs.views.seeing import refused
 
 
 @never_cache
@@ -89,8 +88,6 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
     check_life(request)
     try:
         verdict = forms.take(interrupt, request.POST, by=request.user, channel="web")
-    except actions.NotAllowed as why:
-        return refused(request, why.sentence)
     except forms.NotTaken as why:
         context = {"card": why.card, "run": interrupt.run}
         return render(request, "runs/interrupt.html", context, status=why.status)

@@ -36,7 +36,6 @@ __all__ = ["_every_run_verifies"]
 TO_BOB = think("send", to="bob")
 INNER = {"inner": {"machine": "ruled", "settings": {"rules": ALLOW}}}
 DEADLINE = {"when": {"tool": "send"}, "do": "ask", "deadline_s": 3600, "on_timeout": "approve"}
-FAILS_ONCE = {"results": [{"error": "busy", "kind": "transient"}, {"output": "sent"}]}
 
 
 def restored(run: Run) -> Run:
@@ -148,17 +147,28 @@ def test_a_call_that_had_not_begun_yet_is_asked_about() -> None:
     is_asked_first(restored(run))
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
-def test_a_call_that_is_to_be_tried_again_is_asked_about(idempotent: bool) -> None:  # noqa: FBT001
-    tool = SEND | FAILS_ONCE | {"idempotent": idempotent}
+def failing_once(**parts: Any) -> Run:
+    """A run that waits until it may try its call for the second time."""
+    tool = SEND | {"results": [{"error": "busy", "kind": "transient"}, {"output": "sent"}]} | parts
     run = launch(played=script(TO_BOB, FINAL, tools={"send": tool}), rules=ALLOW)
     slice_of(run)
     assert (run.status, sent(run)) == ("queued", 1)
-    after = restored(run)
-    assert (after.status, sent(after)) == ("waiting", 1)
-    decide(after, "approve")
-    assert (work(after).status, sent(after)) == ("succeeded", 2)
-    assert actions.replay(after, by=None)[1] is None
+    return run
+
+
+def test_a_call_that_is_to_be_tried_again_is_asked_about() -> None:
+    run = restored(failing_once())
+    assert (run.status, sent(run)) == ("waiting", 1)
+    decide(run, "approve")
+    assert (work(run).status, sent(run)) == ("succeeded", 2)
+    assert actions.replay(run, by=None)[1] is None
+
+
+def test_a_call_that_is_tried_again_under_its_key_is_not_asked_about() -> None:
+    """The far side can tell it from the first one."""
+    run = restored(failing_once(idempotent=True))
+    assert (run.status, sent(run), run.interrupts.count()) == ("succeeded", 2, 0)
+    assert len(set(run.exchanges.filter(name="send").values_list("key", flat=True))) == 1
 
 
 def test_a_call_that_had_begun_is_asked_about() -> None:

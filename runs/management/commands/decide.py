@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from runs import actions, store
-from runs.management.asking import bad_input, call_shown, halt_notice, interrupt_of, json_of
+from runs.management.asking import RunsCommand, bad_input, call_shown, halt_notice, interrupt_of, json_of
 from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.models import Interrupt
 from runs.reading.again import staying
@@ -19,7 +19,7 @@ from runs.reading.restored import doubt_of
 from runs.reading.unheard import late_end_of, unsure_of
 
 
-class Command(BaseCommand):
+class Command(RunsCommand):
     """One decision; the same one again returns the first one's outcome."""
 
     help = "Decide a pending interrupt. Exit code 2: not possible; 1: another decision was recorded."
@@ -67,8 +67,6 @@ class Command(BaseCommand):
                 allow_host=options["allow_host"],
                 revision=options["revision"],
             )
-        except actions.BadDecision as fault:
-            raise bad_input(fault.sentence) from None
         except (actions.Conflict, actions.NotPossible) as fault:
             raise CommandError(fault.sentence) from None
         if told:

@@ -78,5 +78,6 @@ class Command(CopyingCommand):
             decision=options["decision"],
             answers=self.answers(options),
             message=options["message"],
+            seen=options["seen"],
             driven_by=self.driven_by(options),
         )
