@@ -475,8 +475,10 @@ def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...
     calls = {**snapshot.calls, call.fingerprint: snapshot.calls.get(call.fingerprint, 1) - 1}
     again = Ask(call, attempt=pending.attempt)
     move = _through(machine, replace(snapshot, pending=None, calls=calls), again, passed)
-    asks = move.effect if isinstance(move, Ask) and isinstance(move.effect, HumanCall) else None
-    if asks is not None and asks.about == "tool_call" and not gates.asks_after_restore(asks):
+    if not isinstance(move, Ask) or not isinstance(move.effect, HumanCall):
+        return move
+    asks = move.effect
+    if asks.about == "tool_call" and not gates.asks_after_restore(asks):
         return replace(move, effect=asks.model_copy(update={"why": f"{RULES_CHANGED} {asks.why}"}))
     return move
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
@@ -35,7 +35,7 @@ def restored_of(user: Person) -> QuerySet[Run]:
     return paused_by_restore(visible).select_related("owner", "script").defer("answer").order_by("pk")
 
 
-def restored_views(runs: Sequence[Run], user: Person) -> list[RestoredRun]:
+def restored_views(runs: Collection[Run], user: Person) -> list[RestoredRun]:
     """Return the runs as the page shows them."""
     no_model = driver.why_not(run.model for run in runs if not run.script_json)
     return [

@@ -89,21 +89,23 @@ def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | None
         return None
     answers: actions.Answers = "keep" if form.cleaned_data["answers"] == "keep" else "ask again"
     message, seen = form.cleaned_data["message"], request.POST.get("seen", "")
+    made: Run | None = None
     with kept_in(form):
         if form.how == "rerun":
-            return actions.rerun(run, at=at, by=request.user, answers=answers, message=message, seen=seen)
-        return actions.fork(
-            run,
-            at=at,
-            by=request.user,
-            settings=form.changes(),
-            state=form.state,
-            decision=form.decision,
-            answers=answers,
-            message=message,
-            seen=seen,
-        )
-    return None
+            made = actions.rerun(run, at=at, by=request.user, answers=answers, message=message, seen=seen)
+        else:
+            made = actions.fork(
+                run,
+                at=at,
+                by=request.user,
+                settings=form.changes(),
+                state=form.state,
+                decision=form.decision,
+                answers=answers,
+                message=message,
+                seen=seen,
+            )
+    return made
 
 
 def _judge_further(request: HttpRequest, form: ForkForm) -> None:

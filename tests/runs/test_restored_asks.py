@@ -26,6 +26,7 @@ from tests.runs.running import (
     script,
     slice_of,
     think,
+    transitions,
     work,
 )
 
@@ -191,8 +192,7 @@ def test_a_deadline_that_approves_lets_no_call_pass_that_may_have_been_made() ->
 
 def test_room_that_is_made_elsewhere_lets_no_call_pass_that_may_have_been_made() -> None:
     run = work(launch(TO_BOB, FINAL, rules=ALLOW, limits={"cost_usd": 0.0005}))
-    at = run.steps.filter(kind="transition").order_by("seq").values_list("seq", flat=True)[0]
-    other = work(actions.fork(run, at=at, by=None, settings={"limits": None}))
+    other = work(actions.fork(run, at=transitions(run)[0], by=None, settings={"limits": None}))
     restored(run)
     store.resume_restored(other.pk, "root")
     decide(run, "top_up", args={"cost_usd": 1.0})
@@ -209,7 +209,7 @@ def test_a_fork_asks_from_whichever_step(at: int) -> None:
     slice_of(run, Slice(moves=4))
     backups.pause_unfinished("Restored from a backup.")
     run.refresh_from_db()
-    at = at and run.steps.filter(kind="transition").order_by("seq").values_list("seq", flat=True)[0]
+    at = at and transitions(run)[0]
     fork = work(actions.fork(run, at=at, by=None))
     of_the_fork = work(actions.fork(fork, at=at, by=None))
     is_asked_first(fork)
@@ -226,7 +226,7 @@ def test_answers_that_are_kept_over_a_restore_let_no_call_pass() -> None:
     assert (is_waiting.status, sent(is_waiting)) == ("waiting", 0)
     decided = work(actions.fork(run, at=0, by=None, decision={"verdict": "approve"}))
     assert (decided.status, sent(decided)) == ("waiting", 0)
-    actions.rewind(run, to=run.steps.filter(kind="transition").first().seq, by=None, answers="keep")
+    actions.rewind(run, to=transitions(run)[0], by=None, answers="keep")
     store.resume_restored(run.pk, "root")
     before = sent(run)
     assert (work(run).status, sent(run)) == ("waiting", before)
