@@ -64,7 +64,7 @@ def doubt_of(question: Interrupt) -> str:
     if question.status != Interrupt.Status.PENDING or not question.may_be_done:
         return ""
     return (
-        f"{_restored(question.run)}. Check outside whether this call was made since the backup, then decide."
+        f"{_restored(question.run)}. Check outside whether this call was made since the backup."
     )
 
 

@@ -457,7 +457,7 @@ def test_the_command_says_what_it_needs() -> None:
 
 # --- what a person is told ----------------------------------------------------------------------------------------
 
-DOUBT = "Check outside whether this call was made since the backup, then decide."
+DOUBT = "Check outside whether this call was made since the backup."
 UNKNOWN_SINCE = "Side effects of this run since the backup are not in its log."
 
 NOTE = {

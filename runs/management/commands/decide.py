@@ -90,9 +90,10 @@ def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> 
     """What a restore made doubtful, or a lost worker, is approved by those alone who say that they have looked."""
     if options["sure"] or not lets_act(interrupt, options["verdict"]):
         return
-    doubt = doubt_of(interrupt) or _of_a_lost_call(interrupt)
-    if doubt:
-        raise bad_input(f"{doubt} Check outside first, then add --sure. Nothing was decided.")
+    if doubt := doubt_of(interrupt):
+        raise bad_input(f"{doubt} If it was not, add --sure. Nothing was decided.")
+    if lost := _of_a_lost_call(interrupt):
+        raise bad_input(f"{lost} Check outside first, then add --sure. Nothing was decided.")
 
 
 def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:
