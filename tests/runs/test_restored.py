@@ -48,6 +48,7 @@ from tests.runs.running import (
     slice_of,
     stranger,
     think,
+    transitions,
     work,
 )
 
@@ -105,18 +106,6 @@ def boxes(page: str) -> list[int]:
 # --- letting them go on -------------------------------------------------------------------------------------------
 
 
-def test_the_chosen_ones_go_on_and_the_others_stay() -> None:
-    chosen, other = [launch(FINAL) for _ in range(3)], launch(FINAL)
-    restore()
-    done = actions.resume_restored([run.pk for run in chosen], by=None)
-    assert [run.pk for run in done.resumed] == [run.pk for run in chosen]
-    assert done.passed_over == ()
-    for run in chosen:
-        assert work(run).status == "succeeded"
-        assert kinds(run)[:2] == ["pause", "pause"]
-    assert status_of(other) == ["paused"]
-
-
 def test_who_was_moved_on_meanwhile_is_passed_over_with_a_sentence() -> None:
     resumed, aborted, paused, fine = (launch(FINAL) for _ in range(4))
     restore()
@@ -149,24 +138,6 @@ def test_two_people_at_once_resume_each_run_once() -> None:
         assert kinds(run) == ["pause", "pause"]
 
 
-def test_only_what_is_yours_goes_on_and_what_you_may_not_see_is_not_there() -> None:
-    owner, reviewer, other = alice(), bob(), charlie()
-    hers, somebodys = launch(FINAL, owner=owner), launch(FINAL)
-    restore()
-    both = [hers.pk, somebodys.pk]
-    assert actions.resume_restored(both, by=other).passed_over == tuple(
-        f"There is no run {number}." for number in both
-    )
-    assert actions.resume_restored(both, by=reviewer).passed_over == tuple(
-        f"Run {number} is not yours to steer." for number in both
-    )
-    done = actions.resume_restored(both, by=owner)
-    assert [run.pk for run in done.resumed] == [hers.pk]
-    assert done.passed_over == (f"There is no run {somebodys.pk}.",)
-    assert status_of(somebodys) == ["paused"]
-    assert hers.steps.latest("seq").facts_json == '[{"kind":"run.resumed","by":"alice"}]'
-
-
 def test_a_run_that_could_not_be_let_go_on_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     locked, fine = launch(FINAL), launch(FINAL)
     restore()
@@ -192,14 +163,6 @@ def test_a_run_of_a_machine_that_is_gone_does_not_keep_the_others() -> None:
     assert [run.pk for run in done.resumed] == [fine.pk]
     assert done.passed_over == (NoMachine("older").sentence,)
     Run.objects.filter(pk=gone.pk).update(machine="ruled")
-
-
-def test_who_waits_goes_on_waiting_and_what_may_have_happened_is_asked() -> None:
-    waiting, deed = work(launch(think("send", to="bob"), FINAL)), uncertain()
-    restore()
-    actions.resume_restored([waiting.pk, deed.pk], by=None)
-    assert status_of(waiting, deed) == ["waiting", "queued"]
-    assert work(deed).interrupts.get().kind == "may_have_happened"
 
 
 def during_send(**parts: Any) -> Run:
@@ -381,19 +344,22 @@ def test_looking_resumes_nothing_and_a_post_needs_a_choice_and_the_pages_token()
     assert status_of(run) == ["paused"]
 
 
-def test_everybody_sees_their_own_part() -> None:
+def test_each_person_sees_and_resumes_their_own_part() -> None:
     owner, reviewer, other = alice(), bob(), charlie()
     hers, somebodys = launch(FINAL, owner=owner), launch(FINAL)
     restore()
-    assert boxes(signed_in(owner).get(PAGE).text) == [hers.pk]
+    both = [hers.pk, somebodys.pk]
     page = signed_in(reviewer).get(PAGE).text
-    assert boxes(page) == [hers.pk, somebodys.pk]
-    assert "you may not resume it" in page and "Resume all" not in page
-    assert boxes(signed_in(other).get(PAGE).text) == []
-    assert "paused by the restore." not in signed_in(other).get("/runs/").text
+    assert boxes(page) == both and "you may not resume it" in page and "Resume all" not in page
     answer = signed_in(reviewer).post(PAGE, {"run": [str(hers.pk)]}, follow=True)
     assert f"Run {hers.pk} is not yours to steer." in answer.text
-    assert status_of(hers, somebodys) == ["paused", "paused"]
+    assert boxes(signed_in(other).get(PAGE).text) == []
+    assert "paused by the restore." not in signed_in(other).get("/runs/").text
+    assert actions.resume_restored(both, by=other).resumed == ()
+    assert boxes(signed_in(owner).get(PAGE).text) == [hers.pk]
+    assert actions.resume_restored(both, by=owner).passed_over == (f"There is no run {somebodys.pk}.",)
+    assert status_of(hers, somebodys) == ["queued", "paused"]
+    assert hers.steps.latest("seq").facts_json == '[{"kind":"run.resumed","by":"alice"}]'
 
 
 def test_many_runs_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,15 +470,6 @@ def test_a_pause_by_a_person_with_the_words_of_a_restore_raises_no_doubt() -> No
     assert not restored_of(None).exists()
 
 
-def test_a_pause_by_a_person_raises_no_doubt() -> None:
-    run = asking()
-    actions.pause(run, by=None)
-    actions.resume(run, by=None)
-    decide(run, "approve")
-    work(run)
-    assert card_of(pending(run), None).doubt == ""
-
-
 def test_who_may_only_look_is_warned_too() -> None:
     run = asking()
     restore()
@@ -521,67 +478,75 @@ def test_who_may_only_look_is_warned_too() -> None:
     assert 'name="sure"' not in page
 
 
-@pytest.mark.parametrize(("more", "status", "verdict"), [({}, 422, None), ({"sure": "yes"}, 302, "approve")])
-def test_approving_it_wants_a_tick_whatever_the_call_does(
-    more: dict[str, str], status: int, verdict: str | None
-) -> None:
-    run = asking()
+@pytest.mark.parametrize("site", ["decision", "admin:runs_interrupt_decide"])
+def test_approving_it_wants_a_tick_and_rejecting_it_none(site: str) -> None:
+    run, other, client = asking(), asking(), root()
+    assert posted(client, pending(other), site, verdict="approve").status_code == 302, "no restore, no tick"
     restore()
     question = pending(run)
-    seen_by_root = {"revision": str(question.revision), "fingerprint": question.fingerprint}
-    fields = seen_by_root | {"arg.text": "hello", "verdict": "approve"}
-    answer = root().post(reverse("decision", args=[question.pk]), fields | more)
-    assert answer.status_code == status
-    assert ("tick the box to approve it" in answer.text) == (status == 422)
-    assert getattr(getattr(_again(question), "decision", None), "verdict", None) == verdict
-
-
-def test_without_a_restore_the_same_call_wants_no_tick() -> None:
-    question = pending(asking())
-    fields = {"revision": str(question.revision), "fingerprint": question.fingerprint}
-    answer = root().post(
-        reverse("decision", args=[question.pk]), fields | {"arg.text": "hello", "verdict": "approve"}
-    )
-    assert answer.status_code == 302
-
-
-def test_the_admin_wants_the_tick_too() -> None:
+    answer = posted(client, question, site, verdict="approve")
+    assert answer.status_code == 422 and "tick the box to approve it" in answer.text and DOUBT in answer.text
+    assert posted(client, question, site, verdict="approve", sure="yes").status_code == 302
+    assert Interrupt.objects.get(pk=question.pk).decision.verdict == "approve"
     run = asking()
     restore()
-    question, client = pending(run), root()
-    fields = {"revision": str(question.revision), "fingerprint": question.fingerprint, "verdict": "approve"}
-    address = reverse("admin:runs_interrupt_decide", args=[question.pk])
-    assert DOUBT in client.post(address, fields, follow=True).text
-    assert _again(question).status == "pending"
-    client.post(address, fields | {"sure": "yes"})
-    assert _again(question).status == "decided"
+    assert posted(client, pending(run), site, verdict="reject").status_code == 302
+
+
+def posted(client: Client, question: Interrupt, site: str = "decision", **typed: str) -> Any:
+    """The answer to the form of the question's card."""
+    seen = {"revision": str(question.revision), "fingerprint": question.fingerprint}
+    args = {f"arg.{name}": value for name, value in question.args.items()}
+    return client.post(reverse(site, args=[question.pk]), seen | args | typed)
 
 
 @pytest.mark.parametrize("verdict", [("approve",), ("edit", "--args", '{"text": "hi"}')])
-def test_the_command_wants_to_be_sure_too(verdict: tuple[str, ...]) -> None:
-    run = asking()
+def test_the_command_wants_to_be_sure_and_rejects_at_once(verdict: tuple[str, ...]) -> None:
+    run, other = asking(), asking()
     restore()
-    question = pending(run)
-    words = ("decide", str(question.pk), "--verdict", *verdict)
-    with pytest.raises(CommandError, match=re.escape(DOUBT)) as caught:
+    words = ("decide", str(run.pk), "--verdict", *verdict)
+    with pytest.raises(CommandError, match=re.escape(f"{DOUBT} If it was not, add --sure.")) as caught:
         told(*words)
-    assert caught.value.returncode == 2
-    assert _again(question).status == "pending"
+    assert caught.value.returncode == 2 and pending(run).status == "pending"
     assert told(*words, "--sure") == [f"Recorded: {verdict[0]} on run {run.pk}."]
+    assert told("decide", str(other.pk), "--verdict", "reject") == [f"Recorded: reject on run {other.pk}."]
 
 
-def test_the_command_rejects_it_at_once() -> None:
-    run = asking()
+def test_room_for_a_call_that_may_have_been_made_wants_a_look() -> None:
+    run, client = (
+        work(launch(think("send", to="bob"), FINAL, rules=ALLOW, limits={"cost_usd": 0.0005})),
+        root(),
+    )
     restore()
-    assert told("decide", str(run.pk), "--verdict", "reject") == [f"Recorded: reject on run {run.pk}."]
+    store.resume_restored(run.pk, "root")
+    words = ("decide", str(run.pk), "--verdict", "top_up", "--args", '{"cost_usd": 1}')
+    with pytest.raises(CommandError, match=re.escape(DOUBT)):
+        told(*words)
+    room = {"verdict": "top_up", "amount.cost_usd": "1"}
+    answer = posted(client, pending(run), **room)
+    assert answer.status_code == 422 and "Check whether this was already done" in answer.text
+    assert posted(client, pending(run), **room, sure="yes").status_code == 302
+    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
 
 
-def test_rejecting_it_wants_no_tick() -> None:
-    run = asking()
+def test_going_another_way_than_a_restored_run_says_that_its_log_may_lack_side_effects() -> None:
+    run, client = launch(think("search", q="a"), think("send", to="bob"), FINAL, rules=ALLOW), root()
+    slice_of(run, Slice(moves=4))
     restore()
-    question = pending(run)
-    fields = {"revision": str(question.revision), "fingerprint": question.fingerprint, "verdict": "reject"}
-    assert root().post(reverse("decision", args=[question.pk]), fields).status_code == 302
+    at = transitions(run)[0]
+    for page in (f"fork/?at={at}", "fork/?at=0&how=rerun", f"rewind/?to={at}"):
+        text = client.get(f"/runs/{run.pk}/{page}").text
+        assert text.count(UNKNOWN_SINCE) == 1 and "No side effects after that step." not in text
+    for words in (("fork", "--at", str(at)), ("rerun", "--at", "0"), ("rollback", "--to", str(at))):
+        with pytest.raises(CommandError, match=re.escape(UNKNOWN_SINCE)):
+            told(words[0], str(run.pk), *words[1:])
+    assert Run.objects.count() == 1 and not run.steps.filter(kind="rewind").exists()
+    told("fork", str(run.pk), "--at", str(at), "--sure")
+    assert Run.objects.count() == 2
+    waiting = asking()
+    restore()
+    back = posted(client, pending(waiting), verdict="rollback", to_step=str(transitions(waiting)[0]))
+    assert back.status_code == 422 and UNKNOWN_SINCE in back.text
 
 
 def test_the_list_of_questions_asks_for_all_doubts_at_once() -> None:
@@ -597,108 +562,3 @@ def test_the_list_of_questions_asks_for_all_doubts_at_once() -> None:
     with CaptureQueriesContext(connection) as three:
         assert client.get("/needs-you/").text.count(DOUBT) == 3
     assert len(three) == len(two)
-
-
-def _again(question: Interrupt) -> Interrupt:
-    return Interrupt.objects.get(pk=question.pk)
-
-
-# --- going another way than a restored run ------------------------------------------------------------------------
-
-NOTHING_OUTSIDE = "No side effects after that step."
-BOB = script(think("search", q="a"), think("send", to="bob"), FINAL)
-
-
-def restored_between_steps(played: dict[str, Any] = BOB) -> Run:
-    """A run that may send unasked, restored from a backup that was made before it did."""
-    run = launch(played=played, rules=ALLOW)
-    slice_of(run, Slice(moves=4))
-    restore()
-    return Run.objects.get(pk=run.pk)
-
-
-def a_transition(run: Run) -> int:
-    """The first row that the run can go back to."""
-    return run.steps.filter(kind="transition").order_by("seq").values_list("seq", flat=True)[0]
-
-
-def test_what_goes_on_from_a_row_of_a_restored_run_says_that_more_may_have_been_done() -> None:
-    run, client = restored_between_steps(), root()
-    at = a_transition(run)
-    pages = [
-        f"/runs/{run.pk}/fork/?at={at}",
-        f"/runs/{run.pk}/fork/?at=0&how=rerun",
-        f"/runs/{run.pk}/rewind/?to={at}",
-    ]
-    for page in pages:
-        text = client.get(page).text
-        assert text.count(UNKNOWN_SINCE) == 1 and NOTHING_OUTSIDE not in text
-    before = Run.objects.count()
-    for words in (("fork", "--at", str(at)), ("rerun", "--at", "0"), ("rollback", "--to", str(at))):
-        with pytest.raises(CommandError, match=re.escape(UNKNOWN_SINCE)):
-            told(words[0], str(run.pk), *words[1:])
-    assert Run.objects.count() == before and not run.steps.filter(kind="rewind").exists()
-    told("fork", str(run.pk), "--at", str(at), "--sure")
-    assert Run.objects.count() == before + 1
-
-
-def test_a_card_of_a_restored_run_that_goes_back_says_so_first() -> None:
-    run, client = asking(), root()
-    restore()
-    question = pending(run)
-    back = {"verdict": "rollback", "to_step": str(a_transition(run)), "revision": str(question.revision)}
-    answer = client.post(
-        reverse("decision", args=[question.pk]), back | {"fingerprint": question.fingerprint}
-    )
-    assert answer.status_code == 422 and UNKNOWN_SINCE in answer.text
-    assert pending(run).status == "pending"
-
-
-# --- questions that hold a call back otherwise --------------------------------------------------------------------
-
-LIMITED: dict[str, Any] = {"rules": ALLOW, "limits": {"cost_usd": 0.0005}}
-ROOM = {"cost_usd": 1.0}
-
-
-def at_its_limit(**parts: Any) -> Run:
-    """A run that asks for room before it sends."""
-    return work(launch(think("send", to="bob"), FINAL, **(LIMITED | parts)))
-
-
-def test_room_for_a_call_that_may_have_been_made_wants_a_look() -> None:
-    run, client = at_its_limit(), root()
-    restore()
-    store.resume_restored(run.pk, "root")
-    page = client.get(f"/runs/{run.pk}/").text
-    assert DOUBT in page and 'name="sure"' in page
-    words = ("decide", str(run.pk), "--verdict", "top_up", "--args", '{"cost_usd": 1}')
-    with pytest.raises(CommandError, match=re.escape(DOUBT)):
-        told(*words)
-    question = pending(run)
-    typed = {"verdict": "top_up", "amount.cost_usd": "1", "revision": str(question.revision)}
-    typed["fingerprint"] = question.fingerprint
-    answer = client.post(reverse("decision", args=[question.pk]), typed)
-    assert answer.status_code == 422 and "Check whether this was already done" in answer.text
-    assert client.post(reverse("decision", args=[question.pk]), typed | {"sure": "yes"}).status_code == 302
-    assert (work(run).status, run.tool_calls) == ("succeeded", 1)
-
-
-def test_room_for_what_changes_nothing_wants_none() -> None:
-    run = work(launch(think("search", q="a"), FINAL, **LIMITED))
-    restore()
-    store.resume_restored(run.pk, "root")
-    assert 'name="sure"' not in root().get(f"/runs/{run.pk}/").text
-    decide(run, "top_up", args=ROOM)
-    assert work(run).status == "succeeded"
-
-
-def test_room_that_is_made_elsewhere_lets_a_call_go_that_changes_nothing() -> None:
-    """However often it was made before the restore: nobody has to look."""
-    run = work(launch(think("search", q="a"), FINAL, **LIMITED))
-    other = work(actions.fork(run, at=a_transition(run), by=None, settings={"limits": None}))
-    restore()
-    for one in (run, other):
-        store.resume_restored(one.pk, "root")
-    decide(run, "top_up", args=ROOM)
-    assert not other.interrupts.filter(status="pending").exists()
-    assert work(other).status == "succeeded"
