@@ -63,9 +63,7 @@ def doubt_of(question: Interrupt) -> str:
     """Return that the call in question may have been made before a restore; empty where it can't have been."""
     if question.status != Interrupt.Status.PENDING or not question.may_be_done:
         return ""
-    return (
-        f"{_restored(question.run)}. Check outside whether this call was made since the backup."
-    )
+    return f"{_restored(question.run)}. Check outside whether this call was made since the backup."
 
 
 def _restored(run: Run) -> str:
