@@ -77,7 +77,7 @@ REFUSED = "Refused by a rule: "
 
 _RESTORED = "restored:"
 
-WHY_RESTORED = "This site was restored from a backup: the run may have made this call already."
+WHY_RESTORED = "A restored run asks before each call with side effects."
 """Why a restored run asks."""
 
 ALL = "*"
