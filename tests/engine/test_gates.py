@@ -587,5 +587,5 @@ def test_an_answer_by_hand_counts_for_the_restore_beside_its_own_question() -> N
     held = gates.on_effect(snapshot(), tool(), ())
     assert isinstance(held, gates.Hold)
     for verdict in ("approve", "edit"):
-        said = HumanSaid(verdict=verdict, gates=gates.after_restore(7))  # type: ignore[arg-type]
+        said = HumanSaid(verdict=verdict, gates=gates.after_restore(7))
         assert opinion(replace(snapshot(), restored=7), tool(), *gates.answered_by(held.call, said)) == "pass"
