@@ -26,10 +26,7 @@ from runs.store import backups
 ID_LASTS_S = 60.0
 """A copy of the database that was made no longer before a crash than this can't be told from what the crash left."""
 
-UNKNOWN = (
-    "What this run did after that is not in its log: calls that change something may have happened, and how many"
-    " can't be known. Look outside, then resume it, go back, or stop it."
-)
+UNKNOWN = "What this run did after that is not in its log. Once resumed, it asks before each call with side effects."
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, u
 from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
 from runs.actions.steering import Resumption, abort, decide, pause, resume, resume_restored, rewind
 from runs.rights import may_decide, may_halt, may_launch, may_mend, may_steer
-from runs.store import AlreadyHalted, BadDecision, Conflict, NotPossible
+from runs.store import AlreadyHalted, BadDecision, Conflict, NotPossible, ToldOtherwise
 
 __all__ = [
     "MAX_HALT_REASON",
@@ -25,6 +25,7 @@ __all__ = [
     "NotPossible",
     "Problem",
     "Resumption",
+    "ToldOtherwise",
     "TooLong",
     "abort",
     "check_continuing",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from django.db import transaction
 
 from runs import live, tasks
 from runs.engine.values import clean_text
 from runs.models import Run
 from runs.rights import OPERATOR, Person, may_steer
-from runs.store import NotPossible
+from runs.store import NotPossible, ToldOtherwise
 
 
 class NotAllowed(Exception):
@@ -49,6 +51,16 @@ def check_steering(person: Person, run: Run) -> None:
     """`NotAllowed` where the run is not the person's to steer."""
     if not may_steer(person, run):
         raise NotAllowed(f"Run {run.pk} is not yours to steer.")
+
+
+def as_told(seen: str | None, mark: Callable[[Run, int], str], at: int) -> Callable[[Run], None]:
+    """Return the check that what was told of row `at` still holds; `seen` is its mark, None where nothing was told."""
+
+    def check(run: Run) -> None:
+        if seen is not None and mark(run, at) != seen:
+            raise ToldOtherwise(run.pk)
+
+    return check
 
 
 def tell(run_id: int) -> None:

@@ -10,7 +10,7 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from runs import driver, store, tasks
-from runs.actions.common import NotAllowed, name_of, note_of
+from runs.actions.common import NotAllowed, as_told, name_of, note_of
 from runs.actions.launching import BadLaunch, Problem, new_run, place_of, sentence_of
 from runs.adapters.scripted import BadScript
 from runs.engine.effects import HumanCall, question_of
@@ -41,15 +41,19 @@ def fork(
     decision: dict[str, Any] | None = None,
     answers: Answers = "ask again",
     message: str = "",
+    seen: str | None = None,
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
     """A new run that goes on from the live transition row `at` of `run` (0: from the beginning), which stays as it is.
 
     `settings` and `state` name what is to be another value (null takes a setting away), `decision` (verdict, args,
     message) answers the first question after the row; with `question`, the row of the one that was seen, no other.
+    `seen` is the mark of what the person was told (`store.copy_mark`); `ToldOtherwise` where it has changed.
     `BadLaunch` says what can't be accepted, and where.
     """
-    return _forked(_Fork(run, at, by, "fork", settings, script, state, decision, answers, message, driven_by))
+    return _forked(
+        _Fork(run, at, by, "fork", settings, script, state, decision, answers, message, seen, driven_by)
+    )
 
 
 def rerun(
@@ -59,10 +63,13 @@ def rerun(
     by: Person,
     answers: Answers = "ask again",
     message: str = "",
+    seen: str | None = None,
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
     """A fork that changes nothing: the model is asked anew from row `at` on."""
-    return _forked(_Fork(run, at, by, "rerun", answers=answers, message=message, driven_by=driven_by))
+    return _forked(
+        _Fork(run, at, by, "rerun", answers=answers, message=message, seen=seen, driven_by=driven_by)
+    )
 
 
 def check_first_answer(run: Run, at: int, decision: dict[str, Any]) -> None:
@@ -106,6 +113,7 @@ class _Fork:
     decision: dict[str, Any] | None = None
     answers: Answers = "ask again"
     message: str = ""
+    seen: str | None = None
     driven_by: Literal["a worker", "the caller"] = "a worker"
 
 
@@ -139,7 +147,8 @@ def _forked(wanted: _Fork) -> Run:
         state=_state_of_fork(wanted, terms, clean({} if wanted.state is None else wanted.state)),
         answers=kept,
     )
-    made = store.fork_run(run, at, new, terms, change, wanted.origin)
+    check = as_told(wanted.seen, store.copy_mark, at)
+    made = store.fork_run(run, at, new, terms, change, wanted.origin, check)
     if wanted.driven_by == "a worker":
         transaction.on_commit(lambda: tasks.hint(made.pk))
     return made

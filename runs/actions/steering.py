@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from runs import store
-from runs.actions.common import NotAllowed, check_steering, name_of, note_of, tell
+from runs.actions.common import NotAllowed, as_told, check_steering, name_of, note_of, tell
 from runs.engine.facts import KeptAnswer
 from runs.models import Decision, Interrupt, Run
 from runs.rights import Person, may_decide
@@ -131,15 +131,25 @@ def resume_restored(run_ids: Iterable[int], *, by: Person) -> Resumption:
 
 
 def rewind(
-    run: Run, *, to: int, by: Person, message: str = "", answers: Literal["ask again", "keep"] = "ask again"
+    run: Run,
+    *,
+    to: int,
+    by: Person,
+    message: str = "",
+    answers: Literal["ask again", "keep"] = "ask again",
+    seen: str | None = None,
 ) -> Run:
-    """Go back to the state after the live transition row `to`; answers given after it are asked for again, or kept."""
+    """Go back to the state after the live transition row `to`; answers given after it are asked for again, or kept.
+
+    `seen` is the mark of what the person was told (`store.rollback_mark`); `ToldOtherwise` where it has changed.
+    """
     check_steering(by, run)
     kept: tuple[KeptAnswer, ...] = ()
     if answers == "keep":
         if not may_decide(by, run):
             raise NotAllowed("Keeping answers needs the right to decide. Choose “Ask again” instead.")
         kept = store.answers_after(run, to, (*store.PEOPLE, store.SETTINGS))
-    after = store.rewind(run.pk, to, name_of(by), note_of(message), kept)
+    check = as_told(seen, store.rollback_mark, to)
+    after = store.rewind(run.pk, to, name_of(by), note_of(message), kept, check)
     tell(run.pk)
     return after

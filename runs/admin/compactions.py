@@ -206,8 +206,6 @@ class Form:
             return False
         try:
             said = deed(compaction.run, compaction.seq, self, request.user)
-        except actions.NotAllowed as refused:
-            raise PermissionDenied(refused.sentence) from None
         except actions.NotPossible as fault:
             self.fault = str(fault)
             return False
@@ -342,8 +340,6 @@ def compact_now(request: HttpRequest, run: Run, site: admin.AdminSite) -> HttpRe
     if request.method == "POST":
         try:
             actions.compact_now(run, by=request.user, reason=reason)
-        except actions.NotAllowed as refused:
-            raise PermissionDenied(refused.sentence) from None
         except actions.NotPossible as why:
             fault = str(why)
         else:

@@ -15,7 +15,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from runs import actions, forms, reading
+from runs import forms, reading
 from runs.admin.parts import OfRunsAdmin, ReadableList, RunFilter, page_link
 from runs.forms.life import check_life
 from runs.models import Decision, Interrupt
@@ -105,8 +105,6 @@ class InterruptAdmin(OfRunsAdmin):
         check_life(request)
         try:
             verdict = forms.take(question, request.POST, by=request.user, channel="admin")
-        except actions.NotAllowed as why:
-            raise PermissionDenied(why.sentence) from None
         except forms.NotTaken as why:
             return self._page(request, why.card, why.status)
         messages.success(request, f"Recorded: {words.VERDICT_DONE[verdict].text.lower()}.")

@@ -38,6 +38,7 @@ from runs.engine.effects import (
     Usage,
 )
 from runs.engine.facts import MADE_ANEW, Exited, Notice, RangeSummarised
+from runs.engine.gates import after_restore
 from runs.engine.kernel import (
     MORE_ROOM,
     Decision,
@@ -165,6 +166,7 @@ class Journey:
     def _prepare(self) -> None:
         """Read the run once, and build its world."""
         store.clear_parts(self.run.pk)
+        store.tell_restored(self.run)
         self.ports = ports_of(self.run)
         self.ports.tools.may_contact = self._may_contact
         terms = store.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided, still=True)
@@ -376,7 +378,7 @@ class Journey:
                 if (kept := self._kept(asked)) is not None:
                     return kept
                 if not self.ledger.started_here:
-                    self._start(asked.seq)
+                    self._start(call, asked.seq)
                 failpoint("after_started")
                 store.check_seat(self.run.pk, self.ledger.epoch)
                 return self._call_tool(call, asked)
@@ -397,9 +399,15 @@ class Journey:
         if not store.still_holds(self.run.pk, pending.seq, ledger.site_rules, ledger.host):
             raise store.LookAgain
 
-    def _start(self, seq: int) -> None:
-        """Commit the intent of a call that must not happen twice."""
+    def _start(self, call: ToolCall, seq: int) -> None:
+        """Commit the intent of a call that must not happen twice.
+
+        In a restored run a person has said yes to it, or the far side can tell it from the first by its key.
+        """
         ledger = self.ledger
+        gate = () if call.idempotent else after_restore(ledger.snapshot.restored)
+        if gate and gate[0] not in store.passed_before(self.run.pk, seq):
+            raise store.LookAgain
         store.start(self.run.pk, ledger.epoch, seq, ledger.site_rules, ledger.host)
 
     def _unless_cut(self, answer: Answer | None) -> Answer | None:

@@ -564,6 +564,7 @@ class Ledger:
         child = store.unsaved(new)
         child.parent_id, child.parent_seq, child.child_name = self.run.pk, seq, call.name
         child.root_id = self.run.root_id or self.run.pk
+        child.restored_at = self.run.restored_at
         return child, checked
 
     def _for_child(self, given: dict[str, Any]) -> dict[str, Any]:

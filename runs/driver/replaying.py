@@ -69,6 +69,7 @@ def _opening(run: Run, machine: Machine, given: list[Step], exchanges: dict[int,
         totals=asdict(store.totals_at(run, last)),
         calls=tuple((found.seq, found.fingerprint) for found in asked if _reached(found)),
         facts=tuple((step.seq, tuple(json.loads(step.facts_json))) for step in live),
+        restored=max((step.seq for step in given if step.has("run.restored")), default=0),
     )
     if shown is None or run.script_json:
         return opening

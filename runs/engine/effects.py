@@ -36,6 +36,9 @@ VERDICTS: dict[InterruptKind, tuple[Verdict, ...]] = {
 LET_PASS: tuple[Verdict, ...] = ("approve", "edit")
 """Verdicts with which a call that is held back is made."""
 
+BY_HAND = ("web", "admin", "api", "command")
+"""Channels of decisions that a person makes in sight of the question."""
+
 
 def changes_something(effects: str) -> bool:
     """Whether calls of this effect leave something behind; those of no call (empty) do not."""
@@ -340,6 +343,8 @@ class HumanSaid(Value):
     allow_host: bool = False
     """With an approval: the host that was asked about may be contacted for the rest of the run."""
     by: str = ""
+    gates: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
+    """Gates that it answers beside those of its question."""
 
 
 class ChildFinished(Value):

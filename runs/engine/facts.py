@@ -194,6 +194,18 @@ class Paused(Fact):
     """By a restore: when its backup was made (ISO 8601, UTC), empty where that is not known. Else None."""
 
 
+class Restored(Fact):
+    """A restore has brought the run back, or one that it comes from: what it did since the backup is not in its log."""
+
+    kind: Literal["run.restored"] = "run.restored"
+
+
+class AskedAfterRestore(Fact):
+    """This question is asked only because the run was restored: without the restore the log would not have it."""
+
+    kind: Literal["run.restored.asked"] = "run.restored.asked"
+
+
 class Resumed(Fact):
     """A person let a paused run go on."""
 
@@ -413,6 +425,8 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     Decided,
     LimitRaised,
     Paused,
+    Restored,
+    AskedAfterRestore,
     Resumed,
     Recovered,
     HeldBack,

@@ -1,6 +1,7 @@
 """Gates see every effect before the world does: let it pass, hold it for a person, answer for it, or stop.
 
-They are asked in this order: every N steps (on entry to the deciding node), limits, approvals, repeated calls, hosts.
+They are asked in this order: every N steps (on entry to the deciding node), limits, approvals, repeated calls, hosts,
+restored.
 No machine knows of them. See docs/runtime.md, "Gates".
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from runs.engine import outward
 from runs.engine.effects import (
@@ -19,17 +20,17 @@ from runs.engine.effects import (
     EffectClass,
     Failed,
     HumanCall,
+    HumanSaid,
     ModelCall,
     ToolCall,
     call_in,
     changes_something,
 )
-from runs.engine.facts import Fact, InterruptAsked, Notice
+from runs.engine.facts import AskedAfterRestore, Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
 from runs.engine.rules import SETTING, NamedRule, words_of
 from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule, LimitName
 from runs.engine.snapshot import Price, Snapshot
-from runs.engine.tools import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,11 @@ LEAST_REPLY = 256
 REFUSED = "Refused by a rule: "
 """Before the words of the rule that refuses."""
 
+_RESTORED = "restored:"
+
+WHY_RESTORED = "A restored run asks before each call with side effects."
+"""Why a restored run asks."""
+
 ALL = "*"
 """Stands for every gate, where an effect has been let through once already."""
 
@@ -105,14 +111,25 @@ def rule_that_asks(call: HumanCall, facts: tuple[Fact, ...]) -> str:
     return ""
 
 
-def answered_by(call: HumanCall, *, edited: bool) -> tuple[str, ...]:
-    """The gates that count as answered for what the question held, once it is let pass."""
-    return call.passed[-1:] if edited else call.passed
+def answered_by(call: HumanCall, said: HumanSaid) -> tuple[str, ...]:
+    """Return the gates that count as answered for what the question held, once it is let pass."""
+    return (call.passed[-1:] if said.verdict == "edit" else call.passed) + said.gates
 
 
 def in_force(snapshot: Snapshot) -> tuple[str, ...]:
-    """The gates that a person may answer, by name: all but the rules that deny."""
-    return ("default", *(name for name, rule in snapshot.rules if rule.do != "deny"))
+    """Return the gates that a person may answer, by name: all but the rules that deny."""
+    asking = (name for name, rule in snapshot.rules if rule.do != "deny")
+    return ("default", *asking, *after_restore(snapshot.restored))
+
+
+def after_restore(row: int) -> tuple[str, ...]:
+    """Return the name of the gate for the restore that `row` tells of: a yes of before a later one does not count."""
+    return (f"{_RESTORED}{row}",) if row else ()
+
+
+def asks_after_restore(call: HumanCall) -> bool:
+    """Return whether the question is asked only because the run was restored."""
+    return call.about == "tool_call" and call.passed[-1:] != () and call.passed[-1].startswith(_RESTORED)
 
 
 def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) -> Opinion | None:
@@ -151,7 +168,7 @@ def _due(snapshot: Snapshot, name: str, every: int, turns: int) -> int:
 def on_effect(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
     """The first gate that does not let `effect` pass. `passed` names gates that have been answered for it."""
     facts: tuple[Fact, ...] = ()
-    for gate in (limits, approvals, repeated, hosts):
+    for gate in (limits, approvals, repeated, hosts, restored):
         opinion = gate(snapshot, effect, passed)
         if isinstance(opinion, Hold) and gate in (approvals, repeated):
             return _with_host(opinion, hosts(snapshot, effect, passed), passed)
@@ -279,21 +296,6 @@ def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
     return Hold(_ask_about(call, "default", why, passed))
 
 
-def at_loosest(rules: tuple[InterruptRule, ...], tool: ToolSpec) -> Literal["allow", "ask", "deny"]:
-    """The most that the rules let a call of the tool do, whatever its arguments are."""
-    asks = False
-    for rule in rules:
-        when = rule.when
-        if not when.about_calls or when.same_call is not None or not _is_about(rule, tool.name, tool.effects):
-            continue
-        if rule.do in ("allow", "notify"):
-            return "allow"
-        asks = asks or rule.do == "ask" or bool(when.args)  # arguments that can't be compared ask
-        if not when.args:
-            return "ask" if asks else "deny"
-    return "ask" if changes_something(tool.effects) else "allow"
-
-
 def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
     """The same call for the K-th time."""
     if (call := call_in(effect)) is None:
@@ -316,6 +318,14 @@ def hosts(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinio
         return PASS
     asked = _ask_about(call, "hosts", outward.why_ask(host, carried[0]), passed)
     return Hold(asked.model_copy(update={"host": host}))
+
+
+def restored(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
+    """Ask before a restored run changes something, whatever its rules allow: it may have done so since the backup."""
+    names = after_restore(snapshot.restored)
+    if not isinstance(effect, ToolCall) or effect.repeatable or not names or _answered(names[0], passed):
+        return PASS
+    return Hold(_ask_about(effect, names[0], WHY_RESTORED, passed), (AskedAfterRestore(),))
 
 
 def _with_host(held: Hold, of_hosts: Opinion, passed: tuple[str, ...]) -> Hold:

@@ -366,14 +366,14 @@ def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSai
                 )
             return _enter(machine, snapshot, (changed,))
         case "top_up", "limit":
-            return _release(machine, snapshot, call, call.holds, call.passed)
+            return _release(machine, snapshot, call, call.holds, gates.answered_by(call, said))
         case "finish", "limit":
             closing = ModelCall(role="fallback", reply="text", tail=FINISH, at_limit="pass")
             return Ask(closing.model_copy(update={"closes": _limit_reason(call)}))
         case _, "every_n_steps" | "plan" | "manual":
             if call.holds is None:
                 return _enter(machine, snapshot)
-            return _release(machine, snapshot, call, call.holds, call.passed)
+            return _release(machine, snapshot, call, call.holds, gates.answered_by(call, said))
         case _, "tool_call" | "may_have_happened":
             return _heard_of_call(machine, snapshot, call, said)
     return _ask_node(machine, snapshot, said)
@@ -385,7 +385,7 @@ def _heard_of_call(machine: Machine, snapshot: Snapshot, call: HumanCall, said: 
     match said.verdict:
         case "approve":
             allowed = outward.newly_allowed(call, said)
-            return _release(machine, snapshot, call, call.holds, call.passed, allowed)
+            return _release(machine, snapshot, call, call.holds, gates.answered_by(call, said), allowed)
         case "edit" if isinstance(call.holds, ToolCall | ChildRun):
             return _edited(machine, snapshot, call, call.holds, said)
         case "respond":
@@ -419,7 +419,7 @@ def _edited(
             return _ask_node(machine, snapshot, refused, notices)
     told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message)
     changed = {"args": args} if isinstance(held, ToolCall) else {"goal": str(args.get("goal", ""))}
-    passed = gates.answered_by(call, edited=True)
+    passed = gates.answered_by(call, said)
     facts = (*notices, told, *outward.newly_allowed(call, said))
     return _release(machine, snapshot, call, held.model_copy(update=changed), passed, facts)
 
@@ -475,9 +475,11 @@ def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...
     calls = {**snapshot.calls, call.fingerprint: snapshot.calls.get(call.fingerprint, 1) - 1}
     again = Ask(call, attempt=pending.attempt)
     move = _through(machine, replace(snapshot, pending=None, calls=calls), again, passed)
-    if isinstance(move, Ask) and isinstance(move.effect, HumanCall) and move.effect.about == "tool_call":
-        why = f"{RULES_CHANGED} {move.effect.why}"
-        return replace(move, effect=move.effect.model_copy(update={"why": why}))
+    if not isinstance(move, Ask) or not isinstance(move.effect, HumanCall):
+        return move
+    asks = move.effect
+    if asks.about == "tool_call" and not gates.asks_after_restore(asks):
+        return replace(move, effect=asks.model_copy(update={"why": f"{RULES_CHANGED} {asks.why}"}))
     return move
 
 

@@ -186,6 +186,9 @@ class Snapshot:
     rules_now: tuple[NamedRule, ...] | None = None
     """The rules where the site's are others than at launch; None where they are not."""
 
+    restored: int = 0
+    """The last row that says that a restore brought the run back; 0 where none does."""
+
     @property
     def rules(self) -> tuple[NamedRule, ...]:
         """The rules in force, the site's first."""

@@ -82,6 +82,9 @@ def fields_of(machine: str) -> frozenset[str]:
 class LaunchForm(MachineFields, HostFields, LimitFields):
     """The terms of a new run."""
 
+    conflict = False
+    """Whether what the form was about has changed since."""
+
     field_order = (
         "goal",
         "machine",

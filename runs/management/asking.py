@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import CommandError
+from django.core.management.base import BaseCommand, CommandError
 
 from runs import actions, driver, store
 from runs.models import Interrupt, Run, RunStatus
@@ -38,17 +36,18 @@ def bad_input(sentence: str) -> CommandError:
     return CommandError(sentence, returncode=BAD_INPUT)
 
 
-@contextmanager
-def refusing() -> Iterator[None]:
-    """End the command with exit code 2 where the new run can't be made."""
-    try:
-        yield
-    except actions.BadLaunch as fault:
-        raise bad_input(
-            "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
-        ) from None
-    except actions.NotPossible as fault:
-        raise bad_input(fault.sentence) from None
+class RunsCommand(BaseCommand):
+    """A command about runs. What an action refuses ends it with exit code 2 and the sentence."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Execute it; this is the one place where commands answer a refusal."""
+        try:
+            return super().execute(*args, **options)
+        except actions.BadLaunch as fault:
+            told = "\n".join(f"{problem.path}: {problem.message}" for problem in fault.problems)
+        except (actions.BadDecision, actions.NotPossible, driver.NoMachine) as fault:
+            told = fault.sentence
+        raise bad_input(told)
 
 
 def exit_code(run: Run) -> int:

@@ -7,20 +7,15 @@ import sys
 from argparse import ArgumentParser
 from typing import Any, Literal
 
-from django.core.management.base import BaseCommand
-from django.db import transaction
-
-from runs import actions
-from runs.management.asking import driven_inline, exit_code, halt_notice, refusing, run_of
-from runs.management.going_back import BEGIN_AGAIN, check_sure, told_of_beginning_again
+from runs import actions, store
+from runs.management.asking import RunsCommand, driven_inline, exit_code, halt_notice, run_of
+from runs.management.going_back import BEGIN_AGAIN, told_first, told_of_beginning_again
 from runs.models import Run
 from runs.reading import export
 from runs.reading.again import Again, again
-from runs.store import for_people
-from runs.store.log import lock
 
 
-class CopyingCommand(BaseCommand):
+class CopyingCommand(RunsCommand):
     """A new run from a row of another one, as the installation's operator."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -47,10 +42,6 @@ class CopyingCommand(BaseCommand):
         """The new run that a command is for."""
         raise NotImplementedError(f"{type(self).__module__} makes no run")
 
-    def doubt(self, run: Run, options: dict[str, Any]) -> str:
-        """Why what the new run is to do may have been done already; empty where nothing speaks for it."""
-        return ""
-
     def tell(self, found: Again, options: dict[str, Any]) -> None:
         """What is said once the new run is there, and before it is driven."""
 
@@ -67,10 +58,12 @@ class CopyingCommand(BaseCommand):
         return "the caller" if options["inline"] else "a worker"
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make the run, and print its number; it is taken back where it may do again what nobody is sure of."""
-        run = self.run_of(options)
-        with refusing():
-            made, found = self._made(run, options)
+        """Make the run and print its number. Where it may repeat side effects, that is said first and needs --sure."""
+        run, at = self.run_of(options), options["at"]
+        store.check_fork(run, at)
+        seen, found = store.copy_mark(run, at), again(run, at)
+        with told_first(told_of_beginning_again(found, at), seen, BEGIN_AGAIN, options) as mark:
+            made = self.copied(run, options | {"seen": mark})
         self.tell(found, options)
         stays = None
         if options["inline"]:
@@ -85,15 +78,3 @@ class CopyingCommand(BaseCommand):
             raise stays
         if options["inline"]:
             sys.exit(exit_code(made))
-
-    @for_people
-    @transaction.atomic
-    def _made(self, run: Run, options: dict[str, Any]) -> tuple[Run, Again]:
-        """The new run, and what is likely to be done again in it: no call begins between what is told and the copy."""
-        lock(run.pk)
-        found = again(run, options["at"])
-        told = told_of_beginning_again(found, options["at"])
-        told = "\n".join(filter(None, (self.doubt(run, options), told)))
-        made = self.copied(run, options)
-        check_sure(told, BEGIN_AGAIN, options)
-        return made, found

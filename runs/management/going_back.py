@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from runs import actions
 from runs.management.asking import bad_input
 from runs.reading.again import Again, LostChange
 from runs.reading.inspector import OutsideEffect
@@ -38,6 +41,19 @@ def check_sure(told: str, deed: str, options: dict[str, Any]) -> None:
     """What has to be told first is done only for who says --sure; `deed` is what that is for, and what was not done."""
     if told and not options["sure"]:
         raise bad_input(f"{told}\nSay --sure with it to {deed}")
+
+
+@contextmanager
+def told_first(told: str, seen: str, deed: str, options: dict[str, Any]) -> Iterator[str | None]:
+    """Give the mark to act by, and say what has to be told only where nothing else refuses the deed.
+
+    It is `seen`, the mark of what is told; none with --sure. Where something has to be told, no deed takes it.
+    """
+    try:
+        yield None if options["sure"] else "" if told else seen
+    except actions.ToldOtherwise:
+        check_sure(told, deed, options)
+        raise
 
 
 def told_of_lost(change: LostChange) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
-from runs import actions
-from runs.management.asking import bad_input, halt_notice, run_of
+from runs.management.asking import RunsCommand, halt_notice, run_of
 from runs.models import Run, RunStatus
 
 
-class SteeringCommand(BaseCommand):
+class SteeringCommand(RunsCommand):
     """One move on one run, as the installation's operator."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -26,10 +23,7 @@ class SteeringCommand(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Make the move, and say where the run is."""
         run = run_of(options["run"])
-        try:
-            after = self.steer(run, options)
-        except actions.NotPossible as fault:
-            raise bad_input(fault.sentence) from None
+        after = self.steer(run, options)
         self.stdout.write(f"Run {after.pk}: {after.status}, at {after.node}, step {after.head}.")
         if after.status in (RunStatus.QUEUED, RunStatus.RUNNING) and (notice := halt_notice()):
             self.stdout.write(notice)

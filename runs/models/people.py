@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import F
 from django.utils import timezone
 
+from runs.engine.effects import changes_something
 from runs.engine.hosts import MOST_NAME
 from runs.models.run import Run
 
@@ -77,6 +78,16 @@ class Interrupt(models.Model):
         """JSON schema of those arguments."""
         found: dict[str, Any] = json.loads(self.schema_json)
         return found
+
+    @property
+    def holds_a_deed(self) -> bool:
+        """Whether it holds back a call that changes something."""
+        return changes_something(self.effects)
+
+    @property
+    def may_be_done(self) -> bool:
+        """Whether the call may have been made already, before a restore."""
+        return self.run.restored_at is not None and self.holds_a_deed
 
     @property
     def verdicts(self) -> list[str]:

@@ -119,6 +119,8 @@ class Run(models.Model):
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="continued_by"
     )
     """The run before it in a conversation of runs; what it knows of that stands in its own first row."""
+    restored_at = models.DateTimeField(null=True, blank=True)
+    """When a restore paused it, or the run that it comes from: it asks before each call that changes something."""
     root = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="family")
     """The run that this one was started or forked from in the end: its limits on cost and tokens hold for all."""
     copied_usd = models.FloatField(default=0.0)

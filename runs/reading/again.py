@@ -6,15 +6,14 @@ What is likely to be done and paid for again, what stays done outside, and what 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef
 
 from runs import store
-from runs.engine.values import fingerprint
-from runs.models import Decision, Exchange, Interrupt, Run, Step
+from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.inspector import OutsideEffect, outside_effects_after
 from runs.reading.live_way import called_after, live_asks
@@ -65,28 +64,13 @@ class Again:
     answered: tuple[AnsweredQuestion, ...]
     """What a run that goes back can answer as before: not what nobody answered in time, nor what ended it."""
     lost: tuple[LostChange, ...]
-    rewinds: tuple[int, ...]
-    """The rows in which the run itself went back, after the row."""
     unknown: str
-    """That a restore has ended a life of which the log does not tell; empty where none has."""
+    """That the log of a restored run may lack side effects; empty where the run is not restored."""
 
     @property
     def stays_done(self) -> bool:
         """Whether something outside was changed, or may have been."""
         return bool(self.outside or self.unknown)
-
-    @property
-    def mark_of_going_back(self) -> str:
-        """Another one as soon as something is told otherwise that decides whether a run goes back.
-
-        Not what moves all the time, rows and costs; nor whether a call that is told has ended meanwhile.
-        """
-        return _mark(self.outside, self.answered, self.lost, self.unknown, self.rewinds)
-
-    @property
-    def mark_of_beginning_again(self) -> str:
-        """The same for a new run: that the old one went back is no matter of its own."""
-        return _mark(self.outside, self.answered_by_people, self.lost, self.unknown)
 
     @property
     def answered_by_people(self) -> list[AnsweredQuestion]:
@@ -110,23 +94,6 @@ class Again:
         )
 
 
-def _mark(
-    outside: Iterable[OutsideEffect],
-    answered: Iterable[AnsweredQuestion],
-    lost: Iterable[LostChange],
-    unknown: str,
-    rewinds: Iterable[int] = (),
-) -> str:
-    told = [
-        [(one.run.pk, one.seq) for one in outside],
-        [(one.seq, one.verdict) for one in answered],
-        [one.seq for one in lost],
-        [*rewinds],
-        unknown,
-    ]
-    return fingerprint("told", told)
-
-
 def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
@@ -137,12 +104,7 @@ def again(run: Run, at: int) -> Again:
     models = [one for one in done if one.kind in ("model_call", "compaction") and one.nth]
     calls = {(one.run_id, one.seq) for one in done if one.kind in ("tool_call", "child_run")}
     outside = outside_effects_after(run, at)
-    decided = Decision.objects.filter(interrupt__run=run, interrupt__seq__in=live_asks(run, at))
-    about_one_call = Q(interrupt__kind="may_have_happened")
-    kept = decided.filter(channel__in=(*store.PEOPLE, store.SETTINGS)).exclude(
-        Q(verdict__in=store.NOT_ANSWERS) | about_one_call
-    )
-    given = list(kept.select_related("interrupt").order_by("interrupt__seq"))
+    given = list(store.answered_after(run, at, (*store.PEOPLE, store.SETTINGS)).select_related("interrupt"))
     titles = titles_of([one.interrupt for one in given])
     return Again(
         model_calls=len(models),
@@ -159,9 +121,6 @@ def again(run: Run, at: int) -> Again:
         ),
         lost=tuple(_lost_after(run, at)),
         unknown=unknown_of(run),
-        rewinds=tuple(
-            run.steps.filter(seq__gt=at, kind=Step.Kind.REWIND).order_by("seq").values_list("seq", flat=True)
-        ),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from runs import driver
 from runs.engine.replaying import Record
 from runs.models import Run
-from runs.store import check_row
+from runs.store import NotPossible, check_row
 from runs.store.moment import of_one_moment
 
 _FILE = '''"""{title}: replayed from the recorded answers; every step must come out the same.
@@ -47,12 +47,11 @@ def test_the_run_stands_where_it_stood():
 '''
 
 
-class NothingToTest(Exception):
+class NothingToTest(NotPossible):
     """The run has no row that could be made again."""
 
     def __init__(self, run: Run) -> None:
-        self.sentence = f"Run {run.pk} has no steps up to there to reproduce."
-        super().__init__(self.sentence)
+        super().__init__(f"Run {run.pk} has no steps up to there to reproduce.")
 
 
 @of_one_moment

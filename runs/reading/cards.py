@@ -34,7 +34,7 @@ from runs.reading.lines import line_of
 from runs.reading.looking import hides, is_risky, lets_act
 from runs.reading.phrases import Line, call_text
 from runs.reading.questions import answer_field, asked_of, questions_of, reason_of, title_of
-from runs.reading.restored import doubts_of
+from runs.reading.restored import doubt_of
 from runs.reading.speaking import reads_of
 from runs.reading.unheard import late_end_of, unsure_of
 from runs.rights import OPERATOR, decides
@@ -311,7 +311,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         whose_rule=_whose_rule(run, asked) if asked else "",
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=decides(person),
-        doubt=doubts_of([interrupt]).get(interrupt.pk, ""),
+        doubt=doubt_of(interrupt),
         began=unsure.started_at if unsure else None,
         late_end=late_end_of(run, unsure),
         decision=getattr(interrupt, "decision", None),

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from django.db.models import QuerySet
 from django.template import loader
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.engine.effects import ANSWER, ModelReplied, Summarised, changes_something
+from runs.engine.effects import ANSWER, ModelReplied, Summarised
 from runs.engine.ports import Message
 from runs.engine.reasoning import joined, parted
 from runs.engine.sources import Source
@@ -21,7 +20,6 @@ from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.compactions import CompactionView, compaction_view
 from runs.reading.filling import sources_of
-from runs.reading.live_way import called_after
 from runs.reading.mended import PinView, pin_of
 from runs.reading.phrases import call_text
 from runs.reading.prompt_views import PromptView, prompt_view
@@ -31,6 +29,7 @@ from runs.reading.rows import CONCLUDING, RowView, row_view
 from runs.reading.speaking import COMMON, reads_of, speaking
 from runs.reading.unheard import late_end_of, lost_call_at
 from runs.reading.visible import all_visible, visible
+from runs.store import deeds_after
 
 TABS = ("facts", "state", "exchange", "context", "usage")
 MISSING = "—"
@@ -325,35 +324,18 @@ class OutsideEffect:
 
 
 def outside_effects_after(run: Run, seq: int) -> list[OutsideEffect]:
-    """The calls after row `seq` that changed something outside the run, or may have; those of its child runs too."""
-    called = _with_theirs([*called_after(run, seq).values()])
-    own = _effects_of(run.exchanges.filter(seq__gt=seq), [run], of_child=False)
-    return own + _effects_of(Exchange.objects.filter(run__in=called), called, of_child=True)
-
-
-def _with_theirs(called: list[Run]) -> list[Run]:
-    """Child runs, and the child runs of these, and so on: a generation at a time."""
-    found: list[Run] = []
-    while called:
-        found += called
-        called = list(Run.objects.filter(parent__in=called))
-    return found
-
-
-def _effects_of(exchanges: QuerySet[Exchange], runs: list[Run], *, of_child: bool) -> list[OutsideEffect]:
-    by_key = {run.pk: run for run in runs}
-    done = []
-    for exchange in exchanges.filter(kind="tool_call").exclude(status="asked").order_by("run_id", "seq"):
-        request = json.loads(exchange.request_json)
-        answer = json.loads(exchange.answer_json) if exchange.answer_json else None
-        if not changes_something(request["effects"]) or (answer and answer.get("ran") is False):
-            continue
-        code = call_text(request["tool"], request["args"])
-        certain = answer is not None and answer["kind"] == "tool_returned"
-        effects = words.EFFECTS[request["effects"]]
-        whose = by_key[exchange.run_id]
-        done.append(OutsideEffect(whose, exchange.seq, code, effects, certain, of_child))
-    return done
+    """Return the calls after row `seq` that changed something outside the run, or may have; its child runs' too."""
+    return [
+        OutsideEffect(
+            run=deed.run,
+            seq=deed.seq,
+            code=call_text(deed.request["tool"], deed.request["args"]),
+            effects=words.EFFECTS[deed.request["effects"]],
+            certain=deed.answer is not None and deed.answer["kind"] == "tool_returned",
+            of_child=deed.run.pk != run.pk,
+        )
+        for deed in deeds_after(run, seq)
+    ]
 
 
 def dead_rows_after(run: Run, seq: int) -> int:

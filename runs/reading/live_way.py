@@ -11,35 +11,21 @@ from collections.abc import Iterator
 from django.db.models import QuerySet
 
 from runs.models import Run, Step
+from runs.store import NotPossible, called_after
 
 
-class Untold(Exception):
+class Untold(NotPossible):
     """A run can't be told in the form that was wanted; `why` without a full stop."""
 
     def __init__(self, why: str) -> None:
-        self.sentence = (
+        super().__init__(
             f"The run can't be exported in this form: {why}. Export it as a test (pytest) instead."
         )
-        super().__init__(self.sentence)
 
 
 def live_asks(run: Run, after: int = 0) -> QuerySet[Step, int]:
     """The rows after row `after` that asked for something, and were not gone back over."""
     return run.steps.filter(seq__gt=after, live=True, kind=Step.Kind.ASK).values_list("seq", flat=True)
-
-
-def called_after(run: Run, after: int = 0) -> dict[int, Run]:
-    """The children of the rows after row `after`, by the row that called each; those of rows gone back over too."""
-    found: dict[int, Run] = {}
-    origin: Run | None = run
-    upto = run.head
-    while origin is not None and upto > after:
-        theirs = origin.children.filter(parent_seq__gt=after, parent_seq__lte=upto)
-        # A replay has children of its own for rows that it was made from.
-        found = {child.parent_seq: child for child in theirs if child.parent_seq is not None} | found
-        upto = min(upto, origin.copied_upto or 0)
-        origin = origin.copied_from
-    return dict(sorted(found.items()))
 
 
 def called_by(run: Run) -> list[Run]:

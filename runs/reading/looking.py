@@ -9,9 +9,8 @@ from typing import Any
 from runs.engine.effects import LET_PASS
 from runs.models import Interrupt
 from runs.reading.arguments import ArgumentField, fields_of
-from runs.reading.restored import doubts_of
+from runs.reading.restored import doubt_of
 from runs.reading.unseen import holds_unseen
-from runs.store import holds_a_deed
 
 _SECOND_LOOK = "Read this call, then tick the box to approve it."
 _READ_ALL = "Read all of it, then tick the box to approve it."
@@ -28,7 +27,7 @@ def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
     if not lets_act(interrupt, verdict):
         return ""
     uncertain = interrupt.kind == "may_have_happened"
-    if doubts_of([interrupt]):
+    if doubt_of(interrupt):
         return _LOOK_FIRST if uncertain else _LOOK_WHETHER
     shown = interrupt.args if verdict != "edit" else args if isinstance(args, dict) else {}
     fields = fields_of(interrupt.schema, shown)
@@ -57,7 +56,7 @@ def _hides_in_json(text: str) -> bool:
 
 def lets_act(interrupt: Interrupt, verdict: str) -> bool:
     """Whether the verdict lets the call go that is held back, or the run act."""
-    return verdict in LET_PASS or (verdict == "top_up" and holds_a_deed(interrupt))
+    return verdict in LET_PASS or (verdict == "top_up" and interrupt.holds_a_deed)
 
 
 def is_risky(interrupt: Interrupt) -> bool:

@@ -180,6 +180,9 @@ FIRST: dict[str, Callable[[Data], Line]] = {
     "run.limit": _raised,
     "run.paused": _by("Paused", "pause"),
     "run.resumed": _by("Resumed", "play"),
+    "run.restored": lambda fact: Line(
+        "Restored", "Each side effect needs approval.", icon="back", tone="warn", level="turn"
+    ),
     "run.recovered": lambda fact: Line("Recovered", fact["message"], icon="alert", tone="warn", level="turn"),
     "react.tool.result": _reported,
     "run.held_back": _held_back,

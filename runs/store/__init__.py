@@ -5,6 +5,14 @@ write that continues a run carries the epoch it was claimed with, and one that f
 See docs/runtime.md, "One log".
 """
 
+from runs.store.after_row import (
+    answered_after,
+    called_after,
+    copy_mark,
+    deeds_after,
+    rewinds_after,
+    rollback_mark,
+)
 from runs.store.again import for_people
 from runs.store.appending import facts_text, prompt_chain
 from runs.store.artifacts import (
@@ -29,7 +37,6 @@ from runs.store.copying import (
     SETTINGS,
     Change,
     answers_after,
-    answers_left,
     check_fork,
     check_row,
     first_question,
@@ -40,9 +47,8 @@ from runs.store.copying import (
     write_replay,
 )
 from runs.store.deeds import LookAgain, lapsed_at, lapsed_before, passed_before, question_at, still_holds
-from runs.store.doubts import doubted_by_restore, ended_life, holds_a_deed, lost_by_restore
 from runs.store.endings import ended, for_parent
-from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible, NotYet
+from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible, NotYet, ToldOtherwise
 from runs.store.going_back import rewind_batch
 from runs.store.halting import (
     AlreadyHalted,
@@ -134,11 +140,10 @@ from runs.store.purse import (
     take_over,
 )
 from runs.store.restored import (
-    MAY_HAVE_HAPPENED,
+    lost_by_restore,
     paused_by_restore,
-    pausers_before,
     resume_restored,
-    urgent_first,
+    tell_restored,
 )
 from runs.store.site_rules import SiteRules, site_rules
 from runs.store.verifying import Misfit, unreadable, verify
@@ -148,7 +153,6 @@ __all__ = [
     "KEPT",
     "MAX_MESSAGE",
     "MAX_RESPONSE",
-    "MAY_HAVE_HAPPENED",
     "MOST_LOST",
     "NOT_ANSWERS",
     "OF_A_MODEL",
@@ -178,15 +182,17 @@ __all__ = [
     "Said",
     "SiteRules",
     "Suspect",
+    "ToldOtherwise",
     "Worst",
     "abort",
+    "answered_after",
     "answers_after",
-    "answers_left",
     "artifact_bytes",
     "artifact_text",
     "artifacts_of",
     "attempts_of",
     "blocks_at",
+    "called_after",
     "chain",
     "charge",
     "check_answer",
@@ -201,13 +207,13 @@ __all__ = [
     "compaction_wanted",
     "context_blocks",
     "continue_run",
+    "copy_mark",
     "create_run",
     "decide",
-    "doubted_by_restore",
+    "deeds_after",
     "earlier_runs",
     "edit_summary",
     "ended",
-    "ended_life",
     "facts_text",
     "fault_of_site",
     "faults_in_a_row",
@@ -226,7 +232,6 @@ __all__ = [
     "hand_back",
     "hash_after",
     "held_with_room",
-    "holds_a_deed",
     "impatient",
     "is_away",
     "is_halted",
@@ -258,7 +263,6 @@ __all__ = [
     "pause",
     "pause_after_losses",
     "paused_by_restore",
-    "pausers_before",
     "pin",
     "postpone",
     "prepared_answer",
@@ -273,6 +277,8 @@ __all__ = [
     "resume_restored",
     "rewind",
     "rewind_batch",
+    "rewinds_after",
+    "rollback_mark",
     "rows_added",
     "settings_of",
     "shared_limits",
@@ -285,6 +291,7 @@ __all__ = [
     "summary_text",
     "take_over",
     "tell_doing",
+    "tell_restored",
     "terms_of",
     "totals_at",
     "unanswered",
@@ -295,7 +302,6 @@ __all__ = [
     "unpin",
     "unreadable",
     "unsaved",
-    "urgent_first",
     "verify",
     "wait_until_back",
     "want_a_hint",

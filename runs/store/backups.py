@@ -20,11 +20,12 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.functions import Now
 
-from runs.engine.facts import Paused
+from runs.engine.facts import Paused, Restored
 from runs.engine.old_rows import THE_RESTORE
 from runs.models import UNFINISHED, RestoreEpoch, Run, RunStatus
 from runs.store.appending import append
 from runs.store.moment import without_time_limits
+from runs.store.restored import paused_by_restore
 
 LEFT_OUT = frozenset({"sessions.session", "runs.remembered", "runs.restoreepoch"})
 LEFT_OUT_APPS = frozenset({"axes"})
@@ -198,9 +199,10 @@ def _reader(field: Any) -> Reader | None:
 
 
 def pause_unfinished(why: str, made_at: datetime | None = None) -> int:
-    """Pause every unfinished run, with a row that says why: what it did since can't be known. How many.
+    """Pause every unfinished run, with a row that says why, and return how many; one that a person paused stays so.
 
-    `made_at` is the time of the backup; None where it is not known.
+    What each did since the backup can't be known: all of them ask before they change something. `made_at` is the time
+    of the backup; None where it is not known.
 
     Leases are gone, and workers of before are fenced, from finished runs too: a worker may have held another run of
     that number.
@@ -209,11 +211,17 @@ def pause_unfinished(why: str, made_at: datetime | None = None) -> int:
         list(Run.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
         Run.objects.update(epoch=_epoch_nobody_has(), worker="", lease_until=Now(), hinted_at=None)
         unfinished = Run.objects.filter(status__in=UNFINISHED).order_by("pk")
+        unfinished.update(restored_at=Now())
+        by_people = set(unfinished.filter(status=RunStatus.PAUSED).values_list("pk", flat=True))
+        by_people -= set(paused_by_restore(unfinished).values_list("pk", flat=True))
         backup = made_at.astimezone(UTC).isoformat() if made_at else ""
         paused = Paused(by=THE_RESTORE, message=why, backup=backup)
         count = 0
         for run in unfinished.iterator(chunk_size=500):
-            append(run, "pause", (paused,), status=RunStatus.PAUSED)
+            if run.pk in by_people:
+                append(run, "note", (Restored(),))
+                continue
+            append(run, "pause", (paused, Restored()), status=RunStatus.PAUSED)
             count += 1
     return count
 

@@ -8,7 +8,7 @@ transaction, its files in it; the run that is copied from is only read. See docs
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -19,7 +19,6 @@ from runs.adapters.folder import RunFolder
 from runs.engine.effects import (
     ANSWER,
     EFFECT,
-    LET_PASS,
     ChildRun,
     Failed,
     HumanCall,
@@ -38,6 +37,7 @@ from runs.engine.facts import (
     KeptAnswer,
     LimitRaised,
 )
+from runs.engine.gates import asks_after_restore
 from runs.engine.kernel import ATTEMPTS
 from runs.engine.machine import END, State, Terms
 from runs.engine.replaying import Replay
@@ -57,7 +57,7 @@ from runs.store.going_back import prompt_chain
 from runs.store.leases import IS_MADE_ANEW
 from runs.store.loading import gone_over, state_at
 from runs.store.log import HASHED, Row, lock
-from runs.store.people import Said, given_answer, given_answers
+from runs.store.people import Said, given_answer
 from runs.store.plain import first
 
 Origin = Literal["fork", "replay", "rerun"]
@@ -227,10 +227,9 @@ PEOPLE = ("web", "admin", "api", "command", KEPT, IN_FORK)
 def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...], rule: str) -> Said | None:
     """What is to be answered to a question that opens: what was kept for it, else the next of the launch's answers.
 
-    `rule` names the rule that asks. Whether a lost call happened nobody can have known beforehand: somebody has to
-    look.
+    `rule` names the rule that asks. Whether a call has happened already, a person has to look.
     """
-    if call.about == "may_have_happened":
+    if call.about == "may_have_happened" or asks_after_restore(call):
         return None
     kept = _kept_answer(run, call)
     if kept is not None:
@@ -275,20 +274,6 @@ def _kept_for(run: Run) -> tuple[int, AnswersKept] | None:
     return (row.seq, kept) if row is not None and kept is not None else None
 
 
-def answers_left(run: Run, answers: tuple[GivenAnswer, ...]) -> bool:
-    """Whether an answer is left, of those given at launch or kept since, that would let a call pass."""
-    used = given_answers(run.pk).count() if answers else 0
-    if any(answer.verdict in LET_PASS for answer in answers[used:]):
-        return True
-    found = _kept_for(run) if run.pk is not None else None
-    if found is None:
-        return False
-    after, kept = found
-    given = Decision.objects.filter(interrupt__run=run, interrupt__seq__gt=after, channel__in=(KEPT, IN_FORK))
-    passing = sum(answer.verdict in LET_PASS for answer in kept.answers)
-    return passing > given.filter(verdict__in=LET_PASS).count()
-
-
 def _times_answered(run: Run, after: int, about: str, question: str) -> int:
     kept = Decision.objects.filter(interrupt__run=run, channel__in=(KEPT, IN_FORK))
     decided = kept.filter(interrupt__seq__gt=after)
@@ -305,12 +290,24 @@ def _asks(effect: Any, question: str) -> bool:
 
 
 @for_people
-def fork_run(source: Run, at: int, new: NewRun, terms: Terms, change: Change, origin: Origin) -> Run:
-    """A new run that goes on from row `at` of `source`. `terms` are those of the new one."""
+def fork_run(
+    source: Run,
+    at: int,
+    new: NewRun,
+    terms: Terms,
+    change: Change,
+    origin: Origin,
+    check: Callable[[Run], None],
+) -> Run:
+    """Return a new run that goes on from row `at` of `source`. `terms` are those of the new one.
+
+    `check` raises where the source, which no other transaction can change meanwhile, must not be copied.
+    """
     machine = CATALOGUE[source.machine]
     with transaction.atomic():
         lock(source.pk)
         node = check_fork(source, at)
+        check(source)
         before = terms.model_copy(
             update={"settings": machine.settings.model_validate_json(source.settings_json)}
         )
@@ -389,6 +386,7 @@ class _Copy:
         self.upto = upto
         self.totals = totals
         run.origin, run.copied_from, run.copied_upto = origin, source, upto
+        run.restored_at = source.restored_at
         if origin != "replay":
             run.root_id = source.root_id or source.pk
 

@@ -14,7 +14,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 
-from runs.engine.effects import EFFECT, LET_PASS, HumanCall, ToolCall
+from runs.engine.effects import EFFECT, LET_PASS, HumanCall, HumanSaid, ToolCall
 from runs.engine.facts import ApprovalLapsed
 from runs.engine.gates import answered_by, rule_that_asks
 from runs.engine.rules import is_of_site
@@ -51,7 +51,11 @@ def still_holds(run_id: int, seq: int, rules: str, host: str) -> bool:
 def passed_before(run_id: int, seq: int) -> tuple[str, ...]:
     """The gates that were answered for the call of row `seq`."""
     behind = _behind(run_id, seq)
-    return answered_by(behind[-1].question, edited=behind[-1].decision.verdict == "edit") if behind else ()
+    if not behind:
+        return ()
+    answered = Exchange.objects.get(run_id=run_id, seq=behind[-1].decision.interrupt.seq)
+    said = HumanSaid.model_validate_json(answered.answer_json or "")
+    return answered_by(behind[-1].question, said)
 
 
 def lapsed_before(run_id: int, seq: int, host: str) -> ApprovalLapsed | None:

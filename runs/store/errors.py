@@ -31,6 +31,16 @@ class Busy(NotPossible):
         )
 
 
+class ToldOtherwise(NotPossible):
+    """What a page told before the deed is not so any more; nothing was done."""
+
+    def __init__(self, run_id: int) -> None:
+        super().__init__(
+            f"The steps of #{run_id} after that one have changed since you looked. Read them again, then confirm. "
+            "If they keep changing, pause the run first."
+        )
+
+
 class BadDecision(Exception):
     """A decision that its interrupt can't take."""
 

@@ -114,6 +114,7 @@ def load(run: Run, terms: Terms) -> Loaded:
         held=_held(run, last),
         totals=totals_of(run),
         limits=limits,
+        restored=restored_in(run),
     )
     noted = site_rules_of(run)
     if noted is not None:
@@ -121,6 +122,17 @@ def load(run: Run, terms: Terms) -> Loaded:
     snapshot = replace(snapshot, calls=reached_calls(run, snapshot.rules, run.head))
     known = run.site_rules_json if noted is None else noted.text
     return Loaded(run, machine, snapshot, budgets, exchange, known)
+
+
+_RESTORED = (
+    f"SELECT seq FROM runs_step WHERE run_id = %s AND {telling('run.restored')} ORDER BY seq DESC LIMIT 1"
+)
+
+
+def restored_in(run: Run) -> int:
+    """Return the last row that tells of a restore; 0 where none does."""
+    found: tuple[int] | None = first(_RESTORED, run.pk) if run.restored_at else None
+    return found[0] if found else 0
 
 
 def _held(run: Run, last: tuple[int, str] | None) -> Held | None:
@@ -143,11 +155,14 @@ def _last_move(run: Run) -> tuple[int, str] | None:
     return found
 
 
-_ADDED = f"SELECT COUNT(*) FROM runs_step WHERE run_id = %s AND seq <= %s AND kind NOT IN ({quoted(MOVES)})"
+_ADDED = (
+    f"SELECT COUNT(*) FROM runs_step WHERE run_id = %s AND seq <= %s"
+    f" AND (kind NOT IN ({quoted(MOVES)}) OR {telling('run.restored.asked')})"
+)
 
 
 def rows_added(run_id: int, seq: int) -> int:
-    """How many of the rows up to `seq` people or the runtime added, those gone back over included."""
+    """Return how many of the rows up to `seq` people, the runtime or a restore added; those gone back over count."""
     found: tuple[int] = first(_ADDED, run_id, seq)
     return found[0]
 

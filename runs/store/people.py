@@ -16,7 +16,7 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from runs.engine.effects import LET_PASS, HumanSaid, Verdict
+from runs.engine.effects import BY_HAND, LET_PASS, HumanSaid, Verdict
 from runs.engine.facts import (
     AnswersKept,
     Decided,
@@ -28,6 +28,7 @@ from runs.engine.facts import (
     Paused,
     Resumed,
 )
+from runs.engine.gates import after_restore
 from runs.engine.kernel import cost_of
 from runs.engine.kernel import rewind as rewind_move
 from runs.engine.machine import END
@@ -40,12 +41,11 @@ from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, S
 from runs.store import clock
 from runs.store.again import again, for_people
 from runs.store.appending import append, batch_on, facts_text, tell_lost
-from runs.store.doubts import doubted_by_restore
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
 from runs.store.held_back import tell_of_halts
-from runs.store.loading import Loaded, load, terms_of
+from runs.store.loading import Loaded, load, restored_in, terms_of
 from runs.store.log import Batch, Row, commit, lock
 from runs.store.purse import has_room, raise_shared
 
@@ -175,14 +175,24 @@ def resume(run_id: int, by: str) -> Run:
 
 
 @for_people
-def rewind(run_id: int, to: int, by: str, message: str = "", kept: tuple[KeptAnswer, ...] = ()) -> Run:
+def rewind(
+    run_id: int,
+    to: int,
+    by: str,
+    message: str = "",
+    kept: tuple[KeptAnswer, ...] = (),
+    check: Callable[[Run], None] | None = None,
+) -> Run:
     """Go back to the state after the live transition row `to`; the rows after it stay visible.
 
-    `kept` are answers that are given again where the same question comes again.
+    `kept` are answers that are given again where the same question comes again. `check` raises where the run, which
+    no other transaction can change meanwhile, must not go back.
     """
     with transaction.atomic():
         run = seated(run_id)
         check_target(run, to)
+        if check is not None:
+            check(run)
         stop_children(run_id, to)
         loaded = _loaded(run)
         move = rewind_move(loaded.machine, loaded.snapshot, to, by, message)
@@ -302,13 +312,9 @@ def _let_deadline_decide(interrupt: Interrupt) -> None:
 
 
 def unanswered(interrupt: Interrupt) -> Said:
-    """The deadline's decision: what the rule says, else denial; abort where the kind can't be denied.
-
-    What was asked before a restore may have been approved and done since the backup: silence denies it.
-    """
-    doubtful = interrupt.on_timeout == "approve" and doubted_by_restore([interrupt])
+    """Return the deadline's decision: what the rule says, else denial; abort where the kind can't be denied."""
     wanted = {"deny": ("reject",), "approve": ("approve", "resume"), "abort": ("abort",)}[
-        "deny" if doubtful else interrupt.on_timeout
+        interrupt.on_timeout
     ]
     verdict = next((verdict for verdict in wanted if verdict in interrupt.verdicts), "abort")
     return Said(
@@ -484,6 +490,7 @@ def _apply(
         to_step=decision.to_step,
         allow_host=decision.allow_host,
         by=decision.by_name,
+        gates=after_restore(restored_in(run)) if decision.channel in BY_HAND else (),
     )
     Exchange.objects.filter(run=run, seq=interrupt.seq).update(
         status=Exchange.Status.ANSWERED, answer_json=said.model_dump_json(), answered_at=Now()

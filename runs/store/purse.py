@@ -21,7 +21,6 @@ from runs.engine.snapshot import SharedLimit, Worst
 from runs.models import Budget, Interrupt, Run
 from runs.store.again import again
 from runs.store.appending import append, totals_of
-from runs.store.doubts import doubted_by_restore, holds_a_deed
 from runs.store.errors import Fenced, NotYet
 from runs.store.loading import MOVES
 from runs.store.log import lock
@@ -217,14 +216,12 @@ def take_over(run: Run) -> bool:
 def held_with_room(run: Run) -> list[Interrupt]:
     """The questions at a limit in other runs of its family that need not be asked any more.
 
-    Not those that a restore made doubtful, and that hold back a call that changes something: somebody has to look.
+    Not those of restored runs that hold back a call that changes something: a person has to look.
     """
     root = root_of(run)
     family = Interrupt.objects.filter(Q(run=root) | Q(run__root=root), kind="limit").exclude(run=run)
     waiting = family.filter(status=Interrupt.Status.PENDING).select_related("run").order_by("seq", "run")
-    doubtful = doubted_by_restore(waiting)
-    asked = (one for one in waiting if one.pk not in doubtful or not holds_a_deed(one))
-    return [question for question in asked if has_room(question)]
+    return [question for question in waiting if not question.may_be_done and has_room(question)]
 
 
 def has_room(question: Interrupt) -> bool:

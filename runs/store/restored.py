@@ -1,32 +1,23 @@
-"""Runs that a restore paused, and how each goes on: once, and only where nobody has moved it on meanwhile.
-
-What a run is paused by is what its last row of kind `pause` says; what else people did to it since changes nothing.
-"""
+"""Runs that a restore paused: how each goes on, and how its log tells that it asks from here on."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection
-
 from django.db import transaction
-from django.db.models import Case, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from runs.engine.fact_kinds import name_of
-from runs.engine.old_rows import as_now
-from runs.machines import CATALOGUE
-from runs.models import Exchange, Run, RunStatus, Step
+from runs.engine.facts import Restored
+from runs.models import Run, RunStatus, Step, tells
 from runs.store.again import for_people
+from runs.store.appending import append
 from runs.store.errors import NotPossible
-from runs.store.loading import MOVES
+from runs.store.loading import restored_in
 from runs.store.log import lock
 from runs.store.people import resume
 
-MAY_HAVE_HAPPENED, ACTS_NEXT, ELSE = 0, 1, 2
-"""What is known of the call that a run is at: it was started; it, or what a person answered, comes next; neither."""
-
 
 def paused_by_restore(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Those of `runs` that a restore paused and nobody has let go on."""
+    """Return those of `runs` that a restore paused: their last row of kind `pause` says so."""
     pauses = Step.objects.filter(run=OuterRef("pk"), kind=Step.Kind.PAUSE).order_by("-seq")
     paused = runs.filter(status=RunStatus.PAUSED).annotate(
         paused_in=Subquery(pauses.values("fact_kinds")[:1])
@@ -34,53 +25,27 @@ def paused_by_restore(runs: QuerySet[Run]) -> QuerySet[Run]:
     return paused.filter(paused_in__contains=name_of("run.paused", "backup"))
 
 
-def urgent_first(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """With `move` (the row of each one's last move) and `urgency`: who may have done something comes first."""
-    moves = Step.objects.filter(run=OuterRef("pk"), live=True, kind__in=MOVES).order_by("-seq")
-    waits = Exchange.objects.filter(run=OuterRef("pk"), seq=OuterRef("move"))
-    started = Exists(waits.filter(kind="tool_call", status=Exchange.Status.STARTED))
-    called = Q(kind="tool_call", status=Exchange.Status.ASKED)
-    decided = Q(kind="human_call", status=Exchange.Status.ANSWERED)
-    urgency = Case(
-        When(started, then=Value(MAY_HAVE_HAPPENED)),
-        When(Exists(waits.filter(called | decided)), then=Value(ACTS_NEXT)),
-        default=Value(ELSE),
-        output_field=IntegerField(),
-    )
-    known = runs.annotate(move=Subquery(moves.values("seq")[:1]))
-    return known.annotate(urgency=urgency).order_by("urgency", "pk")
-
-
-def pausers_before(run_ids: Collection[int]) -> dict[int, str]:
-    """Who had paused each of these runs before the restore did; a run that nobody had is not named."""
-    rows = Step.objects.filter(run__in=run_ids, kind=Step.Kind.PAUSE).order_by("run_id", "seq")
-    found: dict[int, str] = {}
-    for run_id, text in rows.values_list("run_id", "facts_json"):
-        for fact in json.loads(text):
-            match fact["kind"]:
-                case "run.paused" if as_now(fact).get("backup") is None:
-                    found[run_id] = fact["by"]
-                case "run.resumed":
-                    found.pop(run_id, None)
-    return found
-
-
 @for_people
 def resume_restored(run_id: int, by: str) -> Run:
-    """Let a run go on that the restore paused; `NotPossible` where it was moved on meanwhile."""
+    """Resume a run that the restore paused; `NotPossible` where a person has paused or resumed it since."""
     with transaction.atomic():
         lock(run_id)
-        one = Run.objects.filter(pk=run_id)
-        if not paused_by_restore(one).exists():
-            raise NotPossible(_moved_on(one.get()))
-        if (machine := one.get().machine) not in CATALOGUE:
-            raise NotPossible(f"Run {run_id} is of the machine {machine}, which is not here any more.")
+        run = Run.objects.filter(pk=run_id)
+        if run.filter(status=RunStatus.PAUSED).exists() and not paused_by_restore(run).exists():
+            raise NotPossible(f"Run {run_id} is paused by a person, not by the restore.")
         return resume(run_id, by)
 
 
-def _moved_on(run: Run) -> str:
-    if run.finished:
-        return f"Run {run.pk} has ended already ({run.status}: {run.exit_reason})."
-    if run.status == RunStatus.PAUSED:
-        return f"Run {run.pk} is paused by somebody, and no longer by the restore."
-    return f"Run {run.pk} goes on already ({run.status})."
+def tell_restored(run: Run) -> None:
+    """Log that the run comes from a restored one, where its log does not say so: forks and children begin without."""
+    if run.restored_at is None or restored_in(run):
+        return
+    with transaction.atomic():
+        append(run, "note", (Restored(),))
+
+
+def lost_by_restore(run_id: int, seq: int) -> bool:
+    """Return whether a restore parted the run from the call of row `seq`, and no loss of a worker since."""
+    parted = Step.objects.filter(tells("run.restored", "run.recovered"), run=run_id, seq__gt=seq)
+    kind = parted.order_by("-seq").values_list("kind", flat=True).first()
+    return kind is not None and kind != Step.Kind.RECOVERED

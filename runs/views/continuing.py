@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from runs import actions
-from runs.views.seeing import refused, visible_run
+from runs.views.seeing import visible_run
 
 FIELDS = ("goal", "script")
 
@@ -27,8 +27,6 @@ def continue_run(request: HttpRequest, run_id: int) -> HttpResponse:
             messages.success(request, f"Launched. This run continues #{run.pk}.")
             return redirect("run", made.pk)
         actions.check_continuing(run, request.user)
-    except actions.NotAllowed as why:
-        return refused(request, why.sentence)
     except actions.BadLaunch as fault:
         faults = _by_field(fault)
     except actions.NotPossible as impossible:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from operator import attrgetter
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -13,18 +12,16 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from pydantic import ValidationError
 
-from runs import actions, driver, reading, store
+from runs import actions, reading, store
 from runs.forms.copying import ForkForm, How
 from runs.machines import CATALOGUE
 from runs.models import Run
 from runs.reading.again import again
-from runs.reading.as_test import NothingToTest, pytest_file
-from runs.reading.live_way import Untold
+from runs.reading.as_test import pytest_file
 from runs.reading.rows import row_view
 from runs.reading.scripting import launch_of, script_of
 from runs.rights import Person
-from runs.views.confirming import ToldOtherwise, as_told
-from runs.views.seeing import refused, visible_run
+from runs.views.seeing import kept_in, refused, visible_run
 
 
 def _row_in(request: HttpRequest) -> int:
@@ -47,10 +44,7 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
     if run.machine not in CATALOGUE:
         return refused(request, f"The machine {run.machine} is not installed any more.", status=409)
     at = _row_in(request)
-    try:
-        store.check_fork(run, at)
-    except store.NotPossible as impossible:
-        return refused(request, impossible.sentence, status=409)
+    store.check_fork(run, at)
     wanted = request.POST.get("how", request.GET.get("how"))
     how: How = "rerun" if wanted == "rerun" else "fork"
     try:
@@ -59,8 +53,6 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
         return refused(request, "This run’s settings can’t be read by this version.", status=409)
     if request.method == "POST":
         made = _made(request, run, at, form)
-        if isinstance(made, HttpResponse):
-            return made
         if made is not None:
             kind = "A fork" if how == "fork" else "Run again"
             messages.success(request, f"{kind}, from step {at} of #{run.pk}. That run stays unchanged.")
@@ -72,6 +64,7 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
         "row": row_view(run, at) if at else None,
         "form": form,
         "card": _card(form, request.user) if how == "fork" else None,
+        "seen": store.copy_mark(run, at),
         "again": again(run, at),
         "may_decide": actions.may_decide(request.user, run),
         "copied_cost": store.totals_at(run, at).cost_usd,
@@ -89,66 +82,46 @@ def _card(form: ForkForm, person: Person) -> reading.Card | None:
     return replace(reading.card_of(form.question, person), fields=(form.arguments,), errors=errors)
 
 
-def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | HttpResponse | None:
-    """The new run; a page that says why not; or None with what is wrong noted in the form."""
+def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | None:
+    """Return the new run, or None with what is wrong noted in the form."""
     if not form.is_valid():
         _judge_further(request, form)
         return None
     answers: actions.Answers = "keep" if form.cleaned_data["answers"] == "keep" else "ask again"
-    message = form.cleaned_data["message"]
-
-    def begin() -> Run:
+    message, seen = form.cleaned_data["message"], request.POST.get("seen", "")
+    made: Run | None = None
+    with kept_in(form):
         if form.how == "rerun":
-            return actions.rerun(run, at=at, by=request.user, answers=answers, message=message)
-        return actions.fork(
-            run,
-            at=at,
-            by=request.user,
-            settings=form.changes(),
-            state=form.state,
-            decision=form.decision,
-            answers=answers,
-            message=message,
-        )
-
-    try:
-        return as_told(run, at, request.POST.get("seen", ""), attrgetter("mark_of_beginning_again"), begin)
-    except ToldOtherwise as otherwise:
-        form.add_error(None, otherwise.sentence)
-        form.conflict = True
-    except actions.BadLaunch as fault:
-        form.take(fault.problems)
-    except actions.NotPossible as impossible:
-        form.add_error(None, impossible.sentence)
-    except actions.NotAllowed as why:
-        return refused(request, why.sentence)
-    return None
+            made = actions.rerun(run, at=at, by=request.user, answers=answers, message=message, seen=seen)
+        else:
+            made = actions.fork(
+                run,
+                at=at,
+                by=request.user,
+                settings=form.changes(),
+                state=form.state,
+                decision=form.decision,
+                answers=answers,
+                message=message,
+                seen=seen,
+            )
+    return made
 
 
 def _judge_further(request: HttpRequest, form: ForkForm) -> None:
-    """What is wrong with the settings and the answer is said together with what could not be read."""
-    try:
+    """Note what is wrong with the settings and the answer together with what could not be read."""
+    with kept_in(form):
         actions.check_launch(**form.launch(), owner=request.user)
-    except actions.BadLaunch as fault:
-        form.take(fault.problems)
-    try:
+    with kept_in(form):
         if form.decision:
             actions.check_first_answer(form.run, form.at, form.decision)
-    except actions.BadLaunch as fault:
-        form.take(fault.problems)
 
 
 @require_POST
 def replay(request: HttpRequest, run_id: int) -> HttpResponse:
     """A new run of the same rows; the page of it says whether they came out the same."""
     run = visible_run(request, run_id)
-    try:
-        made, difference = actions.replay(run, by=request.user)
-    except actions.NotAllowed as why:
-        return refused(request, why.sentence)
-    except actions.NotPossible as impossible:
-        messages.error(request, impossible.sentence)
-        return redirect("run", run.pk)
+    made, difference = actions.replay(run, by=request.user)
     if difference is None:
         messages.success(
             request,
@@ -165,10 +138,7 @@ def script(request: HttpRequest, run_id: int) -> HttpResponse:
     """The run as a script, or with all that `launch --batch` takes, to keep."""
     run = visible_run(request, run_id)
     whole = request.GET.get("with") == "settings"
-    try:
-        told = [launch_of(run)] if whole else script_of(run)
-    except Untold as fault:
-        return refused(request, fault.sentence, status=409)
+    told = [launch_of(run)] if whole else script_of(run)
     name = f"run-{run.pk}-{'launch' if whole else 'script'}.json"
     return _kept(json.dumps(told, ensure_ascii=False, indent=1), name, "application/json")
 
@@ -182,10 +152,7 @@ def test(request: HttpRequest, run_id: int) -> HttpResponse:
     number = int(upto) if upto.isascii() and upto.isdigit() and len(upto) < 10 else None
     if upto and number is None:
         raise Http404("no such step")
-    try:
-        text = pytest_file(run, number)
-    except (NothingToTest, driver.NoMachine, store.NotPossible) as fault:
-        return refused(request, fault.sentence, status=409)
+    text = pytest_file(run, number)
     part = f"_row_{number}" if number is not None else ""
     return _kept(text, f"test_run_{run.pk}{part}.py", "text/x-python")
 

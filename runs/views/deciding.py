@@ -12,15 +12,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from runs import actions, forms, reading
+from runs import forms, reading
 from runs.forms.life import check_life
 from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.cards import asked_now, headlines
 from runs.reading.phrases import call_text
-from runs.reading.restored import doubts_of
+from runs.reading.restored import doubt_of
 from runs.rights import decides
-from runs.views.seeing import refused
 
 A_PAGE = 50
 """Questions on one page."""
@@ -35,7 +34,7 @@ def needs_you(request: HttpRequest) -> HttpResponse:
         waiting.order_by(F("deadline").asc(nulls_last=True), "created_at", "pk"), A_PAGE
     ).get_page(request.GET.get("page"))
     pending = list(page.object_list)
-    asked, doubts = asked_now(pending), doubts_of(pending)
+    asked = asked_now(pending)
     decided = _decided_lately(request)
     cards = [
         {
@@ -45,7 +44,7 @@ def needs_you(request: HttpRequest) -> HttpResponse:
             "headline": asked[found.pk].headline,
             "why": asked[found.pk].why,
             "call": call_text(found.tool, found.args) if found.tool and found.kind != "tool_call" else "",
-            "doubt": doubts.get(found.pk, ""),
+            "doubt": doubt_of(found),
         }
         for found in pending
     ]
@@ -96,8 +95,6 @@ def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
     check_life(request)
     try:
         verdict = forms.take(interrupt, request.POST, by=request.user, channel="web")
-    except actions.NotAllowed as why:
-        return refused(request, why.sentence)
     except forms.NotTaken as why:
         context = {"card": why.card, "run": interrupt.run}
         return render(request, "runs/interrupt.html", context, status=why.status)

@@ -15,7 +15,7 @@ from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading import words
 from runs.reading.drawing import graph_svg
-from runs.views.seeing import refused, visible_run
+from runs.views.seeing import kept_in, refused, visible_run
 
 
 @never_cache
@@ -37,14 +37,10 @@ def launch(request: HttpRequest) -> HttpResponse:
 
 def _start(request: HttpRequest, form: forms.LaunchForm) -> Run | None:
     """The run, or None with what is wrong noted in the form."""
-    try:
+    with kept_in(form):
         if form.is_valid():
             return actions.start_run(**form.launch(), owner=request.user)
         actions.check_launch(**form.launch(), owner=request.user)  # what else is wrong is said as well
-    except actions.BadLaunch as refused:
-        form.take(refused.problems)
-    except actions.NotPossible as impossible:
-        form.add_error(None, impossible.sentence)
     return None
 
 

@@ -20,7 +20,7 @@ from runs.reading.inspector import ask_of
 from runs.reading.mended import context_state
 from runs.reading.prompt_views import ask_beside, prompt_view, prompts_of
 from runs.store.mending import MOST_CHARACTERS
-from runs.views.seeing import number_in, refused, visible_run
+from runs.views.seeing import number_in, visible_run
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,6 @@ def _done(request: HttpRequest, run: Run, deed: _Deed) -> HttpResponse:
     """Do it and come back; where it can't be done say so above what was written."""
     try:
         deed.do()
-    except actions.NotAllowed as why:
-        return refused(request, why.sentence)
     except actions.NotPossible as impossible:
         run.refresh_from_db()
         return _page(request, run, Typed(deed.form, impossible.sentence, **deed.kept), status=409)

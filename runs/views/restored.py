@@ -1,4 +1,4 @@
-"""Runs that a restore paused: what each was about to do, and one POST that lets the chosen ones go on."""
+"""Runs that a restore paused, and one POST that resumes all or the chosen ones."""
 
 from __future__ import annotations
 
@@ -22,15 +22,21 @@ def restored(request: HttpRequest) -> HttpResponse:
     """The list with its form; what was chosen is resumed."""
     if request.method == "GET":
         return _page(request)
-    chosen = [
-        int(text)
-        for text in request.POST.getlist("run")
-        if text.isascii() and text.isdigit() and len(text) < 16
-    ]
+    chosen = _all_of(request) if "all" in request.POST else _numbers(request.POST.getlist("run"))
     if not chosen:
         return _page(request, fault="No run is chosen. Tick the runs to resume.", status=400)
     _say(request, actions.resume_restored(chosen, by=request.user))
     return redirect("restored")
+
+
+def _all_of(request: HttpRequest) -> list[int]:
+    """Return the runs that go on at one press: all that the reader may resume and whose model can be called."""
+    views = restored_views(restored_of(request.user), request.user)
+    return [one.run.pk for one in views if one.mine and not one.no_model]
+
+
+def _numbers(texts: list[str]) -> list[int]:
+    return [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 16]
 
 
 def _say(request: HttpRequest, done: actions.Resumption) -> None:
@@ -46,11 +52,5 @@ def _say(request: HttpRequest, done: actions.Resumption) -> None:
 def _page(request: HttpRequest, fault: str = "", status: int = 200) -> HttpResponse:
     page = Paginator(restored_of(request.user), AT_ONCE).get_page(request.GET.get("page"))
     runs = restored_views(list(page.object_list), request.user)
-    context = {
-        "page": page,
-        "runs": runs,
-        "chosen": sum(one.mine and not one.hold for one in runs),
-        "any_mine": any(one.mine for one in runs),
-        "fault": fault,
-    }
+    context = {"page": page, "runs": runs, "any_mine": any(one.mine for one in runs), "fault": fault}
     return render(request, "runs/restored.html", context, status=status)

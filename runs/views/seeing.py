@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.deprecation import MiddlewareMixin
 
+from runs import actions
+from runs.forms import LaunchForm
+from runs.forms.copying import ForkForm
 from runs.forms.life import PageOfAnotherLife, check_life
 from runs.machines import NoMachine
 from runs.models import Run
@@ -40,14 +47,37 @@ def refused(request: HttpRequest, sentence: str, status: int = 403) -> HttpRespo
     return render(request, "refused.html", about, status=status)
 
 
+@contextmanager
+def kept_in(form: LaunchForm | ForkForm) -> Iterator[None]:
+    """Note in the form why what it asks for was refused: what was typed stays."""
+    try:
+        yield
+    except actions.BadLaunch as fault:
+        form.take(fault.problems)
+    except actions.NotPossible as fault:
+        form.add_error(None, fault.sentence)
+        form.conflict = isinstance(fault, actions.ToldOtherwise)
+
+
 class SayWhyNot(MiddlewareMixin):
-    """A page about a run can't be made without the run's machine, nor go on after a restore: it says so instead."""
+    """The one place where a page answers what an action refuses: views let it pass, but for forms that keep text."""
 
     def process_exception(self, request: HttpRequest, fault: Exception) -> HttpResponse | None:
-        """The sentence, where that is what is wrong."""
+        """Return the sentence as a page; of a button on a run's page, on that page."""
         match fault:
-            case NoMachine():
-                return refused(request, fault.sentence, status=409)
+            case actions.NotAllowed():
+                return refused(request, fault.sentence)
             case PageOfAnotherLife():
                 return refused(request, fault.sentence, status=412)
+            case actions.NotPossible() if request.method == "POST" and (run_id := _run_in(request)):
+                messages.error(request, fault.sentence)
+                return redirect("run", run_id)
+            case NoMachine() | actions.NotPossible():
+                return refused(request, fault.sentence, status=409)
         return None
+
+
+def _run_in(request: HttpRequest) -> int | None:
+    """Return the run that the address names."""
+    match = request.resolver_match
+    return match.kwargs.get("run_id") if match is not None else None

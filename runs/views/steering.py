@@ -2,64 +2,52 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import Any
-
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from runs import actions
+from runs import actions, store
 from runs.models import Run
 from runs.reading.again import again
 from runs.reading.inspector import dead_rows_after
 from runs.reading.rows import RowView, row_view
-from runs.views.confirming import ToldOtherwise, as_told
 from runs.views.seeing import refused, visible_run
-
-
-def _steered(request: HttpRequest, run: Run, deed: Any, said: str) -> HttpResponse:
-    """Do it, or say on the run page why it can't be done; a text that is too long its writer gets back."""
-    try:
-        deed()
-    except actions.NotAllowed as why:
-        return refused(request, why.sentence)
-    except actions.TooLong:
-        raise
-    except actions.NotPossible as impossible:
-        messages.error(request, impossible.sentence)
-    else:
-        messages.success(request, said)
-    return redirect("run", run.pk)
 
 
 @require_POST
 def abort(request: HttpRequest, run_id: int) -> HttpResponse:
-    """End the run for good."""
+    """End the run for good; a note that is too long comes back to who wrote it."""
     run = visible_run(request, run_id)
     note = request.POST.get("note", "")
     try:
-        return _steered(request, run, lambda: actions.abort(run, by=request.user, message=note), "Stopped.")
+        actions.abort(run, by=request.user, message=note)
     except actions.TooLong as fault:
-        return render(
-            request, "runs/abort.html", {"run": run, "note": note, "fault": fault.sentence}, status=422
-        )
+        context = {"run": run, "note": note, "fault": fault.sentence}
+        return render(request, "runs/abort.html", context, status=422)
+    return _back(request, run, "Stopped.")
 
 
 @require_POST
 def pause(request: HttpRequest, run_id: int) -> HttpResponse:
     """Hold the run."""
     run = visible_run(request, run_id)
-    return _steered(request, run, lambda: actions.pause(run, by=request.user), "Paused until you resume it.")
+    actions.pause(run, by=request.user)
+    return _back(request, run, "Paused until you resume it.")
 
 
 @require_POST
 def resume(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Let a paused run go on."""
+    """Resume a paused run."""
     run = visible_run(request, run_id)
-    return _steered(request, run, lambda: actions.resume(run, by=request.user), "Resumed.")
+    actions.resume(run, by=request.user)
+    return _back(request, run, "Resumed.")
+
+
+def _back(request: HttpRequest, run: Run, said: str) -> HttpResponse:
+    messages.success(request, said)
+    return redirect("run", run.pk)
 
 
 @never_cache
@@ -75,24 +63,23 @@ def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
         raise Http404("no such step")
     if request.method == "GET":
         return _rewind_page(request, run, row)
-    to, seen, note = row.seq, request.POST.get("seen", ""), request.POST.get("note", "")
+    note = request.POST.get("note", "")
     answers: actions.Answers = "keep" if request.POST.get("answers") == "keep" else "ask again"
-
-    def back() -> Run:
-        return actions.rewind(run, to=to, by=request.user, message=note, answers=answers)
-
     try:
-        return _steered(
-            request,
+        actions.rewind(
             run,
-            lambda: as_told(run, to, seen, attrgetter("mark_of_going_back"), back),
-            f"Rolled back to step {to}.",
+            to=row.seq,
+            by=request.user,
+            message=note,
+            answers=answers,
+            seen=request.POST.get("seen", ""),
         )
-    except ToldOtherwise as otherwise:
+    except actions.ToldOtherwise as otherwise:
         run.refresh_from_db()
         return _rewind_page(request, run, row, otherwise=otherwise.sentence)
     except actions.TooLong as too_long:
         return _rewind_page(request, run, row, fault=too_long.sentence)
+    return _back(request, run, f"Rolled back to step {row.seq}.")
 
 
 def _rewind_page(
@@ -108,6 +95,7 @@ def _rewind_page(
         "typed": request.POST,
         "otherwise": otherwise,
         "fault": fault,
+        "seen": store.rollback_mark(run, row.seq),
         "again": again(run, row.seq),
         "may_decide": actions.may_decide(request.user, run),
         "dead": dead_rows_after(run, row.seq),

@@ -142,7 +142,7 @@ def test_everything_comes_back_and_what_is_unfinished_is_paused(tmp_path: Path) 
         assert run.epoch > runs[name].epoch
         row = run.steps.latest("seq")
         assert row.kind == "pause" and "Restored from a backup of" in row.facts_json
-        assert "can't be known" in row.facts_json
+        assert "it asks before each call with side effects" in row.facts_json
 
 
 def test_a_site_that_comes_back_halted_says_so(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from runs.engine.effects import (
     Compaction,
     EffectClass,
     HumanCall,
+    HumanSaid,
     ModelCall,
     ToolCall,
     Usage,
@@ -564,3 +565,33 @@ def test_a_rule_that_denies_every_n_steps_ends_the_run() -> None:
 )
 def test_the_plan_is_approved_or_refused(verdict: str, reason: str) -> None:
     assert drive_turns(verdict, rules=[rule("ask", first_step=True)]).exit_reason == reason
+
+
+# --- after a restore --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("effects", "said"),
+    [("none", "pass"), ("read", "pass"), ("write", "hold"), ("send", "hold"), ("execute", "hold")],
+)
+def test_a_restored_run_asks_by_effect_whatever_its_rules_allow(effects: EffectClass, said: str) -> None:
+    restored = replace(ruled_by(rule("allow", tool="*")), restored=7)
+    assert opinion(restored, tool(effects=effects)) == said
+    assert opinion(restored, ChildRun(name="helper", goal="g")) == "pass"
+
+
+def test_a_yes_counts_for_its_own_restore_and_none_that_comes_later() -> None:
+    restored = replace(ruled_by(rule("allow", tool="*")), restored=7)
+    held = gates.on_effect(restored, tool(), ())
+    assert isinstance(held, gates.Hold) and gates.asks_after_restore(held.call)
+    assert opinion(restored, tool(), *held.call.passed) == "pass"
+    assert opinion(replace(restored, restored=9), tool(), *held.call.passed) == "hold"
+    assert opinion(restored, tool(), *gates.in_force(restored)) == "pass"
+
+
+def test_an_answer_by_hand_counts_for_the_restore_beside_its_own_question() -> None:
+    held = gates.on_effect(snapshot(), tool(), ())
+    assert isinstance(held, gates.Hold)
+    for verdict in ("approve", "edit"):
+        said = HumanSaid(verdict=verdict, gates=gates.after_restore(7))
+        assert opinion(replace(snapshot(), restored=7), tool(), *gates.answered_by(held.call, said)) == "pass"

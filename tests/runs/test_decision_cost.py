@@ -12,7 +12,7 @@ from tests.factories import alice, bob, run_with_letter, signed_in
 from tests.runs.running import pending
 from tests.runs.test_pages_decide import form_of
 
-MOST = 16
+MOST = 15
 """Statements of one decision; its transaction's beginning and end are two of them."""
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +16,10 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, connections, transaction
 from django.db.models.functions import Now
 
+import runs
 from runs import actions, driver, store
 from runs.driver.journey import Slice
-from runs.management import copying as copying_command
-from runs.management.commands import rollback as rollback_command
 from runs.models import Decision, Exchange, Interrupt, Run
-from runs.reading import again as reading_again
 from runs.store import again, birth, copying, log, people, purse
 from tests.factories import signed_in
 from tests.runs import test_pages_launch
@@ -354,20 +354,21 @@ def test_a_command_that_is_given_up_is_made_again(
     monkeypatch: pytest.MonkeyPatch, name: str, row: str
 ) -> None:
     run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
-    tried: list[int] = []
-    reckoned = reading_again.again
+    tried: list[str] = []
+    for kind in ("rollback_mark", "copy_mark"):
+        mark = getattr(store, kind)
 
-    def given_up_once(*given: Any) -> reading_again.Again:
-        tried.append(len(tried))
-        if len(tried) == 1:
-            with connection.cursor() as cursor:
-                cursor.execute(GIVE_UP.format(code="40P01"))
-        return reckoned(*given)
+        def given_up_once(run: Run, at: int, mark: Any = mark) -> str:
+            """The command reads the mark; the deed reads it again, in its transaction, and is given up there once."""
+            tried.append(mark(run, at))
+            if len(tried) == 2:
+                with connection.cursor() as cursor:
+                    cursor.execute(GIVE_UP.format(code="40P01"))
+            return tried[-1]
 
-    for module in (rollback_command, copying_command):
-        monkeypatch.setattr(module, "again", given_up_once)
+        monkeypatch.setattr(store, kind, given_up_once)
     call_command(name, str(run.pk), row, str(transitions(run, "executed")[0]))
-    assert len(tried) == 2
+    assert len(tried) == 3
     assert run.steps.filter(kind="rewind").count() + run.copies.count() == 1
 
 
@@ -399,3 +400,16 @@ def _little_patience() -> Iterator[None]:
             yield
         finally:
             cursor.execute("RESET lock_timeout")
+
+
+@pytest.mark.parametrize("room", ["admin", "forms", "management", "reading", "views"])
+def test_no_page_and_no_command_opens_a_transaction_or_takes_a_lock(room: str) -> None:
+    """Deeds are `actions`, and what would come of them is read."""
+    for path in (Path(runs.__file__).parent / room).rglob("*.py"):
+        imported = {
+            f"{node.module}.{name.name}"
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+            for name in node.names
+        }
+        assert not imported & {"django.db.transaction", "runs.store.log.lock", "runs.store.for_people"}, path

@@ -14,7 +14,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from runs import actions, tasks
+from runs import actions, store, tasks
 from runs.driver.journey import Slice
 from runs.forms.copying import ForkForm
 from runs.models import Decision, ModelProfile, Run
@@ -61,7 +61,7 @@ def form_of(run: Run, at: int, **typed: str) -> dict[str, str]:
     """The form as a browser would send it, unchanged but for what was typed."""
     form = ForkForm(run, at)
     fields = {name: str(form[name].value() or "") for name in form.fields}
-    seen = again(run, at).mark_of_beginning_again
+    seen = store.copy_mark(run, at)
     return {**fields, "at": str(at), "how": "fork", "seen": seen, **typed}
 
 

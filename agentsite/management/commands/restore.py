@@ -79,9 +79,8 @@ class Command(BaseCommand):
         self.stdout.write("Everyone must sign in again; earlier sign-in links no longer work.")
         if done.paused:
             self.stdout.write(
-                f"Paused, each with a note: {done.paused} unfinished run(s). Calls made after the backup are not in "
-                "their logs. Check outside before you resume them, on the page of runs or with manage.py resume "
-                "--restored."
+                f"Paused, each with a note: {done.paused} unfinished run(s). Resume them on the page of runs or with "
+                "manage.py resume --restored. Each asks before a call with side effects: it may have been made."
             )
         if lost := lost_files().notice:
             self.stdout.write(f"Missing from the backup: {lost}")

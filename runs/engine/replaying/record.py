@@ -54,6 +54,8 @@ class Opening(Value):
     facts: tuple[tuple[int, tuple[dict[str, Any], ...]], ...] = ()
     """What live rows before it said."""
     tokens_per_character: float = 1 / context.CHARACTERS_PER_TOKEN
+    restored: int = 0
+    """The last row of them that tells of a restore."""
 
 
 class Record(Value):

@@ -8,9 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runs.engine import context, kernel
-from runs.engine.effects import ANSWER, Answer, HumanCall, HumanSaid, fingerprint_of
-from runs.engine.facts import ApprovalLapsed, Decided, Fact, LimitRaised, Rewound, SiteRulesChanged
-from runs.engine.gates import answered_by
+from runs.engine.effects import ANSWER, BY_HAND, Answer, HumanCall, HumanSaid, fingerprint_of
+from runs.engine.facts import (
+    ApprovalLapsed,
+    Decided,
+    Fact,
+    LimitRaised,
+    Restored,
+    Rewound,
+    SiteRulesChanged,
+)
+from runs.engine.gates import after_restore, answered_by
 from runs.engine.machine import END, Block, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.replaying.differing import Difference, Made, parts, shown
@@ -73,7 +81,9 @@ class Replay:
         state = self._state(opening.state)
         whole = {name: int(used) for name, used in opening.totals.items() if float(used).is_integer()}
         totals = Totals(**(opening.totals | whole))  # type: ignore[arg-type]
-        self.snapshot = Snapshot(opening.node, state, head=opening.seq, totals=totals, limits=limits)
+        self.snapshot = Snapshot(
+            opening.node, state, opening.seq, totals=totals, limits=limits, restored=opening.restored
+        )
         self.targets = {seq: (node, self._state(kept)) for seq, (node, kept) in opening.targets.items()}
         self.calls = list(opening.calls)
         self.before = state.model_dump(mode="json")
@@ -243,7 +253,9 @@ class Replay:
         for fact in made.facts:
             match fact:
                 case Decided() if after.pending is not None:
-                    self.said = _said(fact)
+                    self.said = _said(fact, after.restored)
+                case Restored():
+                    self.snapshot = replace(self.snapshot, restored=made.seq)
                 case SiteRulesChanged(rules=rules):
                     site = [InterruptRule.model_validate(rule) for rule in rules]
                     self.snapshot = replace(self.snapshot, rules_now=named(self.terms, site))
@@ -254,7 +266,7 @@ class Replay:
         """The gates that were answered for what is asked now, where `before` was the question about it."""
         if before is None or not isinstance(before.effect, HumanCall) or self.said is None:
             return ()
-        return answered_by(before.effect, edited=self.said.verdict == "edit")
+        return answered_by(before.effect, self.said)
 
     @property
     def ended(self) -> bool:
@@ -270,7 +282,7 @@ def _rewound_to(facts: tuple[Fact, ...]) -> int:
     return next(fact.to_seq for fact in facts if isinstance(fact, Rewound))
 
 
-def _said(fact: Decided) -> HumanSaid:
+def _said(fact: Decided, restored: int) -> HumanSaid:
     return HumanSaid(
         verdict=fact.verdict,
         args=fact.args,
@@ -278,4 +290,5 @@ def _said(fact: Decided) -> HumanSaid:
         to_step=fact.to_step,
         allow_host=fact.allow_host,
         by=fact.by,
+        gates=after_restore(restored) if fact.channel in BY_HAND else (),
     )

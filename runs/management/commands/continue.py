@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions
-from runs.management.asking import EXIT_CODES, bad_input, check_one_speaks, json_of, refusing, run_of
+from runs.management.asking import EXIT_CODES, bad_input, check_one_speaks, json_of, run_of
 from runs.management.commands import launch
 
 
@@ -34,14 +34,13 @@ class Command(launch.Command):
         settings = json_of(options["run_settings"], "--settings")
         if not isinstance(settings, dict | None):
             raise bad_input("settings: The settings must be a JSON object.")
-        with refusing():
-            made = actions.continue_run(
-                run_of(options["run"]),
-                goal=options["goal"],
-                by=None,
-                model=options["model"] or "",
-                settings=settings,
-                script=json_of(options["script"], "--script"),
-                driven_by="the caller" if options["inline"] else "a worker",
-            )
+        made = actions.continue_run(
+            run_of(options["run"]),
+            goal=options["goal"],
+            by=None,
+            model=options["model"] or "",
+            settings=settings,
+            script=json_of(options["script"], "--script"),
+            driven_by="the caller" if options["inline"] else "a worker",
+        )
         self.follow(made, options)

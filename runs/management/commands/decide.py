@@ -5,21 +5,21 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from runs import actions, store
-from runs.management.asking import bad_input, call_shown, halt_notice, interrupt_of, json_of
+from runs.management.asking import RunsCommand, bad_input, call_shown, halt_notice, interrupt_of, json_of
 from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.models import Interrupt
 from runs.reading.again import staying
 from runs.reading.arguments import fields_of
 from runs.reading.looking import hides, lets_act
 from runs.reading.phrases import call_text
-from runs.reading.restored import doubts_of
+from runs.reading.restored import doubt_of
 from runs.reading.unheard import late_end_of, unsure_of
 
 
-class Command(BaseCommand):
+class Command(RunsCommand):
     """One decision; the same one again returns the first one's outcome."""
 
     help = "Decide a pending interrupt. Exit code 2: not possible; 1: another decision was recorded."
@@ -67,8 +67,6 @@ class Command(BaseCommand):
                 allow_host=options["allow_host"],
                 revision=options["revision"],
             )
-        except actions.BadDecision as fault:
-            raise bad_input(fault.sentence) from None
         except (actions.Conflict, actions.NotPossible) as fault:
             raise CommandError(fault.sentence) from None
         if told:
@@ -92,9 +90,10 @@ def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> 
     """What a restore made doubtful, or a lost worker, is approved by those alone who say that they have looked."""
     if options["sure"] or not lets_act(interrupt, options["verdict"]):
         return
-    doubt = doubts_of([interrupt]).get(interrupt.pk) or _of_a_lost_call(interrupt)
-    if doubt:
-        raise bad_input(f"{doubt} Check outside first, then add --sure. Nothing was decided.")
+    if doubt := doubt_of(interrupt):
+        raise bad_input(f"{doubt} If it was not, add --sure. Nothing was decided.")
+    if lost := _of_a_lost_call(interrupt):
+        raise bad_input(f"{lost} Check outside first, then add --sure. Nothing was decided.")
 
 
 def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:

@@ -6,16 +6,11 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
-from runs import driver
-from runs.management.asking import bad_input, run_of
+from runs.management.asking import RunsCommand, bad_input, run_of
 from runs.models import Run
 from runs.reading import export
-from runs.reading.as_test import NothingToTest, pytest_file
-from runs.reading.live_way import Untold
+from runs.reading.as_test import pytest_file
 from runs.reading.scripting import launch_of, script_of
-from runs.store import NotPossible
 
 FORMATS = {
     "json": "the whole run",
@@ -25,7 +20,7 @@ FORMATS = {
 }
 
 
-class Command(BaseCommand):
+class Command(RunsCommand):
     """The whole run: its rows, budget, interrupts, files and exchanges; or what plays or tests it."""
 
     help = "Print a run. Formats: " + "; ".join(f"{name}: {what}" for name, what in FORMATS.items()) + "."
@@ -47,14 +42,11 @@ class Command(BaseCommand):
 
 
 def _text(run: Run, form: str, upto: int | None) -> str:
-    try:
-        match form:
-            case "json":
-                return json.dumps(export(run), ensure_ascii=False, indent=2)
-            case "script":
-                return json.dumps(script_of(run), ensure_ascii=False, indent=2)
-            case "launch":
-                return json.dumps(launch_of(run), ensure_ascii=False, indent=2)
-        return pytest_file(run, upto)
-    except (driver.NoMachine, NotPossible, NothingToTest, Untold) as fault:
-        raise bad_input(fault.sentence) from None
+    match form:
+        case "json":
+            return json.dumps(export(run), ensure_ascii=False, indent=2)
+        case "script":
+            return json.dumps(script_of(run), ensure_ascii=False, indent=2)
+        case "launch":
+            return json.dumps(launch_of(run), ensure_ascii=False, indent=2)
+    return pytest_file(run, upto)

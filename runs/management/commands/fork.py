@@ -5,13 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from runs import actions, store
-from runs.engine.effects import LET_PASS
+from runs import actions
 from runs.management.asking import check_one_speaks, json_of, unasked_model
 from runs.management.copying import CopyingCommand
 from runs.models import Run
 from runs.reading.again import Again
-from runs.reading.restored import doubts_of
 
 GIVEN = {"run_settings": "--settings", "script": "--script", "state": "--state", "decision": "--decision"}
 """What is given as JSON, or as the name of a file with it."""
@@ -59,15 +57,6 @@ class Command(CopyingCommand):
             *args, **options | {name: json_of(options[name], option) for name, option in GIVEN.items()}
         )
 
-    def doubt(self, run: Run, options: dict[str, Any]) -> str:
-        """What the fork would approve may have been done already, before a restore."""
-        decision = options["decision"]
-        question = store.first_question(run, options["at"])
-        if question is None or not isinstance(decision, dict):
-            return ""
-        approves = decision.get("verdict") in LET_PASS
-        return doubts_of([question[0]]).get(question[0].pk, "") if approves else ""
-
     def tell(self, found: Again, options: dict[str, Any]) -> None:
         """That a script plays in place of a model which the settings name."""
         if said := unasked_model(options["run_settings"], options["script"]):
@@ -89,5 +78,6 @@ class Command(CopyingCommand):
             decision=options["decision"],
             answers=self.answers(options),
             message=options["message"],
+            seen=options["seen"],
             driven_by=self.driven_by(options),
         )

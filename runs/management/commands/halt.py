@@ -5,14 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from runs import actions
-from runs.management.asking import bad_input
+from runs.management.asking import RunsCommand
 from runs.reading.visible import visible
 
 
-class Command(BaseCommand):
+class Command(RunsCommand):
     """The kill switch, on."""
 
     help = "Halt all runs: no call begins until unhalt. Runs keep their state."
@@ -28,8 +26,6 @@ class Command(BaseCommand):
         except actions.AlreadyHalted as already:
             self.stdout.write(visible(already.sentence))
             return
-        except actions.NotPossible as fault:
-            raise bad_input(fault.sentence) from None
         why = f" Why: {visible(halt.reason)}" if halt.reason else ""
         self.stdout.write(f"Halted by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC.{why}")
         self.stdout.write("A call under way is cut, or finished where it can't be. Resume with unhalt.")

@@ -8,12 +8,11 @@ import time
 from argparse import ArgumentParser
 from typing import Any, Literal
 
-from django.core.management.base import BaseCommand
-
 from runs import actions, driver, store
 from runs.machines import CATALOGUE
 from runs.management.asking import (
     EXIT_CODES,
+    RunsCommand,
     asked_by,
     bad_input,
     check_one_speaks,
@@ -23,7 +22,6 @@ from runs.management.asking import (
     how_to_answer,
     interrupted,
     json_of,
-    refusing,
     stopped,
     unasked_model,
     unfit_answer,
@@ -46,7 +44,7 @@ def add_following(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the export instead")
 
 
-class Command(BaseCommand):
+class Command(RunsCommand):
     """Launch a run from the command line, as the installation's operator."""
 
     help = f"Start a run. {EXIT_CODES}"
@@ -109,10 +107,9 @@ class Command(BaseCommand):
             sys.exit(exit_code(run))
 
     def _started(self, machine: str, goal: str, settings: Any, script: Any, driven_by: Driver) -> Run:
-        with refusing():
-            return actions.start_run(
-                machine=machine, goal=goal, settings=settings, owner=None, script=script, driven_by=driven_by
-            )
+        return actions.start_run(
+            machine=machine, goal=goal, settings=settings, owner=None, script=script, driven_by=driven_by
+        )
 
     def _tell_of_halt(self, said: str) -> str:
         """What is said of a halt, beside what others read, if it is not what was `said` already."""

@@ -6,14 +6,14 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from runs import actions
-from runs.management.asking import bad_input, run_of
+from runs.management.asking import RunsCommand, run_of
 from runs.reading import export
 
 
-class Command(BaseCommand):
+class Command(RunsCommand):
     """A new run that takes every answer from the record: nothing is called, and every row must come out the same."""
 
     help = "Replay a run from its recorded answers, in a new run. Exit code 1: a step differs."
@@ -27,10 +27,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Replay, and say what came out."""
         run = run_of(options["run"])
-        try:
-            made, difference = actions.replay(run, by=None, to=options["to"])
-        except actions.NotPossible as fault:
-            raise bad_input(fault.sentence) from None
+        made, difference = actions.replay(run, by=None, to=options["to"])
         if options["json"]:
             self.stdout.write(json.dumps(export(made), ensure_ascii=False))
         else:

@@ -7,7 +7,6 @@ from argparse import ArgumentParser
 from typing import Any
 
 from runs import actions, store
-from runs.management.asking import bad_input
 from runs.management.copying import CopyingCommand
 from runs.management.going_back import told_of_lost
 from runs.models import Run
@@ -32,10 +31,7 @@ class Command(CopyingCommand):
             super().handle(*args, **options)
             return
         run = self.run_of(options)
-        try:
-            store.check_fork(run, options["at"])
-        except store.NotPossible as fault:
-            raise bad_input(fault.sentence) from None
+        store.check_fork(run, options["at"])
         found = again(run, options["at"])
         if options["json"]:
             self.stdout.write(json.dumps(_estimate(found), ensure_ascii=False))
@@ -49,6 +45,7 @@ class Command(CopyingCommand):
             by=None,
             answers=self.answers(options),
             message=options["message"],
+            seen=options["seen"],
             driven_by=self.driven_by(options),
         )
 

@@ -1,4 +1,4 @@
-"""Lets a paused run go on, or all that a restore has paused."""
+"""Resume a paused run, or all that a restore has paused."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from runs import actions
 from runs.management.asking import bad_input, halt_notice, run_of
 from runs.management.steering import SteeringCommand
 from runs.models import Run
-from runs.reading.restored import RestoredRun, all_restored
+from runs.reading.restored import restored_of, restored_views
 
 
 class Command(SteeringCommand):
-    """Lets a paused run go on, or all that a restore has paused."""
+    """Resume a paused run, or all that a restore has paused."""
 
     help = "Resume a paused run; with --restored, all runs that a restore paused."
 
@@ -23,8 +23,7 @@ class Command(SteeringCommand):
         parser.add_argument(
             "--restored",
             action="store_true",
-            help="every run that a restore paused, except those that might repeat a side effect and those paused "
-            "before: name these one by one",
+            help="every run that a restore paused, except those whose model can't be called: name these one by one",
         )
         parser.add_argument(
             "--except",
@@ -51,22 +50,19 @@ class Command(SteeringCommand):
             self.resume_restored({run_of(text).pk for text in options["left_out"]})
 
     def resume_restored(self, left_out: set[int]) -> None:
-        """Let them go on, and say which ones stay paused, and why."""
-        restored = list(all_restored(None))
-        chosen = [one for one in restored if not one.hold and one.run.pk not in left_out]
-        done = actions.resume_restored([one.run.pk for one in chosen], by=None)
+        """Resume them, and say which ones stay paused, and why."""
+        restored = restored_views(restored_of(None), None)
+        left = {one.run.pk: one.no_model or "left out." for one in restored}
+        left = {pk: why for pk, why in left.items() if why != "left out." or pk in left_out}
+        done = actions.resume_restored([one.run.pk for one in restored if one.run.pk not in left], by=None)
         for run in done.resumed:
             self.stdout.write(f"Run {run.pk}: {run.status}, at {run.node}, step {run.head}.")
         self.stdout.write(f"Resumed: {len(done.resumed)}.")
         for sentence in done.passed_over:
             self.stdout.write(f"Not resumed: {sentence}")
-        for one in restored:
-            if one not in chosen:
-                self.stdout.write(_left(one))
+        for pk, why in left.items():
+            self.stdout.write(f"Run {pk} stays paused: {why} To resume it: manage.py resume {pk}")
+        if done.resumed:
+            self.stdout.write("Restored runs ask before each call with side effects: it may have been made.")
         if notice := halt_notice():
             self.stdout.write(notice)
-
-
-def _left(one: RestoredRun) -> str:
-    why = one.hold or "left out"
-    return f"Run {one.run.pk} stays paused: {why}. Check outside first, then: manage.py resume {one.run.pk}"

@@ -5,15 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.db import transaction
-
-from runs import actions
-from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
+from runs import actions, store
+from runs.management.going_back import GO_BACK, told_first, told_of_going_back
 from runs.management.steering import SteeringCommand
 from runs.models import Run
 from runs.reading.again import again
-from runs.store import for_people
-from runs.store.log import lock
 
 
 class Command(SteeringCommand):
@@ -37,23 +33,11 @@ class Command(SteeringCommand):
         )
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
-        """The move, and what it leaves done or undone."""
-        after, told = _went_back(run, options)
+        """Roll back, and say what that leaves done or undone; where it does, that needs --sure."""
+        to = options["to"]
+        seen, told = store.rollback_mark(run, to), told_of_going_back(again(run, to), to)
+        with told_first(told, seen, GO_BACK, options) as mark:
+            after = actions.rewind(run, to=to, by=None, seen=mark)
         if told:
             self.stdout.write(told)
         return after
-
-
-@for_people
-@transaction.atomic
-def _went_back(run: Run, options: dict[str, Any]) -> tuple[Run, str]:
-    """The move: made, and taken back where it leaves something done or undone and nobody is sure of it.
-
-    So it is refused for other reasons first, and no call begins between what is told and the move.
-    """
-    to = options["to"]
-    lock(run.pk)
-    told = told_of_going_back(again(run, to), to)
-    after = actions.rewind(run, to=to, by=None)
-    check_sure(told, GO_BACK, options)
-    return after, told

@@ -1,0 +1,108 @@
+"""What a run did outside, and people did to it, after one of its rows; and the marks by which pages tell of it.
+
+A page gives its mark back with the deed, which refuses (`ToldOtherwise`) where the mark is another one by then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from runs.engine.effects import changes_something
+from runs.engine.fact_kinds import CONTEXT_CHANGES
+from runs.engine.values import fingerprint
+from runs.models import Decision, Exchange, Run, Step, tells
+from runs.store.copying import NOT_ANSWERS, PEOPLE, SETTINGS
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """A call that changed something outside, or may have."""
+
+    run: Run
+    seq: int
+    request: dict[str, Any]
+    answer: dict[str, Any] | None
+
+
+def deeds_after(run: Run, seq: int) -> list[Deed]:
+    """Return the calls after row `seq` that changed something outside, or may have; then those of its child runs."""
+    called = _with_theirs([*called_after(run, seq).values()])
+    own = _deeds(run.exchanges.filter(seq__gt=seq), [run])
+    return [*own, *_deeds(Exchange.objects.filter(run__in=called), called)]
+
+
+def called_after(run: Run, after: int = 0) -> dict[int, Run]:
+    """Return the children of the rows after row `after`, by the row that called each; those gone back over too."""
+    found: dict[int, Run] = {}
+    origin: Run | None = run
+    upto = run.head
+    while origin is not None and upto > after:
+        theirs = origin.children.filter(parent_seq__gt=after, parent_seq__lte=upto)
+        # A replay has children of its own for rows that it was made from.
+        found = {child.parent_seq: child for child in theirs if child.parent_seq is not None} | found
+        upto = min(upto, origin.copied_upto or 0)
+        origin = origin.copied_from
+    return dict(sorted(found.items()))
+
+
+def _with_theirs(called: list[Run]) -> list[Run]:
+    """Return child runs, and the child runs of these, and so on: a generation at a time."""
+    found: list[Run] = []
+    while called:
+        found += called
+        called = list(Run.objects.filter(parent__in=called))
+    return found
+
+
+def _deeds(exchanges: QuerySet[Exchange], runs: list[Run]) -> Iterator[Deed]:
+    by_key = {run.pk: run for run in runs}
+    for exchange in exchanges.filter(kind="tool_call").exclude(status="asked").order_by("run_id", "seq"):
+        request = json.loads(exchange.request_json)
+        answer = json.loads(exchange.answer_json) if exchange.answer_json else None
+        if changes_something(request["effects"]) and not (answer and answer.get("ran") is False):
+            yield Deed(by_key[exchange.run_id], exchange.seq, request, answer)
+
+
+def answered_after(run: Run, at: int, channels: Iterable[str]) -> QuerySet[Decision]:
+    """Return what was answered after row `at` on the live path and can be answered as before, in order."""
+    live = run.steps.filter(seq__gt=at, live=True, kind=Step.Kind.ASK).values("seq")
+    given = Decision.objects.filter(
+        interrupt__run=run, interrupt__seq__in=live, channel__in=tuple(channels)
+    ).exclude(Q(verdict__in=NOT_ANSWERS) | Q(interrupt__kind="may_have_happened"))
+    return given.order_by("interrupt__seq")
+
+
+def rewinds_after(run: Run, at: int) -> tuple[int, ...]:
+    """Return the rows after row `at` in which the run went back."""
+    rewinds = run.steps.filter(seq__gt=at, kind=Step.Kind.REWIND).order_by("seq")
+    return tuple(rewinds.values_list("seq", flat=True))
+
+
+# --- what a page told ---------------------------------------------------------------------------------------------
+
+
+def rollback_mark(run: Run, at: int) -> str:
+    """Return another text as soon as a page tells otherwise what a rollback to row `at` leaves done or undoes.
+
+    Not for what moves all the time, steps and costs; nor for a call that has ended meanwhile.
+    """
+    return fingerprint("rollback", [*_told(run, at, (*PEOPLE, SETTINGS)), rewinds_after(run, at)])
+
+
+def copy_mark(run: Run, at: int) -> str:
+    """Return the same for a new run from row `at`: answers of the launch, and rollbacks since, are not told there."""
+    return fingerprint("copy", _told(run, at, PEOPLE))
+
+
+def _told(run: Run, at: int, channels: Iterable[str]) -> list[list[Any]]:
+    changes = run.steps.filter(tells(*CONTEXT_CHANGES), seq__gt=at, live=True, kind=Step.Kind.NOTE)
+    return [
+        [(one.run.pk, one.seq) for one in deeds_after(run, at)],
+        list(answered_after(run, at, channels).values_list("interrupt__seq", "verdict")),
+        list(changes.order_by("seq").values_list("seq", flat=True)),
+    ]
