@@ -30,7 +30,7 @@ WANT_A_SITE = frozenset(
     }
 )
 """The commands that are about a site that is there."""
-WANT_NONE = frozenset({"help", "machines", "restore", "test"})
+WANT_NONE = frozenset({"add_provider", "help", "machines", "restore", "test"})
 """Those that make none either; `restore` does once it has found its file good. All others make one where none is."""
 
 SiteWanted = Literal["there", "none", "made"]

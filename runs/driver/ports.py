@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from django.conf import settings
 from pydantic import ValidationError
 
 from runs import store
-from runs.adapters.openai_compatible import ModelSettings, OpenAICompatible
+from runs.adapters.models import ModelSettings, ServedModel, how_to_add, missing_package
 from runs.adapters.prices import Tariff
 from runs.adapters.scripted import Script, ScriptedModel, stored_script
 from runs.adapters.secrets import SecretUnreadable, unseal
@@ -75,8 +75,8 @@ def ports_of(run: Run) -> Ports:
     profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
     if profile is None:
         raise NoSuchModel(run.model)
-    model = OpenAICompatible(model_settings(profile))
-    key = f"{profile.base_url} {profile.model_id} 0"
+    model = ServedModel(model_settings(profile), remember=partial(_remember, profile.pk))
+    key = f"{profile.address} {profile.model_id} 0"
     if profile.seed is not None:
         key = f"{key} seed {profile.seed}"
     return Ports(model, key, True, profile.guided, prompt_tokens(profile), price_of(profile), tools)
@@ -84,7 +84,7 @@ def ports_of(run: Run) -> Ports:
 
 def price_of(profile: ModelProfile) -> Price:
     """What one call of the model may use at most, by the prices that it is charged by."""
-    tariff = Tariff(profile.model_id, profile.base_url, profile.input_price, profile.output_price)
+    tariff = Tariff(profile.model_id, profile.address, profile.input_price, profile.output_price)
     return tariff.worst(profile.max_output_tokens)
 
 
@@ -126,7 +126,15 @@ def model_settings(profile: ModelProfile) -> ModelSettings:
         raise ModelUnusable(profile.name, f"Mend its profile, {where}: {first['msg']}.") from None
 
 
+def _remember(profile: int, left_out: frozenset[str]) -> None:
+    """Keep the options that the profile's server refused, so that no later call meets the refusal."""
+    ModelProfile.objects.filter(pk=profile).update(left_out=" ".join(sorted(left_out)))
+
+
 def _model_settings(profile: ModelProfile) -> ModelSettings:
+    if missing_package(profile.kind):
+        why = f"The library for {profile.get_kind_display()} is not installed. {how_to_add(profile.kind)}"
+        raise ModelUnusable(profile.name, why)
     key, variable = "", profile.key_variable
     if variable and not KEY_VARIABLE.fullmatch(variable):
         why = f"Rename its key variable, {variable!r}, to AGENTSITE_KEY_…, in the environment and in its profile."
@@ -138,7 +146,8 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
     return ModelSettings.model_validate(
         {
             "name": profile.name,
-            "base_url": profile.base_url,
+            "kind": profile.kind,
+            "base_url": profile.address,
             "model_id": profile.model_id,
             "api_key": key,
             "output_mode": profile.output_mode,
@@ -149,6 +158,7 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
             "timeout_s": profile.timeout_s,
             "guided": profile.guided,
             "seed": profile.seed,
+            "left_out": frozenset(profile.left_out.split()),
         }
     )
 
