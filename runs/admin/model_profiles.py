@@ -175,7 +175,16 @@ class ModelProfileAdmin(admin.ModelAdmin):
         ),
         (
             "Prices and sizes",
-            {"fields": ("input_price", "output_price", "context_tokens", "max_output_tokens", "timeout_s")},
+            {
+                "fields": (
+                    "input_price",
+                    "output_price",
+                    "context_tokens",
+                    "max_output_tokens",
+                    "timeout_s",
+                    "patience_s",
+                )
+            },
         ),
         ("Script", {"fields": ("script_json",)}),
     )

@@ -156,6 +156,7 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
             "context_tokens": profile.context_tokens,
             "max_output_tokens": profile.max_output_tokens,
             "timeout_s": profile.timeout_s,
+            "patience_s": profile.patience_s,
             "guided": profile.guided,
             "seed": profile.seed,
             "left_out": frozenset(profile.left_out.split()),

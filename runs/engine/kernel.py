@@ -42,6 +42,7 @@ from runs.engine.facts import (
 )
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
+from runs.engine.outages import waits_out
 from runs.engine.reasoning import heard
 from runs.engine.settings import LIMIT_REASONS
 from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
@@ -163,7 +164,11 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
                 code="context_overflow", message="The prompt was too long; old tool results are left out."
             )
             return Ask(call.model_copy(update={"sanitize": True, "room": 1}), (notice,))
-        case effect, Failed(blame="transient", message=why) if (
+        case ModelCall() as call, Failed() as failed if pending and (
+            waits := waits_out(snapshot, pending, call, failed)
+        ):
+            return waits
+        case effect, Failed(blame="transient", patience_s=0, message=why) if (
             effect and pending and pending.attempt < ATTEMPTS
         ):
             number = pending.attempt + 1

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -63,6 +64,11 @@ class ModelProfile(models.Model):
     context_tokens = models.PositiveIntegerField(default=32_000)
     max_output_tokens = models.PositiveIntegerField(default=2_000)
     timeout_s = models.FloatField(default=120.0, help_text="Seconds for one call in all.")
+    patience_s = models.FloatField(
+        default=600.0,
+        validators=[MinValueValidator(0), MaxValueValidator(86_400)],
+        help_text="Seconds that a call waits in all for a busy server, before a person is asked. 0: three attempts.",
+    )
     seed = models.PositiveIntegerField(
         null=True,
         blank=True,

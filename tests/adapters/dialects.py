@@ -47,7 +47,7 @@ def failing(kind: str, error: dict[str, Any]) -> Sends:
 
 def _anthropic(ended: str) -> list[dict[str, Any]]:
     counts = {"input_tokens": 100, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 0}
-    message = {
+    message: dict[str, Any] = {
         "id": "m",
         "type": "message",
         "role": "assistant",

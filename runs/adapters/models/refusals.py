@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from runs.adapters.models.counts import number
+from runs.adapters.models.waits import asked_wait
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|string_above_max_length|tokens_limit_reached"
@@ -133,10 +135,9 @@ class Refused(Exception):
         return named
 
     @property
-    def wait(self) -> str:
-        """How long a busy server asks to wait, in words; empty where it does not."""
-        wait = self.headers.get("retry-after", "")
-        return f", and asks to wait {wait[:40]} seconds" if wait.isdigit() else ""
+    def wait_s(self) -> float:
+        """How long a busy server asks to wait; 0 where it does not say."""
+        return asked_wait(self.headers, self.fields, datetime.now(UTC))
 
 
 def error_in(chunk: dict[str, Any]) -> Any:

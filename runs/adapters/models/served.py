@@ -134,11 +134,14 @@ class ServedModel:
     # what went wrong
 
     def _unreached(self, error: OSError) -> Failed:
-        from runs.adapters.wire import CertificateRefused
+        """A server that took no connection is away, and has nothing to charge for; others have their few attempts."""
+        from runs.adapters.wire import CertificateRefused, NameUnknown, Unreachable
 
         fatal = isinstance(error, CertificateRefused)
         blame: Literal["fatal", "transient"] = "fatal" if fatal else "transient"
-        return Failed(blame=blame, message=self._scrubbed(f"{self._name} gave no reply. {error}"))
+        away = isinstance(error, Unreachable | NameUnknown)
+        why = self._scrubbed(f"{self._name} gave no reply. {error}")
+        return Failed(blame=blame, message=why, patience_s=self._settings.patience_s if away else 0.0)
 
     def _refused(self, refused: Refused) -> _Outcome:
         """What an error means: by its code and words first, since servers differ in their statuses."""
@@ -148,7 +151,7 @@ class ServedModel:
             return ContextOverflowed(message=self._scrubbed(message))
         if "insufficient_quota" in refused.code or status == 402:
             why = f"{self._name} says that the account has no credit left ({told}): {said}"
-            return Failed(blame="fatal", message=self._scrubbed(why))
+            return Failed(blame="fatal", message=self._scrubbed(why), asks=True)
         option = refused.option
         if option == "seed":
             why = f"{self._name} does not take a seed ({told}). Clear the seed in this model's profile. It says: {said}"
@@ -156,9 +159,13 @@ class ServedModel:
         if option:
             return _LeaveOut(option)
         if status in (408, 409, 425, 429) or status >= 500:
-            why = f"{self._name} is busy or ill ({told}{refused.wait}): {said}"
-            return Failed(blame="transient", message=self._scrubbed(why))
-        return Failed(blame="fatal", message=self._scrubbed(self._advice(status, told, said)))
+            wait = refused.wait_s
+            asks = f", and asks to wait {wait:g} seconds" if wait else ""
+            why = self._scrubbed(f"{self._name} is busy or ill ({told}{asks}): {said}")
+            patience = self._settings.patience_s
+            return Failed(blame="transient", message=why, wait_s=wait, patience_s=patience)
+        why = self._scrubbed(self._advice(status, told, said))
+        return Failed(blame="fatal", message=why, asks=status in (401, 403))
 
     def _advice(self, status: int, told: str, said: str) -> str:
         settings = self._settings

@@ -58,6 +58,8 @@ class ModelSettings(Value):
     """The longest wait for the next piece; a small machine reads a long prompt in silence."""
     seed: int | None = Field(default=None, ge=0)
     """Sent with each call where it is set; a server that refuses it is not asked without it."""
+    patience_s: float = Field(default=600.0, ge=0, le=86_400)
+    """How long a call waits in all for a server that is busy or away, before a person is asked."""
     guided: bool = False
     """The model is small: whoever writes its prompts adds worked examples and narrows the reply schema."""
     left_out: frozenset[str] = frozenset()
