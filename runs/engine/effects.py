@@ -280,6 +280,8 @@ class ModelReplied(Value):
     ended: HowEnded = "stop"
     seed: int | None = Field(default=None, exclude_if=is_none)
     """The seed that was sent with the call; None where the model has none."""
+    sent_tokens: int = Field(default=0, exclude_if=operator.not_)
+    """About how many tokens were sent, where the server counted far fewer; else 0."""
 
 
 class ContextOverflowed(Value):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from runs.engine import gates
-from runs.engine.effects import Failed, HumanCall, ModelCall
+from runs.engine.effects import Effect, Failed, HumanCall, ModelCall
 from runs.engine.facts import Notice
 from runs.engine.moves import Ask
 from runs.engine.snapshot import Pending, Snapshot
 
 LONGEST_WAIT_S = 60.0
 """Seconds to which the waits grow, where the server asks for none."""
+
+
+def is_patient(effect: Effect, failed: Failed) -> bool:
+    """Return whether the failure is waited out, in place of the few attempts that others have."""
+    return isinstance(effect, ModelCall) and failed.patience_s > 0
 
 
 def waits_out(snapshot: Snapshot, pending: Pending, call: ModelCall, failed: Failed) -> Ask | None:

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 
 from runs.adapters.models import EXTRAS, Kind, ModelSettings, ServedModel, missing_package
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied
+from runs.engine.ports import Message
 from tests.adapters.dialects import GOOD, MODELS, THOUGHT, broken_off, failing, reply
 from tests.adapters.test_openai_compatible import KEY, REQUEST, SCHEMA, always, settings
-from tests.fake_model_server import Asked, Behaviour, Drips, FakeModelServer, Refuses, Sends, Stalls
+from tests.fake_model_server import Asked, Behaviour, Drips, FakeModelServer, Refuses, Says, Sends, Stalls
 
 Answer = ModelReplied | ContextOverflowed | Failed
 PATHS = {
@@ -122,6 +123,27 @@ def test_a_fault_of_the_watcher_is_its_own() -> None:
 
     with FakeModelServer([reply("openrouter")]) as server, pytest.raises(OwnFault):
         ServedModel(settings(server)).ask(REQUEST, watch)
+
+
+@pytest.mark.parametrize(
+    ("words", "read", "sent"),
+    [
+        (20_000, 2_048, 5_001),
+        (20_000, 4_096, 0),
+        (20_000, 5_120, 0),
+        (40_000, 4_000, 10_001),
+        (400, 9, 0),
+        (8_000, 1_024, 2_001),
+        (20_000, 20_000, 0),
+    ],
+)
+def test_a_server_that_read_less_than_was_sent_is_found_out(words: int, read: int, sent: int) -> None:
+    long = (*REQUEST.messages[:1], Message(author="user", text="x" * words))
+    with FakeModelServer([Says({"thought": "x"}, usage=(read, 7))]) as server:
+        request = REQUEST.model_copy(update={"messages": long})
+        answer = ServedModel(settings(server)).ask(request, always)
+    assert isinstance(answer, ModelReplied)
+    assert answer.sent_tokens == sent
 
 
 # --- errors -------------------------------------------------------------------------------------------------------

@@ -167,3 +167,18 @@ def test_a_wait_is_read_in_every_way_in_which_servers_ask_for_one(headers: Any, 
 )
 def test_a_wait_that_is_none_is_not_kept(text: str) -> None:
     assert asked_wait({"retry-after": text}, {"details": [{"retryDelay": 3}, 7]}, NOW) == 0.0
+
+
+@pytest.mark.django_db
+def test_a_server_that_cuts_prompts_is_named_on_the_row_and_not_to_the_model() -> None:
+    with FakeModelServer([Says({"thought": "Hm.", "action": None}, usage=(2_048, 7)), FINAL]) as server:
+        ModelProfile.objects.create(name="tiny", base_url=server.base_url, model_id="tiny-1")
+        wanted = {"model": "tiny", "on_retries": "stop", "on_limit": "stop"}
+        goal = "Work out 12*7+9. " + "Numbers stay small. " * 900
+        run = work(actions.start_run(owner=None, machine="ruled", goal=goal, settings=wanted))
+        assert run.status == "succeeded"
+        sent = [str(asked.body) for asked in server.asked]
+    told = "".join(run.steps.values_list("facts_json", flat=True))
+    assert told.count("The model server read 2,048 tokens of a prompt of about") == 1
+    assert len(sent) == 2
+    assert "tokens of a prompt" not in sent[1]

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 CHARACTERS_PER_TOKEN = 4
+LONG = 1_000
+"""Tokens of a prompt from which on it is compared with what its server read."""
+
 MAX_TOKENS = 1_000_000_000
 MAX_COST = 1_000_000
 """No call uses so many tokens, or costs so many USD."""
@@ -14,6 +17,18 @@ MAX_COST = 1_000_000
 def estimated(characters: int) -> int:
     """Return an estimate of tokens, for a server that does not count."""
     return max(1, characters // CHARACTERS_PER_TOKEN)
+
+
+def cut_from(characters: int, read: int | None) -> int:
+    """Return about how many tokens were sent, where a server read far fewer than that; else 0.
+
+    No text has eight characters a token. A server that cuts prompts mostly reads a power of two: its context length.
+    """
+    sent = characters // CHARACTERS_PER_TOKEN
+    if not read or sent < LONG:
+        return 0
+    exact = read >= LONG and read & (read - 1) == 0
+    return sent if characters > 8 * read or (exact and 2 * sent > 3 * read) else 0
 
 
 def number(fields: Any, *path: str) -> int:

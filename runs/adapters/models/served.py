@@ -91,15 +91,18 @@ class ServedModel:
             return self._unreached(fault)
         heard.end()
         watch(lambda: clean_text(heard.text))
-        return self._replied(heard, told)
+        characters = sum(len(message.text) for message in request.messages)
+        return self._replied(heard, told, characters)
 
-    def _replied(self, heard: Heard, told: Told) -> ModelReplied | Failed:
+    def _replied(self, heard: Heard, told: Told, characters: int) -> ModelReplied | Failed:
         if told.reason is None:
             return Failed(blame="transient", message=f"{self._name} broke off in the middle of its reply.")
         if not is_known(told.reason):
             log.warning(
                 "%s ended a reply with the unknown reason %r", self._name, self._scrubbed(told.reason)
             )
+        from runs.adapters.models.counts import cut_from
+
         text, ended = heard.text, ended_by(told.reason)
         cut = ended == "stop" and len(text) > MAX_TEXT
         return ModelReplied(
@@ -108,6 +111,7 @@ class ServedModel:
             ended="length" if cut else ended,
             usage=self._usage(heard, told),
             seed=self._settings.seed,
+            sent_tokens=cut_from(characters, told.used.read),
         )
 
     @property
