@@ -19,19 +19,7 @@ from typing import Literal
 
 OLDEST = (3, 11)
 ENTERED = "AGENTSITE_ENTERED_VENV"
-NEEDED = (
-    *(
-        "django",
-        "celery",
-        "channels",
-        "daphne",
-        "openai",
-        "psycopg",
-        "pydantic_ai",
-        "pydantic_settings",
-        "redis",
-    ),
-)
+NEEDED = ("django", "celery", "channels", "daphne", "openai", "psycopg", "pydantic_ai", "redis")
 TAKE_DATA = frozenset({"up", "local_model", "backup", "restore"})
 """The commands that have `--data`: all that declare it."""
 

@@ -29,23 +29,23 @@ def events(*chunks: dict[str, Any], done: bool = False) -> Sends:
     return Sends("".join(told).encode(), headers=(("Content-Type", "text/event-stream"),))
 
 
-def reply(kind: str, ended: str = "stop") -> Sends:
+def reply(kind: str, ended: str = "stop", text: str = GOOD) -> Sends:
     """A whole reply with reasoning (except of `responses`), 1,000 tokens read, 900 of them cached, and 50 written."""
-    return events(*CHUNKS[kind](ended), done=kind in ("mistral", "openrouter"))
+    return events(*CHUNKS[kind](ended, text), done=kind in ("mistral", "openrouter"))
 
 
 def broken_off(kind: str) -> Sends:
     """A reply whose server gives no reason for its end."""
-    return events(*CHUNKS[kind]("")[: -LAST[kind]])
+    return events(*CHUNKS[kind]("", GOOD)[: -LAST[kind]])
 
 
 def failing(kind: str, error: dict[str, Any]) -> Sends:
     """The beginning of a reply, and then an error."""
     wrapped = {"anthropic": {"type": "error", "error": error}, "responses": {"type": "error"} | error}
-    return events(*CHUNKS[kind]("")[:2], wrapped.get(kind, {"error": error}))
+    return events(*CHUNKS[kind]("", GOOD)[:2], wrapped.get(kind, {"error": error}))
 
 
-def _anthropic(ended: str) -> list[dict[str, Any]]:
+def _anthropic(ended: str, text: str) -> list[dict[str, Any]]:
     counts = {"input_tokens": 100, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 0}
     message: dict[str, Any] = {
         "id": "m",
@@ -61,7 +61,7 @@ def _anthropic(ended: str) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     thinking = {"type": "thinking", "thinking": "", "signature": ""}
     pieces = [{"type": "thinking_delta", "thinking": THOUGHT}]
-    texts = [{"type": "text_delta", "text": GOOD[:7]}, {"type": "text_delta", "text": GOOD[7:]}]
+    texts = [{"type": "text_delta", "text": text[:7]}, {"type": "text_delta", "text": text[7:]}]
     for index, (block, deltas) in enumerate([(thinking, pieces), ({"type": "text", "text": ""}, texts)]):
         blocks.append({"type": "content_block_start", "index": index, "content_block": block})
         blocks += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
@@ -75,7 +75,7 @@ def _anthropic(ended: str) -> list[dict[str, Any]]:
     ]
 
 
-def _google(ended: str) -> list[dict[str, Any]]:
+def _google(ended: str, text: str) -> list[dict[str, Any]]:
     reason = {"stop": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}.get(ended)
     counts = {
         "promptTokenCount": 1_000,
@@ -91,13 +91,13 @@ def _google(ended: str) -> list[dict[str, Any]]:
 
     return [
         chunk({"text": THOUGHT, "thought": True}),
-        chunk({"text": GOOD[:7]}),
-        chunk({"text": GOOD[7:]}) | {"usageMetadata": counts},
+        chunk({"text": text[:7]}),
+        chunk({"text": text[7:]}) | {"usageMetadata": counts},
         chunk({"text": ""}, finishReason=reason) | {"usageMetadata": counts},
     ]
 
 
-def _chat(ended: str) -> list[dict[str, Any]]:
+def _chat(ended: str, text: str) -> list[dict[str, Any]]:
     """As Mistral and OpenRouter have chat completions."""
     usage = {"prompt_tokens": 1_000, "completion_tokens": 50, "total_tokens": 1_050}
     cached = {"prompt_tokens_details": {"cached_tokens": 900}}
@@ -111,13 +111,13 @@ def _chat(ended: str) -> list[dict[str, Any]]:
     return [
         chunk({"role": "assistant", "content": ""}),
         chunk({"content": [thinking]}),
-        chunk({"content": GOOD[:7]}),
-        chunk({"content": GOOD[7:]}),
+        chunk({"content": text[:7]}),
+        chunk({"content": text[7:]}),
         chunk({"content": ""}, ended or None) | {"usage": usage | cached},
     ]
 
 
-def _responses(ended: str) -> list[dict[str, Any]]:
+def _responses(ended: str, text: str) -> list[dict[str, Any]]:
     begun: dict[str, Any] = {
         "id": "r",
         "object": "response",
@@ -150,8 +150,8 @@ def _responses(ended: str) -> list[dict[str, Any]]:
         {"type": "response.created", "response": begun},
         {"type": "response.output_item.added", "output_index": 0, "item": item},
         {"type": "response.content_part.added", "part": part} | place,
-        {"type": "response.output_text.delta", "delta": GOOD[:7], "logprobs": []} | place,
-        {"type": "response.output_text.delta", "delta": GOOD[7:], "logprobs": []} | place,
+        {"type": "response.output_text.delta", "delta": text[:7], "logprobs": []} | place,
+        {"type": "response.output_text.delta", "delta": text[7:], "logprobs": []} | place,
         {"type": f"response.{status}", "response": begun | over},
     ]
     return [chunk | {"sequence_number": number} for number, chunk in enumerate(told)]

@@ -75,6 +75,24 @@ def test_the_schema_is_sent_as_the_provider_wants_it_or_in_words(kind: str) -> N
 
 
 @kinds
+@pytest.mark.parametrize("mode", ["native", "tool"])
+def test_a_schema_that_leaves_something_open_is_sent_too(kind: str, mode: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "thought": {"type": "string", "maxLength": 2_000},
+            "action": {"anyOf": [{"type": "object", "properties": {}}, {"type": "null"}]},
+        },
+        "required": ["thought"],
+    }
+    request = REQUEST.model_copy(update={"reply_schema": schema})
+    with FakeModelServer([reply(kind)]) as server:
+        about = settings(server, kind=kind, model_id=MODELS[kind], output_mode=mode)
+        answer = ServedModel(about).ask(request, always)
+    assert isinstance(answer, ModelReplied), answer
+
+
+@kinds
 @pytest.mark.parametrize("ended", ["length", "content_filter"])
 def test_a_reply_that_did_not_end_in_order_says_how(kind: str, ended: str) -> None:
     answer, _ = asked(kind, reply(kind, ended))
@@ -246,7 +264,7 @@ def test_a_library_that_does_not_load_ends_the_call_and_is_not_tried_again(
     answer, sent = asked("anthropic")
     assert isinstance(answer, Failed)
     assert (answer.blame, sent) == ("fatal", [])
-    assert "could not be made. Check the model's profile." in answer.message
+    assert "was not asked. Check the model's profile." in answer.message
 
 
 # --- options that servers refuse ----------------------------------------------------------------------------------

@@ -86,13 +86,15 @@ def room_of(request: ModelRequest, settings: ModelSettings) -> int:
     return max(usual, min(wanted, context - prompt))
 
 
-def form_of(request: ModelRequest, mode: OutputMode) -> ModelRequestParameters:
+def form_of(request: ModelRequest, settings: ModelSettings, mode: OutputMode) -> ModelRequestParameters:
     """Return the form in which the reply is asked for."""
     schema = request.reply_schema
     if schema is None:
         return ModelRequestParameters()
     name = re.sub(r"[^A-Za-z0-9_-]", "_", request.reply_name)[:64] or "reply"
-    form = OutputObjectDefinition(json_schema=schema, name=name, strict=_is_strict(schema))
+    # Chat completions name it either way; some libraries refuse a plain no, and know what their provider takes.
+    strict = _is_strict(schema) or (False if settings.chats else None)
+    form = OutputObjectDefinition(json_schema=schema, name=name, strict=strict)
     match mode:
         case "native":
             return ModelRequestParameters(output_mode="native", output_object=form)

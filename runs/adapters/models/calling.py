@@ -89,7 +89,7 @@ async def _call(
             model,
             messages_of(request, mode, left_out),
             model_settings=options_of(request, settings, left_out),
-            model_request_parameters=form_of(request, mode),
+            model_request_parameters=form_of(request, settings, mode),
         )
         try:
             stream = await opening.__aenter__()

@@ -81,7 +81,7 @@ class ServedModel:
         except Refused as refused:
             return self._refused(refused)
         except Unsent as fault:
-            why = f"The request to {self._name} could not be made. Check the model's profile. {fault}"
+            why = f"{self._name} was not asked. Check the model's profile. {fault}"
             return Failed(blame="fatal", message=self._scrubbed(why))
         except Unread as fault:
             log.warning("%s: %s", self._name, self._scrubbed(repr(fault.__cause__)))
