@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import cast
 
 from django.conf import settings
 from pydantic import ValidationError
 
 from runs import store
-from runs.adapters.models import ModelSettings, ServedModel, how_to_add, missing_package
+from runs.adapters.models import Kind, ModelSettings, ServedModel, how_to_add, load_library, missing_package
 from runs.adapters.prices import Tariff
 from runs.adapters.scripted import Script, ScriptedModel, stored_script
 from runs.adapters.secrets import SecretUnreadable, unseal
@@ -97,6 +98,13 @@ def prompt_tokens(profile: ModelProfile) -> int:
 def script_of(text: str) -> Script:
     """A script, read once for all the slices of its run."""
     return stored_script(text)
+
+
+def load_libraries() -> None:
+    """Load the libraries of the models that runs may call now, so that no run's own time goes into it."""
+    kinds = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
+    for kind in sorted(set(kinds.values_list("kind", flat=True))):
+        load_library(cast("Kind", kind))
 
 
 def why_not(names: Iterable[str]) -> dict[str, str]:

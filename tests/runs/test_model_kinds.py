@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 
 from agentsite import providers
-from runs import actions
+from runs import actions, driver
 from runs.adapters.models import EXTRAS, missing_package
 from runs.adapters.prices import Tariff
 from runs.driver.ports import ModelUnusable, model_settings, why_not
@@ -154,3 +154,15 @@ def test_an_environment_of_another_owner_is_left_as_it_is(
 def test_there_is_a_lock_for_each_library() -> None:
     for kind in EXTRAS:
         assert providers.lock_of(kind).is_file()
+
+
+def test_a_worker_loads_the_libraries_of_the_models_that_runs_may_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ModelProfile.objects.create(name="on", kind="openrouter", model_id="maker/model")
+    ModelProfile.objects.create(name="off", kind="google", model_id="gemini-2.5-pro", enabled=False)
+    loaded = ("pydantic_ai.models.openai", "pydantic_ai.models.google")
+    for name in loaded:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    driver.load_libraries()
+    assert [name in sys.modules for name in loaded] == [True, False]

@@ -58,7 +58,7 @@ def test_a_machine_goes_its_way_in_every_providers_dialect(kind: str, machine: s
         ModelProfile.objects.create(name="tiny", kind=kind, **about)
         run = actions.start_run(owner=None, machine=machine, goal=played.goal, settings=settings)
         run = to_its_end(work(run))
-        assert len(server.asked) == len(said), run.steps.last().facts_json
+        assert len(server.asked) == len(said), run.exit_reason
     assert (run.status, run.answer) == ("succeeded", played.answer)
     assert said_in(run) == said
     assert run.cost_usd > 0

@@ -1,6 +1,6 @@
 """Models behind servers of any provider. Importing this loads no provider's library: the first call does."""
 
-from runs.adapters.models.served import ServedModel
+from runs.adapters.models.served import ServedModel, load_library
 from runs.adapters.models.settings import (
     EXTRAS,
     OPTIONAL,
@@ -19,5 +19,6 @@ __all__ = [
     "ModelSettings",
     "ServedModel",
     "how_to_add",
+    "load_library",
     "missing_package",
 ]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from importlib import import_module
 from typing import Any
 
 import httpx2
 from pydantic_ai.models import Model
 
-from runs.adapters.models.settings import ModelSettings
+from runs.adapters.models.settings import Kind, ModelSettings
 
 NO_KEY = "unused"
 """What libraries get in the key's place, so that none looks for one in the environment; the transport has the key."""
+
+
+def load(kind: Kind) -> None:
+    """Load the library that models of the kind need."""
+    name = "openai" if kind in ("openai", "openrouter", "responses") else kind
+    import_module(f"pydantic_ai.models.{name}")
 
 
 def model_of(settings: ModelSettings, client: httpx2.AsyncClient, left_out: Collection[str]) -> Model[Any]:

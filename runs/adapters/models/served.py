@@ -11,11 +11,12 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from runs.adapters.models.endings import ended_by, is_known
 from runs.adapters.models.heard import Heard
-from runs.adapters.models.settings import ModelSettings
+from runs.adapters.models.settings import Kind, ModelSettings, missing_package
 from runs.adapters.prices import Tariff
 from runs.adapters.scrubbing import IN_PLACE, Scrubber
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied, Usage
@@ -28,6 +29,13 @@ if TYPE_CHECKING:  # settings are read by the web server, which does without the
     from runs.adapters.wire import Net
 
 log = logging.getLogger(__name__)
+
+
+def load_library(kind: Kind) -> None:
+    """Load what calls of models of the kind need, before a run waits for it: it takes seconds."""
+    if not missing_package(kind):
+        import_module("runs.adapters.models.calling")
+        import_module("runs.adapters.models.providers").load(kind)
 
 
 class ServedModel:
