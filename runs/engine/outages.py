@@ -38,7 +38,7 @@ def _question(snapshot: Snapshot, call: ModelCall, failed: Failed) -> Ask:
     question = HumanCall(
         about="manual",
         title="The model can't be called. Try again?",
-        why=f"{failed.message} To use another model, fork this run.",
+        why=f"{failed.message} Continue when that is fixed. To use another model, fork this run.",
         holds=mended,
         passed=gates.in_force(snapshot),
     )

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from runs.adapters.models import EXTRAS, Kind, ModelSettings, ServedModel, missing_package
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied
 from runs.engine.ports import Message
-from tests.adapters.dialects import GOOD, MODELS, THOUGHT, broken_off, failing, reply
+from tests.adapters.dialects import CHUNKS, GOOD, MODELS, THOUGHT, broken_off, failing, reply
 from tests.adapters.test_openai_compatible import KEY, REQUEST, SCHEMA, always, settings
 from tests.fake_model_server import Asked, Behaviour, Drips, FakeModelServer, Refuses, Says, Sends, Stalls
 
@@ -107,6 +107,14 @@ def test_a_reply_without_a_reason_for_its_end_broke_off(kind: str) -> None:
     assert (answer.blame, "broke off" in answer.message) == ("transient", True)
 
 
+@pytest.mark.skipif(missing_package("google") != "", reason="google is not installed")
+def test_a_stream_of_google_is_read_as_a_list_too() -> None:
+    as_list = Sends(json.dumps(CHUNKS["google"]("stop", GOOD)).encode())
+    answer, _ = asked("google", as_list)
+    assert isinstance(answer, ModelReplied), answer
+    assert (answer.text, answer.reasoning, answer.ended) == (GOOD, THOUGHT, "stop")
+
+
 @kinds
 def test_a_call_that_is_not_wanted_any_more_is_cut_at_the_next_chunk(kind: str) -> None:
     looks: list[str] = []
@@ -190,6 +198,31 @@ def test_an_error_has_the_providers_own_words_and_is_met_once(kind: str, status:
     assert (answer.blame, len(sent)) == (blame, 1)
     assert "ended in June." in answer.message and f"HTTP {status}" in answer.message
     assert KEY not in answer.message
+
+
+WITHOUT_STATUS = {
+    "google's key": (
+        400,
+        {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]},
+        "refuses the key",
+    ),
+    "a named key": (400, {"code": "invalid_api_key"}, "refuses the key"),
+    "openai's account": (429, {"code": "insufficient_quota"}, "no credit left"),
+    "moonshot's account": (429, {"type": "exceeded_current_quota_error"}, "no credit left"),
+    "anthropic's account": (
+        400,
+        {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."},
+        "no credit left",
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "error", "told"), WITHOUT_STATUS.values(), ids=WITHOUT_STATUS)
+def test_key_and_account_are_told_apart_under_other_statuses(status: int, error: Any, told: str) -> None:
+    answer, sent = asked("openrouter", Refuses(status, {"message": "No."} | error))
+    assert isinstance(answer, Failed)
+    assert (answer.blame, answer.asks, len(sent)) == ("fatal", True, 1)
+    assert told in answer.message
 
 
 @kinds

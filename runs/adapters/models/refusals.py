@@ -94,6 +94,26 @@ class Refused(Exception):
         return f"code {named}, in a reply of HTTP 200" if self.in_reply else f"HTTP {self.status}"
 
     @property
+    def lacks_credit(self) -> bool:
+        """Whether the account can pay no more: by status or code; one provider has only words for it."""
+        named = any(word in self.code for word in ("insufficient_quota", "exceeded_current_quota"))
+        return self.status == 402 or named or "credit balance is too low" in self.said
+
+    @property
+    def refuses_key(self) -> bool:
+        """Whether the key is refused: by status, else by the error's own name."""
+        if self.status in (401, 403):
+            return True
+        details = self.fields.get("details")
+        reasons = (
+            [one.get("reason") for one in details if isinstance(one, dict)]
+            if isinstance(details, list)
+            else []
+        )
+        named = [_STATUS.get(word) for word in self.code.lower().split()]
+        return self.status == 400 and ("API_KEY_INVALID" in reasons or 401 in named or 403 in named)
+
+    @property
     def overflowed(self) -> bool:
         """Whether the prompt was too long: by the server's own numbers, else by its words."""
         if self.status == 413:

@@ -161,7 +161,7 @@ class ServedModel:
         if refused.overflowed:
             message = f"{self._name} refuses so large a request." if status == 413 and not said else said
             return ContextOverflowed(message=self._scrubbed(message))
-        if "insufficient_quota" in refused.code or status == 402:
+        if refused.lacks_credit:
             why = f"{self._name} says that the account has no credit left ({told}): {said}"
             return Failed(blame="fatal", message=self._scrubbed(why), asks=True)
         option = refused.option
@@ -170,20 +170,20 @@ class ServedModel:
             return Failed(blame="fatal", message=self._scrubbed(why))
         if option:
             return _LeaveOut(option)
+        if refused.refuses_key:
+            why = f"{self._name} refuses the key ({told}). Check this model's API key. It says: {said}"
+            return Failed(blame="fatal", message=self._scrubbed(why), asks=True)
         if status in (408, 409, 425, 429) or status >= 500:
             wait = refused.wait_s
             asks = f", and asks to wait {wait:g} seconds" if wait else ""
             why = self._scrubbed(f"{self._name} is busy or ill ({told}{asks}): {said}")
             patience = self._settings.patience_s
             return Failed(blame="transient", message=why, wait_s=wait, patience_s=patience)
-        why = self._scrubbed(self._advice(status, told, said))
-        return Failed(blame="fatal", message=why, asks=status in (401, 403))
+        return Failed(blame="fatal", message=self._scrubbed(self._advice(status, told, said)))
 
     def _advice(self, status: int, told: str, said: str) -> str:
         settings = self._settings
         match status:
-            case 401 | 403:
-                return f"{self._name} refuses the key ({told}). Check this model's API key. It says: {said}"
             case 404 | 405:
                 return (
                     f"{self._name} knows no model “{settings.model_id}”, or no chat completions under "
