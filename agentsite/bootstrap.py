@@ -19,7 +19,7 @@ from typing import Literal
 
 OLDEST = (3, 11)
 ENTERED = "AGENTSITE_ENTERED_VENV"
-NEEDED = ("django", "celery", "channels", "daphne", "psycopg", "pydantic_settings", "redis")
+NEEDED = ("django", "celery", "channels", "daphne", "openai", "psycopg", "pydantic_ai", "redis")
 TAKE_DATA = frozenset({"up", "local_model", "backup", "restore"})
 """The commands that have `--data`: all that declare it."""
 
@@ -30,7 +30,7 @@ WANT_A_SITE = frozenset(
     }
 )
 """The commands that are about a site that is there."""
-WANT_NONE = frozenset({"help", "machines", "restore", "test"})
+WANT_NONE = frozenset({"add_provider", "help", "machines", "restore", "test"})
 """Those that make none either; `restore` does once it has found its file good. All others make one where none is."""
 
 SiteWanted = Literal["there", "none", "made"]

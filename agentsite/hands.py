@@ -59,7 +59,17 @@ class Hands:
 
 def lend_hands() -> None:
     """Look about once a second, in a thread of this process, until the process drains."""
+    threading.Thread(target=_load_libraries, name="libraries", daemon=True).start()
     threading.Thread(target=_look_again_and_again, name="hands", daemon=True).start()
+
+
+def _load_libraries() -> None:
+    try:
+        driver.load_libraries()
+    except Exception:
+        log.exception("the libraries of models can't be loaded now; the first call of each loads its own")
+    finally:
+        connections.close_all()
 
 
 def _look_again_and_again() -> None:

@@ -11,9 +11,10 @@ from django.contrib.admin.widgets import AdminURLFieldWidget
 from django.db import models
 from django.http import HttpRequest
 
+from runs.adapters.models import OPTIONAL, SEEDED, how_to_add, missing_package
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.secrets import seal
-from runs.models import KEY_VARIABLE, ModelProfile, same_server
+from runs.models import ADDRESSES, KEY_VARIABLE, ModelProfile, same_server
 
 
 class AddressField(forms.URLField):
@@ -60,15 +61,10 @@ class ModelProfileForm(forms.ModelForm):
             self.add_error("forget_key", "Enter a new key or forget the stored one, not both.")
         self._check_variable(data)
         match data.get("kind"):
-            case ModelProfile.Kind.OPENAI:
-                for name, what in (
-                    ("base_url", "the server's address, such as http://127.0.0.1:9000/v1"),
-                    ("model_id", "the name that the server has for the model"),
-                ):
-                    if not data.get(name) and name not in self.errors:
-                        self.add_error(name, f"An OpenAI-compatible server needs {what}.")
             case ModelProfile.Kind.SCRIPT:
                 self._check_script(data.get("script_json", ""))
+            case kind if kind:
+                self._check_server(kind, data)
         return data
 
     def clean_key_variable(self) -> str:
@@ -82,18 +78,44 @@ class ModelProfileForm(forms.ModelForm):
         return name
 
     def _check_variable(self, data: dict[str, Any]) -> None:
-        variable, before = data.get("key_variable"), self.initial.get("base_url", "")
+        variable = data.get("key_variable")
+        before = ModelProfile(
+            kind=self.initial.get("kind", ""), base_url=self.initial.get("base_url", "")
+        ).address
+        kind, url = (
+            data.get("kind", self.initial.get("kind", "")),
+            data.get("base_url", self.initial.get("base_url", "")),
+        )
         self.instance.variable_confirmed = data.get("send_variable", False)
         if (
             variable
             and variable == self.initial.get("key_variable")
-            and not same_server(before, data.get("base_url", before))
+            and not same_server(before, ModelProfile(kind=kind, base_url=url).address)
             and not self.instance.variable_confirmed
         ):
             self.add_error(
                 "send_variable",
                 f"The address changed. Confirm that the key in {variable} may go there, or clear the variable.",
             )
+
+    def _check_server(self, kind: str, data: dict[str, Any]) -> None:
+        needed = [("model_id", "the name that the server has for the model")]
+        if kind not in ADDRESSES:
+            needed.append(("base_url", "the server's address, such as http://127.0.0.1:9000/v1"))
+        for name, what in needed:
+            if not data.get(name) and name not in self.errors:
+                self.add_error(name, f"{ModelProfile.Kind(kind).label} needs {what}.")
+        if data.get("seed") is not None and kind not in SEEDED:
+            self.add_error("seed", f"{ModelProfile.Kind(kind).label} takes no seed. Leave the field empty.")
+        if {"kind", "base_url", "model_id", "output_mode"} & set(self.changed_data):
+            data["left_out"] = ""  # another server or model may take what this one refused
+
+    def clean_left_out(self) -> str:
+        """Refuse what is no option that a call can do without."""
+        names = self.cleaned_data["left_out"].split()
+        if unknown := sorted(set(names) - set(OPTIONAL)):
+            raise forms.ValidationError(f"{', '.join(unknown)}: not one of {', '.join(OPTIONAL)}.")
+        return " ".join(names)
 
     def _check_script(self, text: str) -> None:
         if not text.strip():
@@ -135,7 +157,7 @@ class ModelProfileAdmin(admin.ModelAdmin):
     fieldsets = (
         (None, {"fields": ("name", "kind", "enabled")}),
         (
-            "OpenAI-compatible server",
+            "Server",
             {
                 "fields": (
                     "base_url",
@@ -145,6 +167,7 @@ class ModelProfileAdmin(admin.ModelAdmin):
                     "key_variable",
                     "send_variable",
                     "output_mode",
+                    "left_out",
                     "seed",
                     "guided",
                 )
@@ -152,7 +175,16 @@ class ModelProfileAdmin(admin.ModelAdmin):
         ),
         (
             "Prices and sizes",
-            {"fields": ("input_price", "output_price", "context_tokens", "max_output_tokens", "timeout_s")},
+            {
+                "fields": (
+                    "input_price",
+                    "output_price",
+                    "context_tokens",
+                    "max_output_tokens",
+                    "timeout_s",
+                    "patience_s",
+                )
+            },
         ),
         ("Script", {"fields": ("script_json",)}),
     )
@@ -160,6 +192,9 @@ class ModelProfileAdmin(admin.ModelAdmin):
     def save_model(self, request: HttpRequest, obj: ModelProfile, form: Any, change: bool) -> None:  # noqa: FBT001
         """Save, and say where the key was forgotten."""
         had_key = obj.sealed_key != ""
+        if missing_package(obj.kind):
+            sentence = f"The library for {obj.get_kind_display()} is not installed."
+            messages.warning(request, f"{sentence} {how_to_add(obj.kind)}")
         super().save_model(request, obj, form, change)
         if had_key and not obj.sealed_key:
             sentence = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import cast
 
 from django.conf import settings
 from pydantic import ValidationError
 
 from runs import store
-from runs.adapters.openai_compatible import ModelSettings, OpenAICompatible
+from runs.adapters.models import Kind, ModelSettings, ServedModel, how_to_add, load_library, missing_package
 from runs.adapters.prices import Tariff
 from runs.adapters.scripted import Script, ScriptedModel, stored_script
 from runs.adapters.secrets import SecretUnreadable, unseal
@@ -75,8 +76,8 @@ def ports_of(run: Run) -> Ports:
     profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
     if profile is None:
         raise NoSuchModel(run.model)
-    model = OpenAICompatible(model_settings(profile))
-    key = f"{profile.base_url} {profile.model_id} 0"
+    model = ServedModel(model_settings(profile), remember=partial(_remember, profile.pk))
+    key = f"{profile.address} {profile.model_id} 0"
     if profile.seed is not None:
         key = f"{key} seed {profile.seed}"
     return Ports(model, key, True, profile.guided, prompt_tokens(profile), price_of(profile), tools)
@@ -84,7 +85,7 @@ def ports_of(run: Run) -> Ports:
 
 def price_of(profile: ModelProfile) -> Price:
     """What one call of the model may use at most, by the prices that it is charged by."""
-    tariff = Tariff(profile.model_id, profile.base_url, profile.input_price, profile.output_price)
+    tariff = Tariff(profile.model_id, profile.address, profile.input_price, profile.output_price)
     return tariff.worst(profile.max_output_tokens)
 
 
@@ -97,6 +98,13 @@ def prompt_tokens(profile: ModelProfile) -> int:
 def script_of(text: str) -> Script:
     """A script, read once for all the slices of its run."""
     return stored_script(text)
+
+
+def load_libraries() -> None:
+    """Load the libraries of the models that runs may call now, so that no run's own time goes into it."""
+    kinds = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
+    for kind in sorted(set(kinds.values_list("kind", flat=True))):
+        load_library(cast("Kind", kind))
 
 
 def why_not(names: Iterable[str]) -> dict[str, str]:
@@ -126,7 +134,15 @@ def model_settings(profile: ModelProfile) -> ModelSettings:
         raise ModelUnusable(profile.name, f"Mend its profile, {where}: {first['msg']}.") from None
 
 
+def _remember(profile: int, left_out: frozenset[str]) -> None:
+    """Keep the options that the profile's server refused, so that no later call meets the refusal."""
+    ModelProfile.objects.filter(pk=profile).update(left_out=" ".join(sorted(left_out)))
+
+
 def _model_settings(profile: ModelProfile) -> ModelSettings:
+    if missing_package(profile.kind):
+        why = f"The library for {profile.get_kind_display()} is not installed. {how_to_add(profile.kind)}"
+        raise ModelUnusable(profile.name, why)
     key, variable = "", profile.key_variable
     if variable and not KEY_VARIABLE.fullmatch(variable):
         why = f"Rename its key variable, {variable!r}, to AGENTSITE_KEY_…, in the environment and in its profile."
@@ -138,7 +154,8 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
     return ModelSettings.model_validate(
         {
             "name": profile.name,
-            "base_url": profile.base_url,
+            "kind": profile.kind,
+            "base_url": profile.address,
             "model_id": profile.model_id,
             "api_key": key,
             "output_mode": profile.output_mode,
@@ -147,8 +164,10 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
             "context_tokens": profile.context_tokens,
             "max_output_tokens": profile.max_output_tokens,
             "timeout_s": profile.timeout_s,
+            "patience_s": profile.patience_s,
             "guided": profile.guided,
             "seed": profile.seed,
+            "left_out": frozenset(profile.left_out.split()),
         }
     )
 

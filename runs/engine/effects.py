@@ -70,6 +70,8 @@ class ModelCall(Value):
     """Whether the reply before this one did not end in order: a second such one in a row ends the run."""
     room: int = 1
     """How many times its usual length the reply may have: 2 after one that was cut off for its length."""
+    waited_s: float = Field(default=0.0, exclude_if=operator.not_)
+    """Seconds that it has been held back because the model's server was away."""
     closes: str = ""
     """The exit reason that the reply ends the run with; empty where a node takes the reply."""
 
@@ -281,6 +283,8 @@ class ModelReplied(Value):
     ended: HowEnded = "stop"
     seed: int | None = Field(default=None, exclude_if=is_none)
     """The seed that was sent with the call; None where the model has none."""
+    sent_tokens: int = Field(default=0, exclude_if=operator.not_)
+    """About how many tokens were sent, where the server counted far fewer; else 0."""
 
 
 class ContextOverflowed(Value):
@@ -375,6 +379,12 @@ class Failed(Value):
     blame: Blame
     message: str
     ran: bool = True
+    wait_s: float = Field(default=0.0, exclude_if=operator.not_)
+    """How long the model's server asks to wait; 0 where it does not say."""
+    patience_s: float = Field(default=0.0, exclude_if=operator.not_)
+    """How long a call that fails so waits in all before a person is asked; 0 where it has its few attempts."""
+    asks: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether a person is asked at once: the key or the account has to be mended."""
 
 
 Answer = ModelReplied | ContextOverflowed | ToolReturned | Summarised | HumanSaid | ChildFinished | Failed

@@ -42,6 +42,7 @@ from runs.engine.facts import (
 )
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
+from runs.engine.outages import is_patient, waits_out
 from runs.engine.reasoning import heard
 from runs.engine.settings import LIMIT_REASONS
 from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
@@ -125,7 +126,7 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         move, totals = Stop("fatal_error", (*fault.facts, exited)), snapshot.totals
         if isinstance(settled, _Ready | _Again):
             totals = settled.totals
-    beside = cost_of(answer) + read + _found_out(snapshot, answer)
+    beside = cost_of(answer) + read + _found_out(snapshot, answer) + _read_less(answer)
     if not isinstance(move, Rewind):  # a rewind has its own: the state of then is told why
         beside += _feedback(machine, snapshot, answer)
     return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
@@ -163,8 +164,12 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
                 code="context_overflow", message="The prompt was too long; old tool results are left out."
             )
             return Ask(call.model_copy(update={"sanitize": True, "room": 1}), (notice,))
-        case effect, Failed(blame="transient", message=why) if (
-            effect and pending and pending.attempt < ATTEMPTS
+        case ModelCall() as call, Failed() as failed if pending and (
+            waits := waits_out(snapshot, pending, call, failed)
+        ):
+            return waits
+        case effect, Failed(blame="transient", message=why) as failed if (
+            effect and pending and pending.attempt < ATTEMPTS and not is_patient(effect, failed)
         ):
             number = pending.attempt + 1
             notice = Notice(code="retried", message=f"{why} Attempt {number} of {ATTEMPTS}.".strip())
@@ -554,6 +559,16 @@ def _found_out(snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
         return ()
     why = f"Nobody had heard how {call.tool} ended. It was asked, and says that the call happened."
     return (Notice(code=FOUND_OUT, message=why),)
+
+
+def _read_less(answer: Answer | None) -> tuple[Fact, ...]:
+    """That the server read far less than was sent, as a fact: it cuts long prompts without a word."""
+    if not isinstance(answer, ModelReplied) or not answer.sent_tokens:
+        return ()
+    read, sent = answer.usage.input_tokens, answer.sent_tokens
+    why = f"The model server read {read:,} tokens of a prompt of about {sent:,}, and left the rest out."
+    cure = "Start the server with a longer context, or lower the context length in the model's profile."
+    return (Notice(code="read_less", message=f"{why} {cure}"),)
 
 
 def _feedback(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:

@@ -85,7 +85,9 @@ def common_block(fact: Fact) -> Block | None:
             return Block(kind=fact.kind, author="system", text=fact.model_dump_json(), act=fact)
         case Notice(code=code) if code in (*NO_COMPACTION, WAITS):
             return Block(kind=fact.kind, author="system", text=code, act=fact)
-        case Notice(code="rule_notified" | "retried" | "context_overflow" | "answer_unfit" | "found_out"):
+        case Notice(
+            code="rule_notified" | "retried" | "context_overflow" | "answer_unfit" | "found_out" | "read_less"
+        ):
             return None
         case Notice(message=message):
             return Block(kind=fact.kind, author="system", text=f"Note: {message}")

@@ -8,6 +8,7 @@ from runs.models.log import Compaction, CompactionManager, Exchange, Remembered,
 from runs.models.people import Decision, Interrupt
 from runs.models.run import FINISHED, LOOKS, LOST, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
 from runs.models.site import (
+    ADDRESSES,
     KEY_VARIABLE,
     Halt,
     ModelProfile,
@@ -19,6 +20,7 @@ from runs.models.site import (
 )
 
 __all__ = [
+    "ADDRESSES",
     "FINISHED",
     "KEY_VARIABLE",
     "LOOKS",

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -17,14 +18,29 @@ KEY_VARIABLE = re.compile(r"AGENTSITE_KEY_\w+", re.ASCII)
 """Environment variables that may hold a model's key; any other may hold a secret that no model server may have."""
 
 
+ADDRESSES = {
+    "responses": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com",
+    "google": "https://generativelanguage.googleapis.com",
+    "mistral": "https://api.mistral.ai",
+    "openrouter": "https://openrouter.ai/api/v1",
+}
+"""Where a provider's own servers are, by the kind of model."""
+
+
 class ModelProfile(models.Model):
-    """A model that runs may use: a scripted one, or any OpenAI-compatible server."""
+    """A model that runs may use: a scripted one, or one of a provider or of any OpenAI-compatible server."""
 
     class Kind(models.TextChoices):
         """Which adapter speaks to it."""
 
         SCRIPT = "script", "Script (plays prepared replies)"
         OPENAI = "openai", "OpenAI-compatible server"
+        RESPONSES = "responses", "OpenAI (Responses API)"
+        ANTHROPIC = "anthropic", "Anthropic"
+        GOOGLE = "google", "Google Gemini"
+        MISTRAL = "mistral", "Mistral"
+        OPENROUTER = "openrouter", "OpenRouter"
 
     class OutputMode(models.TextChoices):
         """How a reply schema is asked for."""
@@ -48,6 +64,11 @@ class ModelProfile(models.Model):
     context_tokens = models.PositiveIntegerField(default=32_000)
     max_output_tokens = models.PositiveIntegerField(default=2_000)
     timeout_s = models.FloatField(default=120.0, help_text="Seconds for one call in all.")
+    patience_s = models.FloatField(
+        default=600.0,
+        validators=[MinValueValidator(0), MaxValueValidator(86_400)],
+        help_text="Seconds that a call waits in all for a busy server, before a person is asked. 0: three attempts.",
+    )
     seed = models.PositiveIntegerField(
         null=True,
         blank=True,
@@ -56,6 +77,12 @@ class ModelProfile(models.Model):
     guided = models.BooleanField(
         default=False,
         help_text="For weak models: narrow reply schemas, worked examples, tools in the order given.",
+    )
+    left_out = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        help_text="Options that this server refused and that are no longer sent. Clear the field to try them again.",
     )
     script_json = models.TextField(blank=True, default="", help_text="The script of a model of kind script.")
 
@@ -68,6 +95,11 @@ class ModelProfile(models.Model):
     variable_confirmed = False
     """Whether a person says that the key in the same variable may go to a new address; not stored."""
 
+    @property
+    def address(self) -> str:
+        """The server's address: as given, else the provider's own."""
+        return self.base_url or ADDRESSES.get(self.kind, "")
+
     def save(self, *args: Any, **options: Any) -> None:
         """Save, without a key that was entered for another address."""
         forgotten = self._keys_of_another_address()
@@ -79,7 +111,7 @@ class ModelProfile(models.Model):
 
     def _keys_of_another_address(self) -> list[str]:
         stored = ModelProfile.objects.filter(pk=self.pk).first()
-        if stored is None or same_server(stored.base_url, self.base_url):
+        if stored is None or same_server(stored.address, self.address):
             return []
         kept = ["sealed_key"] if self.variable_confirmed else ["sealed_key", "key_variable"]
         return [name for name in kept if getattr(self, name) == getattr(stored, name) != ""]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runs.adapters.openai_compatible import ModelSettings, OpenAICompatible
+from runs.adapters.models import ModelSettings, ServedModel
 from runs.driver.ports import price_of
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied
 from runs.engine.ports import Message, ModelRequest
@@ -62,7 +62,7 @@ def ask(
     *behaviours: Behaviour, request: ModelRequest = REQUEST, **changes: Any
 ) -> tuple[Answer, list[Asked]]:
     with FakeModelServer(behaviours) as server:
-        answer = OpenAICompatible(settings(server, **changes)).ask(request, always)
+        answer = ServedModel(settings(server, **changes)).ask(request, always)
         return answer, server.asked
 
 
@@ -89,7 +89,7 @@ def test_the_text_is_watched_as_it_grows() -> None:
         return True
 
     with FakeModelServer([Says("one two three four", pieces=6)]) as server:
-        OpenAICompatible(settings(server)).ask(TEXT_REQUEST, watch)
+        ServedModel(settings(server)).ask(TEXT_REQUEST, watch)
     lengths = [len(text) for text in seen]
     assert lengths == sorted(lengths)
     assert len(set(lengths)) >= 6
@@ -98,7 +98,7 @@ def test_the_text_is_watched_as_it_grows() -> None:
 
 def test_a_call_that_nobody_wants_any_more_is_cut() -> None:
     with FakeModelServer([Says("one two three four", pieces=18)]) as server:
-        answer = OpenAICompatible(settings(server)).ask(TEXT_REQUEST, lambda so_far: len(so_far()) < 5)
+        answer = ServedModel(settings(server)).ask(TEXT_REQUEST, lambda so_far: len(so_far()) < 5)
     assert isinstance(answer, Failed)
     assert "no longer wanted" in answer.message
 
@@ -191,7 +191,7 @@ def test_a_server_that_does_not_stream_is_read_whole() -> None:
 
 
 def test_the_longest_price_of_a_call_counts_all_it_may_say() -> None:
-    model = OpenAICompatible(
+    model = ServedModel(
         ModelSettings(
             name="m",
             base_url="http://127.0.0.1:1/v1",
@@ -206,9 +206,9 @@ def test_the_longest_price_of_a_call_counts_all_it_may_say() -> None:
 
 def test_a_known_model_is_priced_by_the_list_and_an_unknown_one_costs_nothing() -> None:
     known = ModelSettings(name="m", base_url="https://api.openai.com/v1", model_id="gpt-4o")
-    assert OpenAICompatible(known).price(1_000_000) > 0.5
+    assert ServedModel(known).price(1_000_000) > 0.5
     unknown = ModelSettings(name="m", base_url="http://127.0.0.1:1/v1", model_id="my-own-llama")
-    assert OpenAICompatible(unknown).price(1_000_000) == 0.0
+    assert ServedModel(unknown).price(1_000_000) == 0.0
 
 
 OPENAI = "https://api.openai.com/v1"
@@ -227,7 +227,7 @@ def test_the_worst_case_that_is_set_aside_is_no_less_than_the_charge(
 ) -> None:
     """Of a model that the public list prices, too: else a limit on cost would let any number of calls begin at once."""
     own = ModelSettings(name="m", base_url=base_url, model_id=model_id, max_output_tokens=1_000)
-    charge = OpenAICompatible(own).price(read)
+    charge = ServedModel(own).price(read)
     price = price_of(ModelProfile(base_url=base_url, model_id=model_id, max_output_tokens=1_000))
     assert price.reply_tokens == 1_000
     assert price.cost(read, 1_000) >= charge - 1e-9
@@ -237,7 +237,7 @@ def test_the_worst_case_that_is_set_aside_is_no_less_than_the_charge(
 def test_a_call_of_a_priced_model_costs_the_same_wherever_it_is_reckoned() -> None:
     about: dict[str, Any] = {"base_url": OPENAI, "model_id": "gpt-4o", "max_output_tokens": 500}
     for prices in ({}, {"input_price": 2.0, "output_price": 8.0}, {"output_price": 8.0}):
-        model = OpenAICompatible(ModelSettings.model_validate({"name": "m"} | about | prices))
+        model = ServedModel(ModelSettings.model_validate({"name": "m"} | about | prices))
         price = price_of(ModelProfile(**about, **prices))
         assert price.cost(2_000, 500) == pytest.approx(model.price(2_000))
         assert model.price(2_000) > 0
@@ -327,7 +327,7 @@ def test_a_broken_reply_is_transient(behaviour: Behaviour) -> None:
 def test_an_optional_parameter_that_is_refused_is_left_out_from_then_on(left_out: dict[str, str]) -> None:
     refusal = Refuses(400, {"message": "Unsupported parameter."} | left_out)
     with FakeModelServer([refusal, Says({"thought": "a"}), Says({"thought": "b"})]) as server:
-        model = OpenAICompatible(settings(server))
+        model = ServedModel(settings(server))
         first, second = model.ask(REQUEST, always), model.ask(REQUEST, always)
         bodies = [asked.body for asked in server.asked]
     assert isinstance(first, ModelReplied) and isinstance(second, ModelReplied)
@@ -351,7 +351,7 @@ def took(call: Callable[[], object]) -> float:
 @pytest.mark.parametrize("behaviour", [Stalls(), Stalls(after="some"), Drips()])
 def test_the_deadline_holds_whatever_the_server_does(behaviour: Behaviour) -> None:
     with FakeModelServer([behaviour]) as server:
-        model = OpenAICompatible(settings(server, timeout_s=0.3))
+        model = ServedModel(settings(server, timeout_s=0.3))
         answers: list[Answer] = []
         seconds = took(lambda: answers.append(model.ask(REQUEST, always)))
     (failed,) = answers
@@ -368,7 +368,7 @@ def test_silence_ends_a_call_before_its_deadline() -> None:
 def test_nobody_listening_is_transient() -> None:
     with FakeModelServer([]) as server:
         gone = settings(server)
-    answer = OpenAICompatible(gone).ask(REQUEST, always)
+    answer = ServedModel(gone).ask(REQUEST, always)
     assert isinstance(answer, Failed)
     assert answer.blame == "transient"
     assert "can't be reached" in answer.message
@@ -433,7 +433,7 @@ def test_a_profile_with_a_seed_sends_it_with_each_call_and_the_reply_records_it(
 )
 def test_a_server_that_refuses_the_seed_is_not_asked_without_it(error: dict[str, Any]) -> None:
     with FakeModelServer([Refuses(400, error), Says({"thought": "tides"})]) as server:
-        answer = OpenAICompatible(settings(server, seed=7)).ask(REQUEST, always)
+        answer = ServedModel(settings(server, seed=7)).ask(REQUEST, always)
         assert len(server.asked) == 1
     assert isinstance(answer, Failed) and answer.blame == "fatal"
     assert "does not take a seed (HTTP 400). Clear the seed in this model's profile." in answer.message

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic_ai.messages import PartDeltaEvent, TextPartDelta
 
-from runs.adapters.chat_stream import Heard
-from runs.adapters.openai_compatible import OpenAICompatible
+from runs.adapters.models import ServedModel
+from runs.adapters.models.heard import Heard
 from runs.adapters.scrubbing import Scrubber
 from runs.engine.effects import ContextOverflowed, ModelReplied
 from runs.engine.values import MAX_TEXT
@@ -378,7 +379,7 @@ def test_each_chunk_costs_as_much_as_it_is_long_however_long_the_reply_has_grown
     scrubber = Counting("sk-a-key-of-some-length")
     heard = Heard(scrubber, by_tool=False)
     for _ in range(2_000):
-        heard.take(delta(content="ask it: sk"))
+        heard.take(PartDeltaEvent(index=0, delta=TextPartDelta("ask it: sk")))
     assert scrubber.seen <= 2_000 * (len("ask it: sk") + len("sk"))
 
 
@@ -391,6 +392,6 @@ def test_a_reply_is_put_together_only_where_it_is_read() -> None:
 
     chunks = [delta(content="0123456789")] * 1_000
     with FakeModelServer([Sends(events(*chunks, delta("stop")))]) as server:
-        answer = OpenAICompatible(settings(server)).ask(TEXT_REQUEST, every_hundredth)
+        answer = ServedModel(settings(server)).ask(TEXT_REQUEST, every_hundredth)
     assert isinstance(answer, ModelReplied)
     assert (len(reads), len([read for read in reads if read]), len(answer.text)) == (1_001, 10, 10_000)

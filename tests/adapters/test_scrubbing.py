@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runs.adapters.openai_compatible import OpenAICompatible
+from runs.adapters.models import ServedModel
 from runs.adapters.scrubbing import Flow, Scrubber
 from runs.engine.effects import ContextOverflowed, ModelReplied
 from tests.adapters.test_openai_compatible import TEXT_REQUEST, ask, failure, settings
@@ -244,7 +244,7 @@ def test_viewers_never_see_the_beginning_of_a_key_that_is_still_coming() -> None
         return True
 
     with FakeModelServer([in_pieces(f"key: {KEY} end")]) as server:
-        OpenAICompatible(settings(server, api_key=KEY)).ask(TEXT_REQUEST, watch)
+        ServedModel(settings(server, api_key=KEY)).ask(TEXT_REQUEST, watch)
     assert seen[-1] == "key: [key] end"
     assert {text for text in seen if len(text) > len("key: ")} <= {
         "key: [key]", "key: [key] ", "key: [key] e", "key: [key] en", "key: [key] end"

@@ -214,7 +214,7 @@ def test_what_fits_is_not_touched() -> None:
 
 def test_listing_tools_loads_no_heavy_library() -> None:
     program = (
-        "import sys, runs.adapters.toolbox, runs.adapters.scripted, runs.adapters.openai_compatible,"
+        "import sys, runs.adapters.toolbox, runs.adapters.scripted, runs.adapters.models,"
         " runs.adapters.secrets\n"
         "heavy = {'httpcore2', 'httpx2', 'simpleeval', 'genai_prices', 'cryptography', 'openai'}\n"
         "print(*(heavy & set(sys.modules)))"

@@ -18,9 +18,12 @@ def empty_project(folder: Path, lock: str = "") -> Path:
     return folder
 
 
-def test_there_are_three_locks() -> None:
+def test_each_set_of_packages_has_its_lock() -> None:
     assert [path.name for path in LOCKS] == [
+        "requirements-anthropic.lock",
+        "requirements-google.lock",
         "requirements-local.lock",
+        "requirements-mistral.lock",
         "requirements-test.lock",
         "requirements.lock",
     ]

@@ -1,7 +1,7 @@
 """Each answer of a provider in ../shared/cases/wire does what is right (its README), from the wire to the run's end.
 
-Not here: `wire_r429` (a wait without a worker) and `wire_ollama_truncating` (a warning on the row) come with the next
-adapter; what a reply that was cut off does is in `test_shared_cut.py`.
+Not here: `wire_ollama_truncating` (a warning on the row); what a reply that was cut off does is in
+`test_shared_cut.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from runs.engine.effects import ANSWER, Failed, ModelReplied
 from runs.models import Run
 from tests.cases.playing import WIRE, only_with_cases, played
-from tests.runs.running import _every_run_verifies
+from tests.runs.running import _every_run_verifies, pending
 
 pytestmark = [pytest.mark.django_db, only_with_cases]
 
@@ -22,7 +22,8 @@ __all__ = ["_every_run_verifies"]
 READ = ("wire_content_list_whole", "wire_native_call_stop", "wire_sse_as_json")
 PRICED = {"wire_usage_cost": 0.0246, "wire_cached_usage": 0.07054}
 ENDED = ("wire_anthropic_overflow", "wire_err200_402")
-ELSEWHERE = ("wire_length_parses", "wire_reasoning_only_forever", "wire_ollama_truncating", "wire_r429")
+WAITED = ("wire_r429",)
+ELSEWHERE = ("wire_length_parses", "wire_reasoning_only_forever", "wire_ollama_truncating")
 
 
 def answers(run: Run) -> list[Any]:
@@ -32,7 +33,7 @@ def answers(run: Run) -> list[Any]:
 
 
 def test_every_case_has_a_test() -> None:
-    assert {path.stem for path in WIRE.glob("*.json")} == {*READ, *PRICED, *ENDED, *ELSEWHERE}
+    assert {path.stem for path in WIRE.glob("*.json")} == {*READ, *PRICED, *ENDED, *WAITED, *ELSEWHERE}
 
 
 @pytest.mark.parametrize("name", [*READ, *PRICED])
@@ -64,8 +65,15 @@ def test_a_prompt_that_is_too_long_is_sent_once_more_without_old_results() -> No
 
 def test_an_account_without_credit_is_told_in_the_providers_words_and_not_asked_again() -> None:
     run, asked = played("wire_err200_402")
-    (failed,) = answers(run)
+    failed = answers(run)[0]
     assert isinstance(failed, Failed)
-    assert (run.exit_reason, asked, failed.blame) == ("model_error", 1, "fatal")
+    assert (run.status, asked, failed.blame) == ("waiting", 1, "fatal")
     assert "402" in failed.message
-    assert "Insufficient credits. Add more at the credits page" in failed.message
+    assert "Insufficient credits. Add more at the credits page" in pending(run).why
+
+
+def test_a_run_waits_as_long_as_its_provider_asks() -> None:
+    run, asked = played("wire_r429")
+    failed = answers(run)[0]
+    assert isinstance(failed, Failed)
+    assert (run.status, run.answer, asked, failed.wait_s) == ("succeeded", "93", 3, 3.0)

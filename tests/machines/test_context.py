@@ -75,8 +75,13 @@ class Endless(ScriptedWorld):
         self.reply = REPLIES[machine.name]
         self.prompts: list[int] = []
         self.failing = False
+        self.away = 0
+        """How many attempts at a summary meet a server that is away."""
 
     def _reply(self, role: str) -> Any:
+        if role == "summary" and self.away:
+            self.away -= 1
+            return Failed(blame="transient", message="away", patience_s=600)
         if role == "summary":
             return Failed(blame="fatal", message="gone") if self.failing else SUMMARY
         self.replies[role] = [self._said()] * (self.played[role] + 1)
@@ -247,6 +252,17 @@ def test_a_reply_that_is_no_summary_is_paid_and_changes_nothing(
     assert not any(row.kind == "compaction" for row in run.rows)
     asked = sum((row.effect or {}).get("kind") == "compaction" for row in run.rows)
     assert sum(spent.cost_usd == 0.5 for spent in run.facts("run.spent")) == asked > 0
+
+
+@every_machine
+def test_a_summariser_whose_server_is_away_has_its_three_attempts(machine: Machine) -> None:
+    world = Endless(machine)
+    world.away = 2
+    run = drive(machine, world, 120)
+    told = run.facts("react.notice")
+    assert world.away == 0
+    assert sum(notice.code == "retried" for notice in told) == 2
+    assert not any(notice.code == "compaction_failed" for notice in told)
 
 
 @every_machine

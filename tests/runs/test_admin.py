@@ -40,6 +40,7 @@ PROFILE = {
     "context_tokens": "4096",
     "max_output_tokens": "500",
     "timeout_s": "60",
+    "patience_s": "600",
 }
 
 

@@ -23,12 +23,14 @@ from agentsite.environment import private_dir
 from agentsite.hands import HANDS
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.ports import HOST, address_of, listens, port_number, refuse_taken
+from agentsite.providers import add_missing
 from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
 from runs import store
 from runs.consumers.socket import LARGEST_SENT
 from runs.driver.desk import SEATS
+from runs.models import ModelProfile
 
 WORKER_CONNECTIONS = SEATS + HANDS + 12
 """A worker's at most: of the threads that work, and a few more. None is kept during a call that may be slow."""
@@ -103,6 +105,9 @@ class Command(BaseCommand):
             try:
                 prepare_database()
                 for sentence in filter(None, (finish_interrupted(), notice_an_old_database())):
+                    self.say(sentence)
+                kinds = ModelProfile.objects.filter(enabled=True).values_list("kind", flat=True)
+                for sentence in add_missing(kinds):
                     self.say(sentence)
                 collect_static_files(data_dir)
                 opens_browser = not no_browser and has_display()

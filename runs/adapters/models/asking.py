@@ -1,0 +1,141 @@
+"""What a call sends: messages, options and the form of the reply, as the providers' library takes them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pydantic_ai import messages as ai
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.settings import ModelSettings as Options
+from pydantic_ai.tools import ToolDefinition
+
+from runs.adapters.models.counts import CHARACTERS_PER_TOKEN
+from runs.adapters.models.settings import ModelSettings, OutputMode
+from runs.engine.ports import Message, ModelRequest
+
+
+def mode_of(settings: ModelSettings, left_out: Collection[str], profile: Mapping[str, Any]) -> OutputMode:
+    """Return how a schema is asked for, after what the model's library knows and what the server has refused."""
+    mode = settings.output_mode
+    if mode == "native" and ("json_schema" in left_out or not profile.get("supports_json_schema_output")):
+        mode = "json_object"
+    if mode == "json_object" and (
+        "response_format" in left_out or not profile.get("supports_json_object_output")
+    ):
+        mode = "prompted"
+    return mode
+
+
+def options_in(
+    request: ModelRequest, settings: ModelSettings, left_out: Collection[str], mode: OutputMode
+) -> frozenset[str]:
+    """Return the options of a call that it could do without, should the server refuse them."""
+    had = {"temperature"} | ({"seed"} if settings.seed is not None else set())
+    if settings.chats:
+        had |= {"max_tokens", "stream_options", "stream"}
+    if request.reply_schema is not None:
+        had |= {"native": {"json_schema"}, "json_object": {"response_format"}}.get(mode, set())
+    if any(isinstance(part, ai.SystemPromptPart) for part in _parts(request, mode, left_out)):
+        had.add("system")
+    return frozenset(had - set(left_out))
+
+
+def _parts(request: ModelRequest, mode: OutputMode, left_out: Collection[str]) -> list[Any]:
+    return [part for message in messages_of(request, mode, left_out) for part in message.parts]
+
+
+def messages_of(request: ModelRequest, mode: OutputMode, left_out: Collection[str]) -> list[ai.ModelMessage]:
+    """Return the messages. Neighbours of one author become one, since many chat templates want them to alternate."""
+    found: list[Message] = []
+    if request.reply_schema is not None and mode in ("json_object", "prompted"):
+        found.append(Message(author="system", text=_in_words(request.reply_schema)))
+    joined: list[Message] = []
+    for message in (*found, *request.messages):
+        author = "user" if message.author == "system" and "system" in left_out else message.author
+        text = message.text
+        if joined and joined[-1].author == author:
+            text = f"{joined.pop().text}\n\n{text}"
+        joined.append(Message(author=author, text=text))
+    return [_as_sent(message) for message in joined]
+
+
+def options_of(request: ModelRequest, settings: ModelSettings, left_out: Collection[str]) -> Options:
+    """Return the options of the call."""
+    longest = room_of(request, settings)
+    options = Options(max_tokens=min(longest, request.reply_tokens or longest))
+    if "temperature" not in left_out:
+        options["temperature"] = request.temperature
+    if settings.seed is not None:
+        options["seed"] = settings.seed
+    if settings.kind == "responses":
+        options["openai_store"] = False  # type: ignore[typeddict-unknown-key]
+    return options
+
+
+def room_of(request: ModelRequest, settings: ModelSettings) -> int:
+    """Return the tokens that the reply may have: more than usual only as far as the context has room for them."""
+    usual, context = settings.max_output_tokens, settings.context_tokens
+    wanted = usual * request.room
+    if wanted <= usual or context is None:
+        return wanted
+    prompt = sum(len(message.text) for message in request.messages) // CHARACTERS_PER_TOKEN
+    return max(usual, min(wanted, context - prompt))
+
+
+def form_of(request: ModelRequest, settings: ModelSettings, mode: OutputMode) -> ModelRequestParameters:
+    """Return the form in which the reply is asked for."""
+    schema = request.reply_schema
+    if schema is None:
+        return ModelRequestParameters()
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.reply_name)[:64] or "reply"
+    # Chat completions name it either way; some libraries refuse a plain no, and know what their provider takes.
+    strict = _is_strict(schema) or (False if settings.chats else None)
+    form = OutputObjectDefinition(json_schema=schema, name=name, strict=strict)
+    match mode:
+        case "native":
+            return ModelRequestParameters(output_mode="native", output_object=form)
+        case "tool":
+            tool = ToolDefinition(
+                name=name, parameters_json_schema=schema, description="Gives the reply.", kind="output"
+            )
+            return ModelRequestParameters(output_mode="tool", output_tools=[tool], allow_text_output=False)
+        case "json_object":
+            return ModelRequestParameters(
+                output_mode="prompted", output_object=form, prompted_output_template=False
+            )
+        case "prompted" | "none":
+            return ModelRequestParameters()
+
+
+def _as_sent(message: Message) -> ai.ModelMessage:
+    match message.author:
+        case "system":
+            return ai.ModelRequest(parts=[ai.SystemPromptPart(message.text)])
+        case "user":
+            return ai.ModelRequest(parts=[ai.UserPromptPart(message.text)])
+        case "assistant":
+            return ai.ModelResponse(parts=[ai.TextPart(message.text)])
+
+
+def _in_words(schema: dict[str, Any]) -> str:
+    return (
+        "Reply with one JSON object and nothing else, without a fence and words around it, by this schema:\n"
+        + json.dumps(schema, ensure_ascii=False)
+    )
+
+
+def _is_strict(schema: Any) -> bool:
+    """Whether every object in `schema` is closed and requires all it has, as OpenAI's strict mode demands."""
+    if isinstance(schema, list):
+        return all(map(_is_strict, schema))
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object" or "properties" in schema:
+        names = set(schema.get("properties", {}))
+        if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != names:
+            return False
+    return all(map(_is_strict, schema.values()))

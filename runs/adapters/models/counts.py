@@ -1,0 +1,82 @@
+"""What a model server says that a call used: tokens, those that it had read before, and the cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+CHARACTERS_PER_TOKEN = 4
+LONG = 1_000
+"""Tokens of a prompt from which on it is compared with what its server read."""
+
+MAX_TOKENS = 1_000_000_000
+MAX_COST = 1_000_000
+"""No call uses so many tokens, or costs so many USD."""
+
+
+def estimated(characters: int) -> int:
+    """Return an estimate of tokens, for a server that does not count."""
+    return max(1, characters // CHARACTERS_PER_TOKEN)
+
+
+def cut_from(characters: int, read: int | None) -> int:
+    """Return about how many tokens were sent, where a server read far fewer than that; else 0.
+
+    No text has eight characters a token. A server that cuts prompts mostly reads a power of two: its context length.
+    """
+    sent = characters // CHARACTERS_PER_TOKEN
+    if not read or sent < LONG:
+        return 0
+    exact = read >= LONG and read & (read - 1) == 0
+    return sent if characters > 8 * read or (exact and 2 * sent > 3 * read) else 0
+
+
+def number(fields: Any, *path: str) -> int:
+    """Return the number of tokens at a place of a stranger's JSON; 0 where there is none."""
+    for name in path:
+        fields = fields.get(name) if isinstance(fields, dict) else None
+    return int(fields) if _is_number(fields, int) and 0 < fields < MAX_TOKENS else 0
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a call used, by the server's own count; None where it does not count."""
+
+    read: int | None = None
+    wrote: int | None = None
+    cached: int = 0
+    """How many of the tokens read it had read before."""
+    cost: float | None = None
+
+
+def used_by_chat(usage: dict[str, Any]) -> Used:
+    """Return the counts of a chat completion, wherever its server puts them."""
+    read, wrote = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    thought = number(usage, "completion_tokens_details", "reasoning_tokens")
+    if thought and (read or 0) + (wrote or 0) + thought == usage.get("total_tokens"):
+        wrote = (wrote or 0) + thought  # this server does not count them among the others
+    cached = (
+        number(usage, "prompt_tokens_details", "cached_tokens")
+        or number(usage, "prompt_cache_hit_tokens")
+        or number(usage, "cache_read_input_tokens")
+    )
+    return Used(read, wrote, min(cached, read or 0), cost_in(usage))
+
+
+def _count(given: Any) -> int | None:
+    return int(given) if _is_number(given, int) and 0 <= given < MAX_TOKENS else None
+
+
+def cost_in(usage: dict[str, Any]) -> float | None:
+    """Return the cost by the provider's own word, in USD; under the caller's own key also what that is charged."""
+    parts: list[Any] = [usage.get("cost")]
+    details = usage.get("cost_details")
+    if usage.get("is_byok") is True and isinstance(details, dict):
+        parts.append(details.get("upstream_inference_cost") or 0)
+    if not all(_is_number(part, int, float) and 0 <= part < MAX_COST for part in parts):
+        return None
+    return float(sum(parts))
+
+
+def _is_number(given: Any, *kinds: type) -> bool:
+    return isinstance(given, kinds) and not isinstance(given, bool)

@@ -1,0 +1,229 @@
+"""The model port over one server of any provider.
+
+One call is one HTTP exchange with one deadline; nothing is tried twice here, since the engine does that and
+writes it down. The exception is a server that names an option which it does not take: the call is sent again
+without it, and no later call has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from runs.adapters.models.endings import ended_by, is_known
+from runs.adapters.models.heard import Heard
+from runs.adapters.models.settings import Kind, ModelSettings, missing_package
+from runs.adapters.prices import Tariff
+from runs.adapters.scrubbing import IN_PLACE, Scrubber
+from runs.engine.effects import ContextOverflowed, Failed, ModelReplied, Usage
+from runs.engine.ports import ModelRequest, Watch
+from runs.engine.values import MAX_TEXT, clean_text
+
+if TYPE_CHECKING:  # settings are read by the web server, which does without the providers' libraries
+    from runs.adapters.models.calling import Told
+    from runs.adapters.models.refusals import Refused
+    from runs.adapters.wire import Net
+
+log = logging.getLogger(__name__)
+
+
+def load_library(kind: Kind) -> None:
+    """Load what calls of models of the kind need, before a run waits for it: it takes seconds."""
+    if not missing_package(kind):
+        import_module("runs.adapters.models.calling")
+        import_module("runs.adapters.models.providers").load(kind)
+
+
+class ServedModel:
+    """The model of one profile. `remember` is told which options its server turned out to refuse."""
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        net: Net | None = None,
+        remember: Callable[[frozenset[str]], None] = lambda left_out: None,
+    ) -> None:
+        self._settings = settings
+        self._net = net
+        self._remember = remember
+        self._scrubber = Scrubber(settings.api_key.get_secret_value())
+        self._left_out = set(settings.left_out)
+
+    def ask(self, request: ModelRequest, watch: Watch) -> ModelReplied | ContextOverflowed | Failed:
+        """One reply, streamed through `watch`; it ends by the settings' deadline whatever the server does."""
+        from runs.adapters.models import calling  # loads the libraries, before the call's time begins
+        from runs.adapters.wire import Deadline
+
+        deadline = Deadline(self._settings.timeout_s)
+        left_out = set(self._left_out)
+        while True:
+            answer = self._attempt(calling.call, request, watch, deadline, left_out)
+            if isinstance(answer, _LeaveOut):
+                left_out.add(answer.option)
+                continue
+            if isinstance(answer, ModelReplied) and left_out > self._left_out:
+                self._left_out = left_out
+                self._remember(frozenset(left_out))
+            return answer
+
+    def price(self, input_tokens: int) -> float:
+        """What a call with so many input tokens may cost at most, in USD: its output as long as it may be."""
+        return self._cost(input_tokens, self._settings.max_output_tokens)
+
+    def _attempt(
+        self, call: Any, request: ModelRequest, watch: Watch, deadline: Any, left_out: set[str]
+    ) -> _Outcome:
+        from runs.adapters.models.calling import Cut, Unread, Unsent
+        from runs.adapters.models.refusals import Refused
+
+        heard = Heard(self._scrubber, by_tool=self._settings.output_mode == "tool")
+        read = _Cleaned(watch)
+        try:
+            told = call(self._settings, request, left_out, deadline, self._net, heard, read)
+        except Cut:
+            return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+        except Refused as refused:
+            return self._refused(refused)
+        except Unsent as fault:
+            why = f"{self._name} was not asked. Check the model's profile. {fault}"
+            return Failed(blame="fatal", message=self._scrubbed(why))
+        except Unread as fault:
+            log.warning("%s: %s", self._name, self._scrubbed(repr(fault.__cause__)))
+            why = "Its reply has a form that can't be read."
+            return Failed(blame="transient", message=f"{self._name} gave no reply. {why}")
+        except (TimeoutError, ConnectionError) as fault:
+            return self._unreached(fault)
+        heard.end()
+        watch(lambda: clean_text(heard.text))
+        characters = sum(len(message.text) for message in request.messages)
+        return self._replied(heard, told, characters)
+
+    def _replied(self, heard: Heard, told: Told, characters: int) -> ModelReplied | Failed:
+        if told.reason is None:
+            return Failed(blame="transient", message=f"{self._name} broke off in the middle of its reply.")
+        if not is_known(told.reason):
+            log.warning(
+                "%s ended a reply with the unknown reason %r", self._name, self._scrubbed(told.reason)
+            )
+        from runs.adapters.models.counts import cut_from
+
+        text, ended = heard.text, ended_by(told.reason)
+        cut = ended == "stop" and len(text) > MAX_TEXT
+        return ModelReplied(
+            text=clean_text(text),
+            reasoning=clean_text(heard.reasoning),
+            ended="length" if cut else ended,
+            usage=self._usage(heard, told),
+            seed=self._settings.seed,
+            sent_tokens=cut_from(characters, told.used.read),
+        )
+
+    @property
+    def _name(self) -> str:
+        return f"The model server of “{self._settings.name}”"
+
+    # what it costs
+
+    def _usage(self, heard: Heard, told: Told) -> Usage:
+        """The server's own count and cost, or an estimate where it gives none."""
+        from runs.adapters.models.counts import estimated
+
+        used = told.used
+        read = estimated(told.sent) if used.read is None else used.read
+        wrote = estimated(len(heard.text) + len(heard.reasoning)) if used.wrote is None else used.wrote
+        cost = self._cost(read, wrote, used.cached) if used.cost is None else used.cost
+        return Usage(input_tokens=read, output_tokens=wrote, cost_usd=cost)
+
+    def _cost(self, tokens_in: int, tokens_out: int, cached: int = 0) -> float:
+        settings = self._settings
+        tariff = Tariff(settings.model_id, settings.base_url, settings.input_price, settings.output_price)
+        return tariff.charge(tokens_in, tokens_out, cached)
+
+    # what went wrong
+
+    def _unreached(self, error: OSError) -> Failed:
+        """A server that took no connection is away, and has nothing to charge for; others have their few attempts."""
+        from runs.adapters.wire import CertificateRefused, NameUnknown, Unreachable
+
+        fatal = isinstance(error, CertificateRefused)
+        blame: Literal["fatal", "transient"] = "fatal" if fatal else "transient"
+        away = isinstance(error, Unreachable | NameUnknown)
+        why = self._scrubbed(f"{self._name} gave no reply. {error}")
+        return Failed(blame=blame, message=why, patience_s=self._settings.patience_s if away else 0.0)
+
+    def _refused(self, refused: Refused) -> _Outcome:
+        """What an error means: by its code and words first, since servers differ in their statuses."""
+        status, told, said = refused.status, refused.told, refused.said
+        if refused.overflowed:
+            message = f"{self._name} refuses so large a request." if status == 413 and not said else said
+            return ContextOverflowed(message=self._scrubbed(message))
+        if refused.lacks_credit:
+            why = f"{self._name} says that the account has no credit left ({told}): {said}"
+            return Failed(blame="fatal", message=self._scrubbed(why), asks=True)
+        option = refused.option
+        if option == "seed":
+            why = f"{self._name} does not take a seed ({told}). Clear the seed in this model's profile. It says: {said}"
+            return Failed(blame="fatal", message=self._scrubbed(why))
+        if option:
+            return _LeaveOut(option)
+        if refused.refuses_key:
+            why = f"{self._name} refuses the key ({told}). Check this model's API key. It says: {said}"
+            return Failed(blame="fatal", message=self._scrubbed(why), asks=True)
+        if status in (408, 409, 425, 429) or status >= 500:
+            wait = refused.wait_s
+            asks = f", and asks to wait {wait:g} seconds" if wait else ""
+            why = self._scrubbed(f"{self._name} is busy or ill ({told}{asks}): {said}")
+            patience = self._settings.patience_s
+            return Failed(blame="transient", message=why, wait_s=wait, patience_s=patience)
+        return Failed(blame="fatal", message=self._scrubbed(self._advice(status, told, said)))
+
+    def _advice(self, status: int, told: str, said: str) -> str:
+        settings = self._settings
+        match status:
+            case 404 | 405:
+                return (
+                    f"{self._name} knows no model “{settings.model_id}”, or no chat completions under "
+                    f"{settings.base_url} ({told}). Check the model id and the base URL, which mostly "
+                    f"ends in /v1. It says: {said}"
+                )
+            case _ if 300 <= status < 400:
+                return f"{self._name} sends elsewhere ({told}). Set the base URL to its new place."
+        return (
+            f"{self._name} does not take the request ({told}). If it is about the reply's format, "
+            f"choose another output mode than {settings.output_mode}. It says: {said}"
+        )
+
+    def _scrubbed(self, text: str) -> str:
+        """`text`, short, and without the key, or what is left of one, should the server have echoed it."""
+        key = self._settings.api_key.get_secret_value()
+        text = self._scrubber.scrub(text)
+        if key:  # a short one, too: these are no words that anything is done by
+            text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", IN_PLACE, text)
+        return clean_text(_LIKE_A_KEY.sub(IN_PLACE, text)[:600])
+
+
+_LIKE_A_KEY = re.compile(r"\b(sk|pk|key|gsk|xai)[-_][A-Za-z0-9*_-]{6,}|Bearer\s+\S+")
+
+
+class _Cleaned:
+    """A watch that reads clean text."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __call__(self, so_far: Callable[[], str]) -> bool:
+        return self._watch(lambda: clean_text(so_far()))
+
+
+@dataclass(frozen=True)
+class _LeaveOut:
+    """The server does not take an option."""
+
+    option: str
+
+
+_Outcome = ModelReplied | ContextOverflowed | Failed | _LeaveOut

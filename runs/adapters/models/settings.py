@@ -1,0 +1,115 @@
+"""How to reach a model: read by the web server too, which does without the providers' libraries."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from runs.engine.values import Value
+
+Kind = Literal["openai", "responses", "anthropic", "google", "mistral", "openrouter"]
+"""Whose dialect a server speaks. `openai` is chat completions, as all OpenAI-compatible servers have it."""
+
+OutputMode = Literal["native", "tool", "json_object", "prompted", "none"]
+
+EXTRAS = {"anthropic": "anthropic", "google": "google.genai", "mistral": "mistralai"}
+"""What a kind imports that requirements.lock has not; the lock that has it is requirements-KIND.lock."""
+
+SEEDED = ("openai", "openrouter", "google", "mistral")
+"""The kinds that take a seed."""
+
+OPTIONAL = (
+    "max_tokens",
+    "temperature",
+    "stream_options",
+    "stream",
+    "system",
+    "json_schema",
+    "response_format",
+)
+"""What a server may refuse, and a call can do without: `json_schema` falls back to JSON mode, `response_format` to
+the schema in words, `system` to a user message, `stream` to a reply at once."""
+
+
+class ModelSettings(Value):
+    """How to reach a model; prices are USD per million tokens (None: by the public list, else 0)."""
+
+    # A key that is refused must not be shown by the error about it.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    name: str
+    kind: Kind = "openai"
+    base_url: str
+    """Up to and with the version, such as http://127.0.0.1:8080/v1."""
+    model_id: str = Field(min_length=1, max_length=200)
+    api_key: SecretStr = SecretStr("")
+    output_mode: OutputMode = "native"
+    """How a reply schema is asked for: as the server's own feature, as a tool's arguments, as JSON with the
+    schema in the prompt (with or without the server's JSON mode), or not at all."""
+    input_price: float | None = Field(default=None, ge=0)
+    output_price: float | None = Field(default=None, ge=0)
+    context_tokens: int | None = Field(default=None, ge=256)
+    max_output_tokens: int = Field(default=2_048, ge=1)
+    timeout_s: float = Field(default=120.0, gt=0, le=3_600)
+    silence_s: float = Field(default=120.0, gt=0, le=3_600)
+    """The longest wait for the next piece; a small machine reads a long prompt in silence."""
+    seed: int | None = Field(default=None, ge=0)
+    """Sent with each call where it is set; a server that refuses it is not asked without it."""
+    patience_s: float = Field(default=600.0, ge=0, le=86_400)
+    """How long a call waits in all for a server that is busy or away, before a person is asked."""
+    guided: bool = False
+    """The model is small: whoever writes its prompts adds worked examples and narrows the reply schema."""
+    left_out: frozenset[str] = frozenset()
+    """Options of `OPTIONAL` that this server has refused before."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        url = url.strip().rstrip("/").removesuffix("/chat/completions")
+        parts = urlsplit(url)
+        plain = url.isascii() and url.isprintable() and not any(sign in url for sign in " ?#@\\")
+        if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(
+                "give an address such as https://api.example.com/v1, without user, query, blanks"
+            )
+        if parts.port == 0:
+            raise ValueError("the port must be between 1 and 65535")
+        return url
+
+    @field_validator("api_key")
+    @classmethod
+    def _fits_a_header(cls, key: SecretStr) -> SecretStr:
+        text = key.get_secret_value().strip()
+        if not text.isascii() or not text.isprintable() or " " in text:
+            raise ValueError(
+                "the key holds characters that no key has (blanks, line ends, letters beyond ASCII)"
+            )
+        return SecretStr(text)
+
+    @model_validator(mode="after")
+    def _takes_a_seed(self) -> Self:
+        if self.seed is not None and self.kind not in SEEDED:
+            raise ValueError("this kind of model takes no seed; clear the seed")
+        return self
+
+    @property
+    def chats(self) -> bool:
+        """Whether the server speaks chat completions, in whichever of its many accents."""
+        return self.kind in ("openai", "openrouter")
+
+
+def missing_package(kind: str) -> str:
+    """Return the package that a kind of model needs and that is not installed; empty where nothing is missing."""
+    module = EXTRAS.get(kind, "")
+    try:
+        return "" if not module or find_spec(module) else module
+    except ModuleNotFoundError:
+        return module
+
+
+def how_to_add(kind: str) -> str:
+    """Return what to do where the library of a kind is missing."""
+    return f"Restart the site, which installs it, or run: python3 manage.py add_provider {kind}"
