@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0021_fact_kinds_and_figures"),
+        ("runs", "0023_restored_at"),
     ]
 
     operations = [
