@@ -56,16 +56,6 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AlterField(
-            model_name="remembered",
-            name="run",
-            field=models.ForeignKey(
-                db_index=False,
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="remembered",
-                to="runs.run",
-            ),
-        ),
-        migrations.AlterField(
             model_name="step",
             name="run",
             field=models.ForeignKey(

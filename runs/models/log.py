@@ -175,7 +175,7 @@ class Compaction(Step):
 class Remembered(models.Model):
     """The text of a row's blocks, for full-text search; written when a search first needs it."""
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="remembered", db_index=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="remembered")
     seq = models.PositiveIntegerField()
     text = models.TextField(blank=True, default="")
 

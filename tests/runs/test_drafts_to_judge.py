@@ -12,7 +12,17 @@ from runs.models import Interrupt, Run
 from runs.reading import export
 from runs.reading.cards import card_of
 from tests.factories import alice, bob, launched, signed_in
-from tests.runs.running import FINAL, TOOLS, check_everything, decide, pending, script, transitions, work
+from tests.runs.running import (
+    FINAL,
+    TOOLS,
+    check_everything,
+    decide,
+    pending,
+    script,
+    transitions,
+    unseal,
+    work,
+)
 
 pytestmark = [pytest.mark.django_db]
 
@@ -136,6 +146,8 @@ def test_a_question_of_before_the_draft_was_kept_verifies_and_is_replayed() -> N
     Interrupt.objects.filter(pk=asked.pk).update(
         title="A draft keeps breaking the rules. Let it act?", tool="", args_json="{}", fingerprint=""
     )
+    unseal(run)
+    run.refresh_from_db()
     assert store.verify(run, driver.tool_specs(run)) is None
     assert driver.made_again(driver.record_of(run)).difference is None
     assert "A draft keeps breaking the rules" in page_of(run)

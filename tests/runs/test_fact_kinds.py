@@ -10,9 +10,8 @@ from django.db import connection
 
 from runs import actions, driver, store
 from runs.models import Exchange, Interrupt, Run, Step
-from runs.store.birth import terms_hash
 from tests.golden.keeping import FILLED
-from tests.runs.running import FINAL, busy_run, decide, launch, think, transitions, work
+from tests.runs.running import FINAL, busy_run, decide, launch, think, transitions, unseal, work
 from tests.runs.test_verify import misfit_of
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
@@ -31,16 +30,6 @@ def as_an_earlier_version_left_them() -> None:
         Exchange.objects.filter(pk=exchange.pk).update(request_json=without_figures(exchange))
     for run in Run.objects.all():
         unseal(run)
-
-
-def unseal(run: Run) -> None:
-    """Hash the steps as versions did whose hashes covered nothing beside them."""
-    before = terms_hash(run)
-    for step in run.steps.order_by("seq"):
-        step.seals = ""
-        before = store.chain(before, step)
-        Step.objects.filter(pk=step.pk).update(seals="", hash=before)
-    Run.objects.filter(pk=run.pk).update(head_hash=before)
 
 
 def test_the_migration_fills_what_this_version_would_have_written() -> None:
