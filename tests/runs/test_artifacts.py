@@ -35,6 +35,7 @@ from tests.runs.running import (
     slice_of,
     think,
     transitions,
+    unseal,
     work,
 )
 from tests.runs.test_crashes import launch_and_die
@@ -606,6 +607,7 @@ def test_a_run_from_before_there_were_artifacts_verifies() -> None:
             del file["sha256"], file["media_type"]
         found.answer_json = json.dumps(answer)
         found.save()
-        misfit = store.verify(run, driver.tool_specs(run))
+        unseal(run)
+        misfit = store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
         transaction.set_rollback(True)
     assert misfit is None

@@ -71,6 +71,7 @@ def test_a_killed_process_leaves_nothing_that_a_later_run_would_find(place: str)
         "fork",
         str(run.pk),
         f"--at={at}",
+        "--sure",
         failpoints=f"{place}:kill9",
     )
     assert died.returncode == -signal.SIGKILL, died.stdout + died.stderr
