@@ -133,7 +133,7 @@ def decided(thought: str, /, **args: Any) -> dict[str, Any]:
 
 
 def told(left: dict[str, Any], right: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    return [(one.name, one.left, one.right) for one in differences_of(left, right)]
+    return [(one.name, one.left, one.right) for one in differences_of(left, right, "ruled")]
 
 
 def test_values_of_one_name_stand_beside_each_other() -> None:
