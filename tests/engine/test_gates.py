@@ -20,11 +20,11 @@ from runs.engine.effects import (
     Usage,
 )
 from runs.engine.facts import Notice
-from runs.engine.kernel import decide
+from runs.engine.kernel import decide, lost_too_often
 from runs.engine.moves import Ask
 from runs.engine.rules import is_of_site, named
 from runs.engine.settings import InterruptRule
-from runs.engine.snapshot import Price, SharedLimit, Snapshot, Totals, Window
+from runs.engine.snapshot import Pending, Price, SharedLimit, Snapshot, Totals, Window
 from tests.engine.toys import TOY, ToyState
 from tests.worlds import Run, ScriptedWorld, said
 
@@ -318,6 +318,12 @@ def test_the_next_cost(do: str, cost: float, said: str) -> None:
     assert opinion(at, tool(effects="read")) == "pass"
 
 
+def test_a_question_about_a_cost_has_it_as_a_figure() -> None:
+    held = gates.on_effect(replace(ruled_by(rule("ask", next_cost_usd=0.01)), next_cost_usd=0.02), MODEL, ())
+    assert isinstance(held, gates.Hold)
+    assert held.call.cost_usd == 0.02
+
+
 @pytest.mark.parametrize("after", ["ask", "deny"])
 def test_a_cost_that_an_earlier_rule_allows_is_not_held_by_a_later_one(after: str) -> None:
     rules = (rule("allow", next_cost_usd=0.01), rule(after, next_cost_usd=0.01))
@@ -595,3 +601,26 @@ def test_an_answer_by_hand_counts_for_the_restore_beside_its_own_question() -> N
     for verdict in ("approve", "edit"):
         said = HumanSaid(verdict=verdict, gates=gates.after_restore(7))
         assert opinion(replace(snapshot(), restored=7), tool(), *gates.answered_by(held.call, said)) == "pass"
+
+
+# --- lost workers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pending", "holds", "passed"),
+    [
+        (MODEL, MODEL, gates.in_force(snapshot())),
+        (tool(effects="read"), tool(effects="read"), gates.in_force(snapshot())),
+        (Compaction(first=1, last=2, tokens_before=9, holds=MODEL, passed=("Costly",)), MODEL, ("Costly",)),
+        (None, None, ()),
+    ],
+    ids=["model", "read", "compaction", "nothing"],
+)
+def test_a_run_that_loses_its_workers_asks_and_holds_what_it_was_about_to_do(
+    pending: Any, holds: Any, passed: tuple[str, ...]
+) -> None:
+    at = replace(snapshot(), pending=Pending(pending, seq=1) if pending else None)
+    asked = lost_too_often(at, times=3, faults=1).effect
+    assert isinstance(asked, HumanCall)
+    assert (asked.about, asked.holds, asked.passed) == ("manual", holds, passed)
+    assert (asked.lost, asked.faults) == (3, 1)

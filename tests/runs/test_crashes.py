@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -410,6 +411,32 @@ def test_what_comes_of_a_call_that_was_handed_back_is_refused() -> None:
     assert store.hand_back(lease) and not store.hand_back(lease)
     run.refresh_from_db()
     assert run.epoch == lease.epoch + 1, "each write names the epoch of its lease"
+
+
+def test_only_the_worker_that_has_a_run_hands_it_back() -> None:
+    run, other = launch(FINAL), launch(FINAL)
+    lease, its = store.claim(run.pk, "leaving"), store.claim(other.pk, "working")
+    assert lease is not None and its is not None
+    assert lease.epoch == its.epoch
+    stale = [
+        replace(lease, epoch=lease.epoch - 1),
+        replace(lease, worker="before"),
+        replace(its, worker="leaving"),
+    ]
+    assert not any(map(store.hand_back, stale))
+    assert set(Run.objects.values_list("status", flat=True)) == {"running"}
+    assert store.hand_back(lease)
+    run.refresh_from_db()
+    other.refresh_from_db()
+    assert (run.status, other.status) == ("queued", "running")
+
+
+def test_a_run_that_a_person_has_paused_is_not_handed_back() -> None:
+    run = launch(FINAL)
+    lease = store.claim(run.pk, "leaving")
+    assert lease is not None
+    Run.objects.filter(pk=run.pk).update(status="paused")
+    assert not store.hand_back(lease)
 
 
 def test_a_worker_that_leaves_between_two_that_are_lost_is_no_move() -> None:

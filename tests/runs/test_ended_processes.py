@@ -24,3 +24,22 @@ def test_the_runs_of_a_process_that_has_ended_are_due_at_once_and_those_of_other
     lease = store.claim(runs[0].pk, store.new_worker())
     assert lease is not None
     assert runs[0].steps.get(kind="recovered")
+
+
+def test_the_run_of_one_worker_that_has_ended_is_due_at_once() -> None:
+    run, other = launch(FINAL), launch(FINAL)
+    worker = store.new_worker()
+    assert store.claim(run.pk, worker) is not None
+    assert store.claim(other.pk, store.new_worker()) is not None
+    store.lose(worker)
+    assert list(Run.objects.due()) == [run]
+
+
+def test_a_run_that_is_paused_is_not_taken_from_a_worker_that_has_ended() -> None:
+    run = launch(FINAL)
+    worker = store.new_worker()
+    assert store.claim(run.pk, worker) is not None
+    Run.objects.filter(pk=run.pk).update(status="paused")
+    run.refresh_from_db()
+    store.lose(worker)
+    assert Run.objects.get(pk=run.pk).lease_until == run.lease_until
