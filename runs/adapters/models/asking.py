@@ -13,8 +13,8 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings as Options
 from pydantic_ai.tools import ToolDefinition
 
-from runs.adapters.models.counts import CHARACTERS_PER_TOKEN
 from runs.adapters.models.settings import ModelSettings, OutputMode
+from runs.engine.context import CHARACTERS_PER_TOKEN
 from runs.engine.ports import Message, ModelRequest
 
 
@@ -31,7 +31,11 @@ def mode_of(settings: ModelSettings, left_out: Collection[str], profile: Mapping
 
 
 def options_in(
-    request: ModelRequest, settings: ModelSettings, left_out: Collection[str], mode: OutputMode
+    request: ModelRequest,
+    messages: list[ai.ModelMessage],
+    settings: ModelSettings,
+    left_out: Collection[str],
+    mode: OutputMode,
 ) -> frozenset[str]:
     """Return the options of a call that it could do without, should the server refuse them."""
     had = {"temperature"} | ({"seed"} if settings.seed is not None else set())
@@ -39,13 +43,9 @@ def options_in(
         had |= {"max_tokens", "stream_options", "stream"}
     if request.reply_schema is not None:
         had |= {"native": {"json_schema"}, "json_object": {"response_format"}}.get(mode, set())
-    if any(isinstance(part, ai.SystemPromptPart) for part in _parts(request, mode, left_out)):
+    if any(isinstance(part, ai.SystemPromptPart) for message in messages for part in message.parts):
         had.add("system")
     return frozenset(had - set(left_out))
-
-
-def _parts(request: ModelRequest, mode: OutputMode, left_out: Collection[str]) -> list[Any]:
-    return [part for message in messages_of(request, mode, left_out) for part in message.parts]
 
 
 def messages_of(request: ModelRequest, mode: OutputMode, left_out: Collection[str]) -> list[ai.ModelMessage]:

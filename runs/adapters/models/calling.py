@@ -84,10 +84,11 @@ async def _call(
         except Exception as fault:
             raise Unread(type(fault).__name__) from fault
         mode = mode_of(settings, left_out, model.profile)
-        transport.had = options_in(request, settings, left_out, mode)
+        messages = messages_of(request, mode, left_out)
+        transport.had = options_in(request, messages, settings, left_out, mode)
         opening = model_request_stream(
             model,
-            messages_of(request, mode, left_out),
+            messages,
             model_settings=options_of(request, settings, left_out),
             model_request_parameters=form_of(request, settings, mode),
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-CHARACTERS_PER_TOKEN = 4
+from runs.engine.context import CHARACTERS_PER_TOKEN
+
 LONG = 1_000
 """Tokens of a prompt from which on it is compared with what its server read."""
 

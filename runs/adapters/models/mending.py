@@ -1,4 +1,4 @@
-"""Brings chat completions, in whichever form a server sends them, into the one form that the client library reads."""
+"""Turns the chat completions of any server into the form that the client library reads."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def load_library(kind: Kind) -> None:
 
 
 class ServedModel:
-    """The model of one profile. `remember` is told which options its server turned out to refuse."""
+    """The model of one profile. It passes the options that the server refuses to `remember`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ServedModel:
         self._left_out = set(settings.left_out)
 
     def ask(self, request: ModelRequest, watch: Watch) -> ModelReplied | ContextOverflowed | Failed:
-        """One reply, streamed through `watch`; it ends by the settings' deadline whatever the server does."""
+        """Return one reply, streamed through `watch`, at the latest at the settings' deadline."""
         from runs.adapters.models import calling  # loads the libraries, before the call's time begins
         from runs.adapters.wire import Deadline
 

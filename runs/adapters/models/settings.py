@@ -61,7 +61,7 @@ class ModelSettings(Value):
     patience_s: float = Field(default=600.0, ge=0, le=86_400)
     """How long a call waits in all for a server that is busy or away, before a person is asked."""
     guided: bool = False
-    """The model is small: whoever writes its prompts adds worked examples and narrows the reply schema."""
+    """The model is small: its prompts have worked examples, and its reply schema is narrow."""
     left_out: frozenset[str] = frozenset()
     """Options of `OPTIONAL` that this server has refused before."""
 
@@ -97,7 +97,7 @@ class ModelSettings(Value):
 
     @property
     def chats(self) -> bool:
-        """Whether the server speaks chat completions, in whichever of its many accents."""
+        """Whether the server speaks chat completions."""
         return self.kind in ("openai", "openrouter")
 
 

@@ -1,4 +1,4 @@
-"""The one way of a provider's library to its server: one exchange by our own rules, whatever the library would do.
+"""Carries the requests of a provider's library to its server, by our own rules.
 
 Sockets keep one deadline (`runs/adapters/wire.py`), nothing of the environment is sent, the key goes to the profile's
 own address and nowhere else, and what the server sends is mended before the library reads it. The library's event
@@ -30,6 +30,9 @@ SENT = ("content-type", "accept", "anthropic-version", "anthropic-beta")
 
 KEY_HEADER = {"anthropic": ("x-api-key", ""), "google": ("x-goog-api-key", "")}
 """Where a kind of server expects the key, and what stands before it; `Authorization: Bearer` by default."""
+
+
+PORTS = {"http": 80, "https": 443}
 
 
 class Elsewhere(ConnectionError):
@@ -88,7 +91,7 @@ class Transport(httpx2.AsyncBaseTransport):
         if key := settings.api_key.get_secret_value():
             header, before = KEY_HEADER.get(settings.kind, ("Authorization", "Bearer "))
             headers.append((header, before + key))
-        port = own.port or {"http": 80, "https": 443}[own.scheme]
+        port = own.port or PORTS[own.scheme]
         target = url.raw_path.decode("ascii")
         return Call("POST", own.scheme, own.hostname or "", port, target, tuple(headers), body)
 
@@ -146,7 +149,7 @@ class _Stream(httpx2.AsyncByteStream):
 
 def _explicit(scheme: str, port: int | None) -> int | None:
     """Return the port as a library writes it: none where it is that of the scheme."""
-    return None if port == {"http": 80, "https": 443}[scheme] else port
+    return None if port == PORTS[scheme] else port
 
 
 def _event(chunk: dict[str, Any], name: str = "") -> bytes:

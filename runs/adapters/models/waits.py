@@ -1,4 +1,4 @@
-"""How long a busy server asks to wait, in whichever of their ways servers say so."""
+"""Reads how long a busy server asks to wait."""
 
 from __future__ import annotations
 
