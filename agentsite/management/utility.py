@@ -12,10 +12,7 @@ class Commands(ManagementUtility):
     """Where a command refuses it prints its sentence alone; Django puts the name of a Python class before it."""
 
     def fetch_command(self, subcommand: str) -> BaseCommand:
-        """Return one of ours or of Django's; ours check no configuration, which would load every page.
-
-        `up` and `check` do.
-        """
+        """Return one of ours or of Django's. Ours run no configuration checks, which would load every page."""
         command = super().fetch_command(subcommand)
         if get_commands()[subcommand] in ("agentsite", "runs"):
             command.requires_system_checks = []

@@ -89,16 +89,16 @@ def append(
     kind: str,
     facts: tuple[Fact, ...],
     state: str | None = None,
-    decided: Decision | None = None,
+    decision: Decision | None = None,
     **changes: Any,
 ) -> None:
     """Write one row at the head of `run`, under its present epoch, and keep `run` up to date.
 
-    `state` is None where the facts leave it as it was; `decided` is the decision that the row tells of.
+    `state` is None where the facts leave it as it was; `decision` is the one that the row tells of.
     """
     row = Row(run.head + 1, kind, run.node, facts_json=facts_text(facts), state_json=state)
-    if decided is not None:
-        row.cover("decision", decided.interrupt.seq, decided)
+    if decision is not None:
+        row.cover("decision", decision.interrupt.seq, decision)
     batch = batch_on(run, row, **changes)
     batch.totals = batch.totals.after_losses(facts)
     if run.machine in CATALOGUE:  # else it is a restore that pauses the run, of which no model is told

@@ -479,7 +479,7 @@ def _apply(
         to_step=decision.to_step,
         allow_host=decision.allow_host,
     )
-    append(run, "decision", (decided,), decided=decision, status=status, due_at=now)
+    append(run, "decision", (decided,), decision=decision, status=status, due_at=now)
     if verdict == "top_up":
         for name, amount in (args or {}).items():
             _raise_limit(run, name, amount, decision.by_name)

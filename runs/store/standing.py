@@ -44,6 +44,16 @@ class Beside:
         made = Decision.objects.filter(interrupt__run=self.run).select_related("interrupt").order_by("pk")
         return {decision.interrupt.seq: decision for decision in made}
 
+    @cached_property
+    def sealed(self) -> dict[str, Mapping[int, object]]:
+        """The same by what a seal is of (`runs.store.seals`)."""
+        return {
+            "request": self.exchanges,
+            "answer": self.exchanges,
+            "question": self.questions,
+            "decision": self.decisions,
+        }
+
 
 def way_on(beside: Beside, waits: Exchange | None) -> str:
     """I1: who waits, waits for somebody who can end it; empty where that is so."""

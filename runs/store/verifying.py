@@ -158,15 +158,9 @@ class _Walk:
 
     def _changed(self, seals: str) -> Misfit | None:
         """Return the first that stands beside the steps, and is not what the hash of this one covers."""
-        tables: dict[str, Mapping[int, object]] = {
-            "request": self.beside.exchanges,
-            "answer": self.beside.exchanges,
-            "question": self.beside.questions,
-            "decision": self.beside.decisions,
-        }
         for kept in seals.split():
             name, seq = name_and_step(kept)
-            found = tables[name].get(seq)
+            found = self.beside.sealed[name].get(seq)
             if found is None or seal(name, seq, found) != kept:
                 return Misfit(seq, f"its {name} was changed since, or is gone")
         return None

@@ -13,7 +13,6 @@ class Command(BaseCommand):
     """Installs it by hash into `.venv`."""
 
     help = "Install the library that models of a provider need. `up` does the same for the profiles it finds."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the kinds of models."""
