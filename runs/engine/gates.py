@@ -321,7 +321,7 @@ def hosts(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinio
 
 
 def restored(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
-    """Ask before a restored run changes something, whatever its rules allow: it may have done so since the backup."""
+    """Ask before each call with side effects of a restored run, even if a rule allows it: it may repeat one."""
     names = after_restore(snapshot.restored)
     if not isinstance(effect, ToolCall) or effect.repeatable or not names or _answered(names[0], passed):
         return PASS
