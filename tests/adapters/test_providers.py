@@ -28,15 +28,7 @@ PATHS = {
     "responses": "/v1/responses",
 }
 
-kinds = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(
-            kind, marks=pytest.mark.skipif(missing_package(kind) != "", reason=f"{kind} is not installed")
-        )
-        for kind in MODELS
-    ],
-)
+kinds = pytest.mark.parametrize("kind", MODELS)
 
 
 def asked(kind: str, *behaviours: Behaviour, **changes: Any) -> tuple[Answer, list[Asked]]:
@@ -107,7 +99,6 @@ def test_a_reply_without_a_reason_for_its_end_broke_off(kind: str) -> None:
     assert (answer.blame, "broke off" in answer.message) == ("transient", True)
 
 
-@pytest.mark.skipif(missing_package("google") != "", reason="google is not installed")
 def test_a_stream_of_google_is_read_as_a_list_too() -> None:
     as_list = Sends(json.dumps(CHUNKS["google"]("stop", GOOD)).encode())
     answer, _ = asked("google", as_list)
