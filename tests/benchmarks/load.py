@@ -180,10 +180,10 @@ def told(name: str, runs: list[int], began: float, visitor: Visitor, longest: fl
 
 
 def backlog(client: Client, count: int) -> float:
-    """Queued runs of one call each."""
-    runs = launch(count, [think("search", q="tides"), FINAL], "one call")
+    """Queued runs of one call each; the workers begin while the last ones are still launched."""
     with Visitor(client, "/runs/") as visitor:
         began = time.time()
+        runs = launch(count, [think("search", q="tides"), FINAL], "one call")
         wait_until(runs, *ENDED)
     return told("backlog", runs, began, visitor)
 

@@ -357,10 +357,7 @@ class Bench:
         self.report.findings.take("I12", leftovers.broker_clients_left())
 
     def _weighing(self, kind: str, kills: int, torment: Callable[[int], None]) -> None:
-        """I12: an undisturbed worker weighs at the end no more than in the first half of its work.
-
-        By CPU time, not by looks: on a busy machine most looks may come before it has driven its first run.
-        """
+        """I12: an undisturbed worker weighs at the end no more than in the first half of its work."""
         if kills < LEAST_TO_WEIGH:
             torment(kills)
             return
@@ -372,10 +369,9 @@ class Bench:
         last = leftovers.lightest(actor.pid)
         actor.process.kill()
         actor.process.join()
-        half = [one for one in self.weights if one["work"] <= last["work"] / 2]
-        first = leftovers.heaviest(half or self.weights[:1])
+        first = leftovers.judged_from(self.weights, last)
         self.report.findings.take("I12", leftovers.heavier(f"a {kind}", first, last))
-        told = ", ".join(f"{name} {first[name]} to {last[name]}" for name in first)
+        told = ", ".join(f"{name} {first.get(name, 'cold')} to {last[name]}" for name in leftovers.FLOORS)
         self.report.seen[f"weight, {kind}"] = told
 
     # the end
