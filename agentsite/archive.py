@@ -27,7 +27,7 @@ from runs.engine.values import Value
 from runs.failpoints import failpoint
 from runs.models import UNFINISHED, Run
 from runs.store import backups
-from runs.store.moment import snapshot
+from runs.store.db import snapshot
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from django.utils.crypto import get_random_string
 from django.utils.deprecation import MiddlewareMixin
 
-from runs.views.seeing import refused
+from runs.views.requests import refused
 
 COOKIE = settings.KNOWN_BROWSER_COOKIE_NAME
 YEAR_S = 365 * 86400

@@ -10,7 +10,7 @@ from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFie
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from runs.views.seeing import refused
+from runs.views.requests import refused
 
 log = logging.getLogger(__name__)
 

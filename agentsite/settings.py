@@ -48,12 +48,12 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "agentsite.known_browser.RememberBrowser",
-    "runs.views.door.SignInFirst",
+    "runs.views.sign_in.SignInFirst",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
     "runs.views.formless.LeadToForm",
-    "runs.views.seeing.SayWhyNot",
+    "runs.views.requests.SayWhyNot",
 ]
 ROOT_URLCONF = "agentsite.urls"
 ASGI_APPLICATION = "agentsite.asgi.application"

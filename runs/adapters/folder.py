@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from runs.adapters.beside import (
+from runs.adapters.atomic_files import (
     PART,
     move,
     named_too,

@@ -17,7 +17,7 @@ from runs.admin.parts import OfRunsAdmin, ReadableList, RunFilter
 from runs.models import Budget, Interrupt, Run
 from runs.reading import words
 from runs.reading.limits import Standing, figures, standings, standings_of
-from runs.store.purse import SHARED
+from runs.store.shared_limits import SHARED
 
 LIMITS = "limits"
 """The scope of a run's limits; the others are its machine's."""

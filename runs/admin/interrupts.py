@@ -21,7 +21,7 @@ from runs.forms.life import check_life
 from runs.models import Decision, Interrupt
 from runs.reading import words
 from runs.reading.cards import Card, headlines
-from runs.reading.visible import visible
+from runs.reading.hidden_text import visible
 
 STORED = (
     *("kind", "status", "effects", "risk", "limit", "revision", "fingerprint"),

@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from runs.models import Run
-from runs.reading.visible import visible
+from runs.reading.hidden_text import visible
 
 RUNS_LISTED = 20
 """Runs that a filter names, the newest."""

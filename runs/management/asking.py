@@ -13,9 +13,8 @@ from runs import actions, driver, store
 from runs.models import Interrupt, Run, RunStatus
 from runs.reading.arguments import fields_of
 from runs.reading.cards import headline_now
+from runs.reading.hidden_text import escaped, visible
 from runs.reading.questions import titles_of
-from runs.reading.unseen import escaped
-from runs.reading.visible import visible
 
 BAD_INPUT = 2
 NOT_AT_ITS_END = 6

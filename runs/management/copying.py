@@ -12,7 +12,7 @@ from runs.management.asking import RunsCommand, driven_inline, exit_code, halt_n
 from runs.management.going_back import BEGIN_AGAIN, told_first, told_of_beginning_again
 from runs.models import Run
 from runs.reading import export
-from runs.reading.again import Again, again
+from runs.reading.rollback import Again, again
 
 
 class CopyingCommand(RunsCommand):

@@ -8,8 +8,8 @@ from typing import Any
 
 from runs import actions
 from runs.management.asking import bad_input
-from runs.reading.again import Again, LostChange
 from runs.reading.inspector import OutsideEffect
+from runs.reading.rollback import Again, LostChange
 
 GO_BACK = "roll back. Nothing was changed."
 BEGIN_AGAIN = "start the new run. None was started."

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from runs import store
 from runs.models import Artifact, Run
-from runs.reading.visible import visible
+from runs.reading.hidden_text import visible
 
 MOST_NAMED = 3
 

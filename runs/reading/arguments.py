@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from runs.engine.tools import mismatch
 from runs.engine.values import MAX_DEPTH, MAX_JSON, MAX_NODES, clean, is_too_large
-from runs.reading import unseen
+from runs.reading import hidden_text
 
 Shape = Literal["line", "text", "integer", "number", "switch", "choice", "json"]
 PREFIX = "arg."
@@ -62,15 +62,15 @@ class ArgumentField:
     @property
     def label(self) -> str:
         """The argument's name; a model may have made it up."""
-        return unseen.escaped(self.name)
+        return hidden_text.escaped(self.name)
 
     @cached_property
-    def _found(self) -> unseen.Hidden:
-        return unseen.hidden_in(self.value)
+    def _found(self) -> hidden_text.Hidden:
+        return hidden_text.hidden_in(self.value)
 
     @cached_property
-    def _found_before(self) -> unseen.Hidden:
-        return self._found if self.was == self.value else unseen.hidden_in(self.was)
+    def _found_before(self) -> hidden_text.Hidden:
+        return self._found if self.was == self.value else hidden_text.hidden_in(self.was)
 
     @property
     def hidden(self) -> str:
@@ -79,7 +79,7 @@ class ArgumentField:
 
     @property
     def _of_name(self) -> str:
-        found = unseen.warning(self.name)
+        found = hidden_text.warning(self.name)
         return f"Its name {found[0].lower()}{found[1:]}" if found else ""
 
     @property
@@ -310,7 +310,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {json.dumps(unseen.escaped(key), ensure_ascii=False)} is there twice")
+            raise ValueError(
+                f"the key {json.dumps(hidden_text.escaped(key), ensure_ascii=False)} is there twice"
+            )
         found[key] = value
     return found
 

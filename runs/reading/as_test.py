@@ -9,7 +9,7 @@ from runs import driver
 from runs.engine.replaying import Record
 from runs.models import Run
 from runs.store import NotPossible, check_row
-from runs.store.moment import of_one_moment
+from runs.store.db import of_one_moment
 
 _FILE = '''"""{title}: replayed from the recorded answers; every step must come out the same.
 

@@ -16,9 +16,9 @@ from runs.engine.effects import Draft, HumanCall, ModelCall
 from runs.engine.gates import rule_that_asks
 from runs.engine.rules import is_of_site, is_rule
 from runs.models import Budget, Decision, Interrupt, Run, Step
-from runs.reading import unseen, words
-from runs.reading.again import Again
+from runs.reading import hidden_text, words
 from runs.reading.arguments import ArgumentField, fields_of
+from runs.reading.in_flight import late_end_of, unsure_of
 from runs.reading.limits import (
     LimitAsked,
     Standing,
@@ -35,8 +35,8 @@ from runs.reading.looking import hides, is_risky, lets_act
 from runs.reading.phrases import Line, call_text
 from runs.reading.questions import answer_field, asked_of, questions_of, reason_of, title_of
 from runs.reading.restored import doubt_of
+from runs.reading.rollback import Again
 from runs.reading.speaking import reads_of
-from runs.reading.unheard import late_end_of, unsure_of
 from runs.rights import OPERATOR, decides
 
 Person = User | AnonymousUser
@@ -232,7 +232,7 @@ def _headline(interrupt: Interrupt, questions: tuple[str, ...] = ()) -> str:
         return f"Run {call_text(interrupt.tool, interrupt.args)}?"
     if interrupt.kind == "limit":
         return as_asked(interrupt.title, interrupt.figures)
-    return unseen.escaped(title_of(interrupt, questions))
+    return hidden_text.escaped(title_of(interrupt, questions))
 
 
 class Asked(NamedTuple):

@@ -1,6 +1,6 @@
 """The characters that a reader can't see, or that make others look different, by what they do: one table for all.
 
-`visible` puts a sign in place of each; `unseen` names and escapes them.
+`hidden_text` puts a sign in place of each, names and escapes them.
 """
 
 from __future__ import annotations

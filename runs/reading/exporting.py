@@ -14,8 +14,8 @@ from runs.reading.compactions import CompactionView, compactions
 from runs.reading.lines import line_of
 from runs.store import load_window
 from runs.store.artifacts import live_artifacts_of, row_name
-from runs.store.moment import of_one_moment
-from runs.store.purse import SHARED
+from runs.store.db import of_one_moment
+from runs.store.shared_limits import SHARED
 
 Data = dict[str, Any]
 

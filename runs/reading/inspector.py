@@ -20,6 +20,8 @@ from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.compactions import CompactionView, compaction_view
 from runs.reading.filling import sources_of
+from runs.reading.hidden_text import all_visible, visible
+from runs.reading.in_flight import late_end_of, lost_call_at
 from runs.reading.mended import PinView, pin_of
 from runs.reading.phrases import call_text
 from runs.reading.prompt_views import PromptView, prompt_view
@@ -27,8 +29,6 @@ from runs.reading.prompts import ASKS
 from runs.reading.questions import whole_title
 from runs.reading.rows import CONCLUDING, RowView, row_view
 from runs.reading.speaking import COMMON, reads_of, speaking
-from runs.reading.unheard import late_end_of, lost_call_at
-from runs.reading.visible import all_visible, visible
 from runs.store import deeds_after
 
 TABS = ("facts", "state", "exchange", "context", "usage")

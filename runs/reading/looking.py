@@ -9,8 +9,8 @@ from typing import Any
 from runs.engine.effects import LET_PASS
 from runs.models import Interrupt
 from runs.reading.arguments import ArgumentField, fields_of
+from runs.reading.hidden_text import holds_unseen
 from runs.reading.restored import doubt_of
-from runs.reading.unseen import holds_unseen
 
 _SECOND_LOOK = "Read this call, then tick the box to approve it."
 _READ_ALL = "Read all of it, then tick the box to approve it."

@@ -17,7 +17,7 @@ from runs.engine.presentation import Lost, Told
 from runs.machines import CATALOGUE
 from runs.models import Run, Step, tells
 from runs.reading.exporting import opening_state, state_of
-from runs.reading.unheard import Unheard
+from runs.reading.in_flight import Unheard
 
 MOST_ROWS = 2000
 """Steps that a panel looks back on: a longer run is told from there on."""

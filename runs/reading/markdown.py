@@ -24,7 +24,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from runs.engine.sources import Source
-from runs.reading.visible import visible
+from runs.reading.hidden_text import visible
 
 MOST = 100_000
 """Characters up to which a text is read as Markdown."""

@@ -27,11 +27,11 @@ from runs.reading.drawing import graph_svg, order_of
 from runs.reading.ending import ending_of
 from runs.reading.filling import Filling, filling_of, sources_of
 from runs.reading.gauges import Gauge, filled
+from runs.reading.in_flight import unheard_html, unheard_of
 from runs.reading.limits import Standing, standings, used_of
 from runs.reading.machine_panel import machine_panel
 from runs.reading.restored import why_restored
 from runs.reading.statuses import exit_of, status_name, status_word
-from runs.reading.unheard import unheard_html, unheard_of
 from runs.rights import decides, may_launch
 from runs.store import halt_now
 

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from runs.reading.hidden_text import escaped
 from runs.reading.stacks import without_marks_at_end
-from runs.reading.unseen import escaped
 
 Level = Literal["turn", "step", "all"]
 """The coarsest detail at which a row is still shown."""

@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 
 from runs.adapters.media import RASTER
 from runs.reading import markdown
-from runs.reading.visible import visible
+from runs.reading.hidden_text import visible
 
 MOST_TEXT = 60_000
 """Characters of a text that a page shows."""

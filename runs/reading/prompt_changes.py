@@ -13,8 +13,8 @@ from runs.engine.timeline import Piece
 from runs.reading import words
 from runs.reading.compactions import word_diff
 from runs.reading.filling import words_of
+from runs.reading.hidden_text import visible
 from runs.reading.prompts import Sent
-from runs.reading.visible import visible
 
 MOST_WORDS = 12_000
 """Characters of two texts together up to which they are laid over each other word by word."""

@@ -19,9 +19,9 @@ from django.template import loader
 from runs.models import Exchange, Run, Step
 from runs.reading import words
 from runs.reading.children import child_html, children_of
+from runs.reading.in_flight import unheard_html, unheard_of
 from runs.reading.lines import line_of
 from runs.reading.phrases import Line
-from runs.reading.unheard import unheard_html, unheard_of
 
 WINDOW = 200
 """Rows that a page shows at first, and adds at a time."""

@@ -13,7 +13,6 @@ from runs.store.after_row import (
     rewinds_after,
     rollback_mark,
 )
-from runs.store.again import for_people
 from runs.store.appending import facts_text, prompt_chain
 from runs.store.artifacts import (
     artifact_bytes,
@@ -25,9 +24,7 @@ from runs.store.artifacts import (
     newest_artifact,
     was_changed,
 )
-from runs.store.birth import NewRun, create_run, folder_of, unsaved
 from runs.store.cached_reads import read_before
-from runs.store.clock import now
 from runs.store.continuing import check_continuing, continue_run, earlier_runs
 from runs.store.copying import (
     IN_FORK,
@@ -46,6 +43,27 @@ from runs.store.copying import (
     totals_at,
     write_replay,
 )
+from runs.store.creating import NewRun, create_run, folder_of, unsaved
+from runs.store.db import for_people, impatient, now
+from runs.store.decisions import (
+    MAX_MESSAGE,
+    MAX_RESPONSE,
+    TAKE_ARGS,
+    Said,
+    abort,
+    check_answer,
+    commit_answered,
+    decide,
+    given_answer,
+    given_answers,
+    note,
+    pause,
+    resume,
+    rewind,
+    stop_children,
+    unanswered,
+    unfit_answer,
+)
 from runs.store.deeds import LookAgain, lapsed_at, lapsed_before, passed_before, question_at, still_holds
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, Fenced, NotPossible, NotYet, ToldOtherwise
@@ -62,7 +80,7 @@ from runs.store.halting import (
 )
 from runs.store.health import fault_of_site, is_away, wait_until_back
 from runs.store.jumps import Clocks
-from runs.store.late import OF_A_MODEL, keep_answer
+from runs.store.late_answers import OF_A_MODEL, keep_answer
 from runs.store.leases import (
     MOST_LOST,
     RENEW_S,
@@ -109,27 +127,13 @@ from runs.store.loading import (
 )
 from runs.store.log import Asked, Batch, Row, chain, charge, check_seat, commit, hash_after, start
 from runs.store.mending import edit_summary, pin, undo_summary, unpin, want_compaction
-from runs.store.patience import impatient
-from runs.store.people import (
-    MAX_MESSAGE,
-    MAX_RESPONSE,
-    TAKE_ARGS,
-    Said,
-    abort,
-    check_answer,
-    commit_answered,
-    decide,
-    given_answer,
-    given_answers,
-    note,
-    pause,
-    resume,
-    rewind,
-    stop_children,
-    unanswered,
-    unfit_answer,
+from runs.store.restored import (
+    lost_by_restore,
+    paused_by_restore,
+    resume_restored,
+    tell_restored,
 )
-from runs.store.purse import (
+from runs.store.shared_limits import (
     TOLD,
     Worst,
     held_with_room,
@@ -138,12 +142,6 @@ from runs.store.purse import (
     shared_limits,
     shared_limits_of,
     take_over,
-)
-from runs.store.restored import (
-    lost_by_restore,
-    paused_by_restore,
-    resume_restored,
-    tell_restored,
 )
 from runs.store.site_rules import SiteRules, site_rules
 from runs.store.verifying import Misfit, unreadable, verify

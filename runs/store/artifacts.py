@@ -25,7 +25,7 @@ from runs.engine.facts import Fact, ToolReported
 from runs.engine.values import Json, canonical, clean_text
 from runs.machines import CATALOGUE
 from runs.models import Artifact, Run, Step
-from runs.store.birth import folder_of
+from runs.store.creating import folder_of
 
 LEFT_BEHIND_S = settings.LEASE_SECONDS / 2
 """Seconds that nothing has been written to a part before it counts as left behind.

@@ -24,7 +24,7 @@ from runs.engine.facts import Paused, Restored
 from runs.engine.old_rows import THE_RESTORE
 from runs.models import UNFINISHED, RestoreEpoch, Run, RunStatus
 from runs.store.appending import append
-from runs.store.moment import without_time_limits
+from runs.store.db import without_time_limits
 from runs.store.restored import paused_by_restore
 
 LEFT_OUT = frozenset({"sessions.session", "runs.remembered", "runs.restoreepoch"})

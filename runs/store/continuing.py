@@ -12,10 +12,10 @@ from runs.engine.outward import carried_on
 from runs.engine.timeline import folded
 from runs.machines import CATALOGUE
 from runs.models import Run, Step, tells
-from runs.store.again import for_people
 from runs.store.appending import append
 from runs.store.artifacts import live_artifacts_of
-from runs.store.birth import NewRun, insert, unsaved
+from runs.store.creating import NewRun, insert, unsaved
+from runs.store.db import for_people
 from runs.store.errors import NotPossible
 from runs.store.loading import context_blocks, state_at, terms_of
 from runs.store.log import lock

@@ -47,9 +47,10 @@ from runs.engine.timeline import blocks_of
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import Artifact, Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step, tells, tells_of
-from runs.store.again import for_people
 from runs.store.appending import facts_text
-from runs.store.birth import NewRun, clear_folder, folder_of, terms_hash, unsaved
+from runs.store.creating import NewRun, clear_folder, folder_of, terms_hash, unsaved
+from runs.store.db import first, for_people
+from runs.store.decisions import Said, given_answer
 from runs.store.deeds import may_answer, may_keep
 from runs.store.endings import ended
 from runs.store.errors import NotPossible
@@ -57,8 +58,6 @@ from runs.store.going_back import prompt_chain
 from runs.store.leases import IS_MADE_ANEW
 from runs.store.loading import gone_over, state_at
 from runs.store.log import HASHED, Row, lock
-from runs.store.people import Said, given_answer
-from runs.store.plain import first
 
 Origin = Literal["fork", "replay", "rerun"]
 

@@ -21,7 +21,7 @@ from runs.engine.rules import is_of_site
 from runs.machines import CATALOGUE
 from runs.models import Decision, Exchange, Run, Step
 from runs.rights import OPERATOR, Person, decides, may_decide
-from runs.store.plain import rows
+from runs.store.db import rows
 from runs.store.site_rules import site_rules
 
 LETS_GO_ON = (*LET_PASS, "resume")

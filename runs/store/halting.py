@@ -10,8 +10,7 @@ from django.db import connection, transaction
 from django.db.models import Exists
 
 from runs.models import Halt, Run, RunStatus
-from runs.store import clock
-from runs.store.again import for_people
+from runs.store.db import for_people, now
 from runs.store.errors import NotPossible
 
 _LOCK = 0x61676E74
@@ -70,7 +69,7 @@ def halt_site(by: str, reason: str) -> Halt:
             before.reason = reason
             before.save(update_fields=["reason"])
             return before
-        return Halt.objects.create(on=True, by_name=by, reason=reason, at=clock.now())
+        return Halt.objects.create(on=True, by_name=by, reason=reason, at=now())
 
 
 @for_people
@@ -80,7 +79,7 @@ def unhalt_site(by: str) -> Halt | None:
         _exclude_intents()
         halt = halt_now()
         if halt is not None:
-            halt.on, halt.ended_at, halt.ended_by = False, clock.now(), by
+            halt.on, halt.ended_at, halt.ended_by = False, now(), by
             halt.save(update_fields=["on", "ended_at", "ended_by"])
         return halt
 

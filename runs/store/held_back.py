@@ -14,8 +14,8 @@ from django.db.models import Exists, OuterRef, Q
 
 from runs.engine.facts import HeldBack
 from runs.models import Halt, Run, Step, tells_of
-from runs.store import clock
 from runs.store.appending import append
+from runs.store.db import now
 
 
 def halted_after(moment: str) -> Exists:
@@ -29,7 +29,7 @@ def tell_of_halts(run: Run, wanting: datetime) -> None:
     Within the transaction of whoever has taken the seat; `run` is kept up to date. A halt is told once.
     """
     for halt in Halt.objects.filter(Q(on=True) | Q(ended_at__gt=wanting)).order_by("pk"):
-        if (halt.on and wanting > clock.now()) or _is_told(run, halt):
+        if (halt.on and wanting > now()) or _is_told(run, halt):
             continue
         fact = HeldBack(
             halt=halt.pk,

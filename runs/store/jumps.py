@@ -10,7 +10,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from runs.models import Run, RunStatus
-from runs.store.clock import now
+from runs.store.db import now
 
 LEAST_S = 2.0
 """A jump by less does no harm: a lease outlasts it."""

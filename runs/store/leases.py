@@ -24,13 +24,10 @@ from runs.engine.values import canonical, clean_text
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step, tells, tells_of
-from runs.store import clock
-from runs.store.again import again
 from runs.store.appending import append, tell_fault, tell_lost, tell_stopped
+from runs.store.db import NOW, again, first, impatient
 from runs.store.halting import is_halted
 from runs.store.held_back import halted_after, tell_of_halts
-from runs.store.patience import impatient
-from runs.store.plain import first
 
 LEASE_S: float = settings.LEASE_SECONDS
 """Seconds that a claim lasts without being renewed."""
@@ -159,7 +156,7 @@ def look_for_lost(runs: QuerySet[Run] | None = None) -> None:
 def let_go(lease: Lease) -> None:
     """Give the run back, to go on at once where it is unfinished. A seat that was lost is only left."""
     with connection.cursor() as cursor:
-        now = clock.NOW[connection.vendor]
+        now = NOW[connection.vendor]
         cursor.execute(_LET_GO.format(now=now), (lease.epoch, lease.epoch, lease.run_id, lease.worker))
 
 

@@ -19,8 +19,8 @@ from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run, SiteHost, Skill, Step, tells_of
 from runs.store.appending import totals_of
+from runs.store.db import first, quoted, rows, telling
 from runs.store.log import budgets_of
-from runs.store.plain import first, quoted, rows, telling
 from runs.store.site_rules import site_rules_of
 
 MOVES = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP, Step.Kind.COMPACTION)

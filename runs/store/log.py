@@ -24,13 +24,12 @@ from runs.engine.settings import Settings
 from runs.engine.snapshot import Totals
 from runs.failpoints import failpoint
 from runs.models import Budget, Exchange, Interrupt, Run, RunStatus, Step
-from runs.store.again import again
 from runs.store.artifacts import Made, write_artifacts
-from runs.store.birth import insert, terms_hash
+from runs.store.creating import insert, terms_hash
+from runs.store.db import again, rows
 from runs.store.deeds import LookAgain, still_holds
 from runs.store.errors import Fenced
 from runs.store.halting import Halted, halted_for_intent
-from runs.store.plain import rows
 from runs.store.seals import COLUMNS, seal
 
 HASHED = ("seq", "kind", "node", "edge", "to", "facts_json", "state_json", "at", "ms", "seals")

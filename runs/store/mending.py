@@ -19,12 +19,11 @@ from runs.engine.facts import CompactionWanted, Fact, Pinned, SummaryEdited, Sum
 from runs.engine.timeline import Context, Summary, blocks_of, folded
 from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus, Step, tells
-from runs.store import clock
-from runs.store.again import for_people
 from runs.store.appending import append
+from runs.store.db import for_people, now
+from runs.store.decisions import seated
 from runs.store.errors import NotPossible
 from runs.store.loading import compaction_wanted, context_blocks, load, load_blocks, terms_of
-from runs.store.people import seated
 
 MOST_A_MINUTE = 20
 """Changes to one run's context."""
@@ -172,7 +171,7 @@ def _add(run: Run, fact: Fact) -> None:
             "its model anew; wait a moment, so that it can go on."
         )
     due = run.status == RunStatus.RUNNING
-    changes: dict[str, Any] = {"status": RunStatus.QUEUED, "due_at": clock.now()} if due else {}
+    changes: dict[str, Any] = {"status": RunStatus.QUEUED, "due_at": now()} if due else {}
     kept = _summary_kept(run, fact)
     append(run, "note", (fact, *kept), state=_state_with(run, kept) if kept else None, **changes)
 

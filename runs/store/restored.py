@@ -8,12 +8,12 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from runs.engine.fact_kinds import name_of
 from runs.engine.facts import Restored
 from runs.models import Run, RunStatus, Step, tells
-from runs.store.again import for_people
 from runs.store.appending import append
+from runs.store.db import for_people
+from runs.store.decisions import resume
 from runs.store.errors import NotPossible
 from runs.store.loading import restored_in
 from runs.store.log import lock
-from runs.store.people import resume
 
 
 def paused_by_restore(runs: QuerySet[Run]) -> QuerySet[Run]:

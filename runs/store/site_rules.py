@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from runs.engine.settings import InterruptRule
 from runs.engine.values import canonical
 from runs.models import Run
-from runs.store.plain import first, rows, telling
+from runs.store.db import first, rows, telling
 
 UNREADABLE: dict[str, Any] = {
     "do": "ask",

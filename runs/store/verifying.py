@@ -21,16 +21,16 @@ from runs.engine.snapshot import Totals
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import Artifact, Exchange, Interrupt, Run, Step, tells
-from runs.store import standing
+from runs.store import check_run
 from runs.store.appending import totals_of
 from runs.store.artifacts import Made, made_by
-from runs.store.birth import terms_hash
+from runs.store.check_tables import Told
+from runs.store.creating import terms_hash
 from runs.store.endings import ended
 from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import budgets_of, chain
 from runs.store.seals import name_and_step, seal
 from runs.store.summaries import ACTING, flaws
-from runs.store.told import Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class _Walk:
         self.guessed = Totals()
         """What calls that were cut off may have used; taken back where it becomes known."""
         self.told = Told()
-        self.beside = standing.Beside(run)
+        self.beside = check_run.Beside(run)
         self.acting: list[tuple[int, tuple[Fact, ...]]] = []
         """The rows that make summaries or change them."""
         self.gone: list[range] = []
@@ -318,9 +318,9 @@ class _Walk:
 
     def _standing(self) -> Misfit | None:
         """A way on, keys, decisions."""
-        if why := standing.way_on(self.beside, self.waits):
+        if why := check_run.way_on(self.beside, self.waits):
             return Misfit(None, why)
-        flaws = chained(standing.effects_of(self.beside), standing.decisions_of(self.beside, self.kinds))
+        flaws = chained(check_run.effects_of(self.beside), check_run.decisions_of(self.beside, self.kinds))
         return next((Misfit(seq, why) for seq, why in flaws), None)
 
     def _told(self) -> Misfit | None:

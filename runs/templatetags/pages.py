@@ -14,8 +14,7 @@ from django.utils.safestring import SafeString
 from runs import reading
 from runs.engine.presentation import Meter
 from runs.models import Halt
-from runs.reading import markdown, phrases, unseen, words
-from runs.reading import visible as signs
+from runs.reading import hidden_text, markdown, phrases, words
 from runs.reading.gauges import Gauge, gauge_of
 from runs.rights import Person
 from runs.store import halt_now
@@ -106,13 +105,13 @@ def cited(text: str, sources: Any) -> SafeString:
 @register.filter(is_safe=True)
 def visible(text: str) -> str:
     """Plain text with a sign for each character that nobody would see."""
-    return signs.visible(str(text))
+    return hidden_text.visible(str(text))
 
 
 @register.filter
 def escaped(text: str) -> str:
     """Plain text with an escape for each character that nobody would see."""
-    return unseen.escaped(str(text))
+    return hidden_text.escaped(str(text))
 
 
 @register.filter
@@ -124,7 +123,7 @@ def thousands(number: float) -> str:
 @register.filter
 def host(url: str) -> str:
     """The host of an address, with an escape for each letter that looks like another."""
-    return unseen.escaped(urlsplit(str(url)).netloc)
+    return hidden_text.escaped(urlsplit(str(url)).netloc)
 
 
 @register.filter

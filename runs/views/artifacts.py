@@ -14,7 +14,7 @@ from runs.adapters.folder import RunFolder
 from runs.adapters.tool import ToolError
 from runs.reading.artifacts import artifact_of, artifact_view, files_of, saved_name, saved_type
 from runs.store import artifact_bytes, folder_of
-from runs.views.seeing import number_in, visible_run
+from runs.views.requests import number_in, visible_run
 
 
 @never_cache

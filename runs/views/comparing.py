@@ -26,9 +26,9 @@ from runs.reading.comparing_words import (
     total_views,
     value_view,
 )
+from runs.reading.hidden_text import escaped
 from runs.reading.statuses import exit_of, status_word
-from runs.reading.unseen import escaped
-from runs.views.seeing import number_in, visible_run
+from runs.views.requests import number_in, visible_run
 
 OFFERED = 20
 """Runs that the chooser names in each group."""

@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from runs import actions
-from runs.views.seeing import visible_run
+from runs.views.requests import visible_run
 
 FIELDS = ("goal", "script")
 

@@ -16,12 +16,12 @@ from runs import actions, reading, store
 from runs.forms.copying import ForkForm, How
 from runs.machines import CATALOGUE
 from runs.models import Run
-from runs.reading.again import again
 from runs.reading.as_test import pytest_file
+from runs.reading.rollback import again
 from runs.reading.rows import row_view
-from runs.reading.scripting import launch_of, script_of
+from runs.reading.script_export import launch_of, script_of
 from runs.rights import Person
-from runs.views.seeing import kept_in, refused, visible_run
+from runs.views.requests import kept_in, refused, visible_run
 
 
 def _row_in(request: HttpRequest) -> int:

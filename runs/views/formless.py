@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.deprecation import MiddlewareMixin
 
-from runs.views.seeing import refused
+from runs.views.requests import refused
 
 PAGES = {
     **dict.fromkeys(("abort", "pause", "resume", "replay"), "run"),

@@ -9,7 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from runs import actions, reading
-from runs.views.seeing import refused
+from runs.views.requests import refused
 
 
 @never_cache

@@ -15,7 +15,7 @@ from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading import words
 from runs.reading.drawing import graph_svg
-from runs.views.seeing import kept_in, refused, visible_run
+from runs.views.requests import kept_in, refused, visible_run
 
 
 @never_cache

@@ -20,7 +20,7 @@ from runs.reading.inspector import ask_of
 from runs.reading.mended import context_state
 from runs.reading.prompt_views import ask_beside, prompt_view, prompts_of
 from runs.store.mending import MOST_CHARACTERS
-from runs.views.seeing import number_in, visible_run
+from runs.views.requests import number_in, visible_run
 
 
 @dataclass(frozen=True)

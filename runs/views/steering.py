@@ -10,10 +10,10 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from runs import actions, store
 from runs.models import Run
-from runs.reading.again import again
 from runs.reading.inspector import dead_rows_after
+from runs.reading.rollback import again
 from runs.reading.rows import RowView, row_view
-from runs.views.seeing import refused, visible_run
+from runs.views.requests import refused, visible_run
 
 
 @require_POST

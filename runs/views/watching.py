@@ -20,7 +20,7 @@ from runs.reading.panels import status_name
 from runs.reading.restored import restored_of
 from runs.reading.rows import WINDOW
 from runs.store.backups import restored_id
-from runs.views.seeing import number_in, visible_run
+from runs.views.requests import number_in, visible_run
 
 
 @require_GET

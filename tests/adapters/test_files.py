@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from runs.adapters import folder as folder_module
-from runs.adapters.beside import move, new_part, put, put_back, set_aside, write_new
+from runs.adapters.atomic_files import move, new_part, put, put_back, set_aside, write_new
 from runs.adapters.folder import (
     KEPT,
     FileChanged,

@@ -34,7 +34,7 @@ from agentsite.supervise import passport
 from runs import actions, driver
 from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
 from runs.store import backups, folder_of
-from runs.store.moment import snapshot
+from runs.store.db import snapshot
 from tests.runs.commands import command, database_url
 from tests.runs.running import (
     ALLOW,

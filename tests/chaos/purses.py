@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 
 from runs import store
 from runs.models import FINISHED, Budget, Exchange, Run, RunStatus, Step
-from runs.store.moment import snapshot
+from runs.store.db import snapshot
 from tests.chaos.findings import Violation
 
 NAMES = ("cost_usd", "tokens")

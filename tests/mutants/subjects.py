@@ -66,7 +66,7 @@ SUBJECTS = {
                 "Ledger._for_child",
                 "Ledger._can_wait",
             ),
-            "runs/store/people.py": (
+            "runs/store/decisions.py": (
                 "check_*",
                 "_check_*",
                 "_apply*",
@@ -106,13 +106,11 @@ SUBJECTS = {
         {
             "runs/store/leases.py": ALL,
             "runs/store/log.py": ALL,
-            "runs/store/people.py": ALL,
+            "runs/store/decisions.py": ALL,
             "runs/store/halting.py": ALL,
-            "runs/store/late.py": ALL,
-            "runs/store/purse.py": ("reserve", "take_over", "raise_shared"),
-            "runs/store/moment.py": ALL,
-            "runs/store/again.py": ALL,
-            "runs/store/patience.py": ALL,
+            "runs/store/late_answers.py": ALL,
+            "runs/store/shared_limits.py": ("reserve", "take_over", "raise_shared"),
+            "runs/store/db.py": ALL,
         },
         (
             "tests/runs/test_actions.py",
@@ -140,7 +138,7 @@ SUBJECTS = {
     ),
     "money": Subject(
         {
-            "runs/store/purse.py": ALL,
+            "runs/store/shared_limits.py": ALL,
             "runs/adapters/prices.py": ALL,
             "runs/engine/gates.py": (
                 "limits",
@@ -161,8 +159,8 @@ SUBJECTS = {
                 "_write_budget",
                 "_take_the_seat",
             ),
-            "runs/store/birth.py": ("open_budgets",),
-            "runs/store/people.py": ("_added", "_raise_limit"),
+            "runs/store/creating.py": ("open_budgets",),
+            "runs/store/decisions.py": ("_added", "_raise_limit"),
             "runs/driver/ledger.py": ("Ledger._budget",),
             "runs/driver/journey.py": ("Journey._reserved", "Journey._look", "Journey._summarise"),
             "runs/engine/kernel.py": ("_weighed", "_settle", "cost_of"),

@@ -21,7 +21,7 @@ from runs.engine.effects import Answer, ToolCall
 from runs.engine.ports import ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, LOOKS, Exchange, Interrupt, Run, RunStatus, Step
-from runs.store.birth import terms_hash
+from runs.store.creating import terms_hash
 from runs.store.log import lock
 from tests.stack import LONGEST_S
 

@@ -16,7 +16,7 @@ from runs.feeds.reads import look
 from runs.management.going_back import told_of_going_back
 from runs.models import Run, Step
 from runs.reading import row_views
-from runs.reading.again import Again, again, staying
+from runs.reading.rollback import Again, again, staying
 from tests.factories import cast_member, signed_in
 from tests.page_forms import forms_of
 from tests.runs.running import (

@@ -16,7 +16,7 @@ from runs.engine.facts import KeptAnswer
 from runs.forms.copying import state_values
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, Decision, Interrupt, Run
-from runs.reading.again import again
+from runs.reading.rollback import again
 from runs.store import folder_of
 from tests.runs.running import (
     ALLOW,

@@ -9,7 +9,7 @@ import pytest
 from runs import actions, store
 from runs.engine.timeline import folded
 from runs.models import Run
-from runs.reading.again import again
+from runs.reading.rollback import again
 from tests.runs.running import _every_run_verifies, decide, transitions
 from tests.runs.test_mending import RIGHT, bob, compacted_run, newest, read_on
 

@@ -7,8 +7,8 @@ import unicodedata
 
 import pytest
 
+from runs.reading.hidden_text import escaped, hidden_in, holds_unseen, warning
 from runs.reading.phrases import call_text, short
-from runs.reading.unseen import escaped, hidden_in, holds_unseen, warning
 from tests.stack import A_BUSY_SECOND
 
 RUSSIAN = "Съешь же ещё этих мягких французских булок, да выпей чаю. Файл сор.txt не нужен."

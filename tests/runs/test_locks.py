@@ -20,7 +20,7 @@ import runs
 from runs import actions, driver, store
 from runs.driver.journey import Slice
 from runs.models import Decision, Exchange, Interrupt, Run
-from runs.store import again, birth, copying, log, people, purse
+from runs.store import copying, creating, db, decisions, log, shared_limits
 from tests.factories import signed_in
 from tests.runs import test_pages_launch
 from tests.runs.running import (
@@ -78,7 +78,7 @@ def test_a_fork_of_a_fork_does_not_deadlock_with_its_reservation(monkeypatch: py
     source = fork(run)
     at, epoch = transitions(source)[0], Run.objects.get(pk=source.pk).epoch
     both = threading.Barrier(2, timeout=LONGEST_S)
-    lock, limits = log.lock, purse.shared_limits
+    lock, limits = log.lock, shared_limits.shared_limits
 
     def held(run_id: int) -> None:
         lock(run_id)
@@ -88,9 +88,9 @@ def test_a_fork_of_a_fork_does_not_deadlock_with_its_reservation(monkeypatch: py
         both.wait()
         return limits(member)
 
-    monkeypatch.setattr(again, "TIMES", 1)
+    monkeypatch.setattr(db, "TIMES", 1)
     monkeypatch.setattr(copying, "lock", held)
-    monkeypatch.setattr(purse, "shared_limits", read)
+    monkeypatch.setattr(shared_limits, "shared_limits", read)
     worst = store.Worst(cost_usd=0.01, tokens=10)
     at_once(lambda: actions.fork(source, at=at, by=None), lambda: store.reserve(source, epoch, worst, {}))
     assert Run.objects.filter(copied_from=source, root=run).count() == 1
@@ -106,7 +106,7 @@ def test_the_stop_of_a_run_does_not_deadlock_with_a_fork_of_its_child(
     work(child)
     at = transitions(child)[0]
     both = threading.Barrier(2, timeout=LONGEST_S)
-    lock, seated = log.lock, people.seated
+    lock, seated = log.lock, decisions.seated
 
     def held(run_id: int) -> None:
         lock(run_id)
@@ -118,9 +118,9 @@ def test_the_stop_of_a_run_does_not_deadlock_with_a_fork_of_its_child(
             both.wait()
         return found
 
-    monkeypatch.setattr(again, "TIMES", 1)
+    monkeypatch.setattr(db, "TIMES", 1)
     monkeypatch.setattr(copying, "lock", held)
-    monkeypatch.setattr(people, "seated", taken)
+    monkeypatch.setattr(decisions, "seated", taken)
     at_once(lambda: actions.fork(child, at=at, by=None), lambda: actions.abort(run, by=None))
     child.refresh_from_db()
     assert child.status == "cancelled"
@@ -148,7 +148,7 @@ def test_a_childs_end_does_not_deadlock_with_a_fork_of_it(monkeypatch: pytest.Mo
         lock(run_id)
         forking.set()
 
-    monkeypatch.setattr(again, "TIMES", 1)
+    monkeypatch.setattr(db, "TIMES", 1)
     monkeypatch.setattr(copying, "lock", held)
     monkeypatch.setattr(log, "lock", parents)
     at_once(lambda: actions.fork(child, at=at, by=None), lambda: slice_of(child))
@@ -186,7 +186,7 @@ def test_a_stop_that_the_database_gives_up_for_another_transaction_is_made_again
             lock(run.pk)
         out.set()
 
-    monkeypatch.setattr(people, "lock", held)
+    monkeypatch.setattr(decisions, "lock", held)
     at_once(in_the_way, lambda: actions.abort(child, by=None))
     assert taken == [run.pk, run.pk]
     child.refresh_from_db()
@@ -252,13 +252,13 @@ def test_a_question_and_its_prepared_answer_are_given_up_together(
 ) -> None:
     run = launch(think("send", to="bob"), FINAL, answers=[{"verdict": "approve"}])
     opened: list[int] = []
-    record = people._record
+    record = decisions._record
 
     def recorded(*given: Any) -> Decision:
         opened.append(len(tried))
         return record(*given)
 
-    monkeypatch.setattr(people, "_record", recorded)
+    monkeypatch.setattr(decisions, "_record", recorded)
     tried = given_up(monkeypatch, lambda number: False)
     work(run)
     question = opened[0] - 1  # the commit before the decision's own
@@ -299,7 +299,7 @@ def test_a_person_whose_change_is_given_up_for_good_is_told_so(
     run, client = launch(FINAL, owner=alice), signed_in(alice)
     tried = given_up(monkeypatch, lambda number: True)
     answer = client.post(f"/runs/{run.pk}/pause/")
-    assert len(tried) == again.TIMES
+    assert len(tried) == db.TIMES
     assert answer.status_code == 302
     assert [str(message) for message in get_messages(answer.wsgi_request)] == [store.Busy().sentence]
     assert not run.steps.filter(kind="pause").exists()
@@ -312,7 +312,7 @@ def test_a_late_answer_is_not_taken_where_its_deadline_could_not_decide(
     run = work(launch(think("send", to="bob"), FINAL))
     question = pending(run)
     Interrupt.objects.filter(pk=question.pk).update(deadline=Now() - timedelta(seconds=5))
-    given_up(monkeypatch, lambda number: number < again.TIMES)
+    given_up(monkeypatch, lambda number: number < db.TIMES)
     with pytest.raises(store.Busy):
         actions.decide(question.pk, verdict="approve", by=None, channel="command")
     assert pending(run) == question
@@ -337,9 +337,9 @@ def test_a_launch_that_is_given_up_for_good_says_so_above_the_form(
         with connection.cursor() as cursor:
             cursor.execute(GIVE_UP.format(code="40P01"))
 
-    monkeypatch.setattr(birth, "open_budgets", open_budgets)
+    monkeypatch.setattr(creating, "open_budgets", open_budgets)
     answer = test_pages_launch.launch(signed_in(person("alice", "add_run")))
-    assert len(tried) == again.TIMES
+    assert len(tried) == db.TIMES
     assert answer.status_code == 422
     assert store.Busy().sentence in answer.content.decode()
     assert not Run.objects.exists()

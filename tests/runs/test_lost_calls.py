@@ -17,7 +17,7 @@ from runs.adapters.toolbox import MayHaveHappened
 from runs.driver import ledger as ledgers
 from runs.engine.effects import Failed, ToolReturned
 from runs.models import Decision, Run
-from runs.reading.again import again
+from runs.reading.rollback import again
 from tests.runs.running import (
     ALLOW,
     FINAL,

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from runs.models import Run
+from runs.reading.hidden_text import all_visible, visible
 from runs.reading.markdown import MOST, TAGS, render
-from runs.reading.visible import all_visible, visible
 from tests.factories import alice, launched, signed_in
 from tests.runs.running import ALLOW, think
 from tests.stack import A_BUSY_SECOND, Site

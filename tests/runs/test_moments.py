@@ -14,8 +14,8 @@ from django.db import DatabaseError
 from runs import reading
 from runs.driver.journey import Slice
 from runs.models import Run
-from runs.reading import as_test, exporting, scripting
-from runs.store import moment, verifying
+from runs.reading import as_test, exporting, script_export
+from runs.store import db, verifying
 from tests.runs.running import ALLOW, FINAL, _every_run_verifies, in_threads, launch, slice_of, think, work
 
 pytestmark = [pytest.mark.database]
@@ -54,7 +54,7 @@ def test_an_export_has_the_rows_and_exchanges_of_its_head(monkeypatch: pytest.Mo
 
 def test_nothing_that_is_written_while_something_is_read_stays() -> None:
     run = launch(FINAL)
-    with suppress(DatabaseError), moment.snapshot():
+    with suppress(DatabaseError), db.snapshot():
         Run.objects.filter(pk=run.pk).update(goal="written by who only reads")
     assert Run.objects.get(pk=run.pk).goal == run.goal
 
@@ -69,11 +69,11 @@ def test_an_export_of_a_run_that_was_read_earlier_is_of_now() -> None:
 
 def test_a_script_and_a_test_of_a_moving_run_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     run = moving_run()
-    script, test = scripting.launch_of(run), as_test.pytest_file(run)
-    monkeypatch.setattr(scripting, "settings_of", moving_on(run, scripting.settings_of))
-    assert scripting.launch_of(run) == script
+    script, test = script_export.launch_of(run), as_test.pytest_file(run)
+    monkeypatch.setattr(script_export, "settings_of", moving_on(run, script_export.settings_of))
+    assert script_export.launch_of(run) == script
     assert work(run).finished
-    assert scripting.launch_of(run) != script
+    assert script_export.launch_of(run) != script
     assert as_test.pytest_file(run) != test
 
 

@@ -19,7 +19,7 @@ from runs.driver.replaying import made_again, record_of
 from runs.models import Decision, Run, SiteHost
 from runs.reading import export
 from runs.reading.outlines import outline_of
-from runs.reading.scripting import launch_of
+from runs.reading.script_export import launch_of
 from tests.adapters.pages import PUBLIC_ADDRESS, Answer, TableNet, Web
 from tests.runs.running import (
     FINAL,

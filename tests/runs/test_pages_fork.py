@@ -18,7 +18,7 @@ from runs import actions, store, tasks
 from runs.driver.journey import Slice
 from runs.forms.copying import ForkForm
 from runs.models import Decision, ModelProfile, Run
-from runs.reading.again import again
+from runs.reading.rollback import again
 from tests.factories import alice, bob, cast_member, charlie, signed_in
 from tests.runs.running import (
     FINAL,

@@ -20,7 +20,7 @@ from runs.machines import CATALOGUE
 from runs.models import Run, Step
 from runs.reading import export
 from runs.reading.as_test import pytest_file
-from runs.reading.scripting import launch_of, script_of
+from runs.reading.script_export import launch_of, script_of
 from runs.reading.statuses import exit_of, status_word
 from runs.store import folder_of
 from tests.factories import cast_member, signed_in

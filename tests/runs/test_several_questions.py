@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from runs import reading
 from runs.management.asking import how_to_answer
 from runs.models import Interrupt, Run
-from runs.reading.again import again
 from runs.reading.cards import asked_now, card_of
+from runs.reading.rollback import again
 from runs.reading.rows import row_views
 from tests.factories import bob, cast_member, signed_in
 from tests.page_forms import forms_of

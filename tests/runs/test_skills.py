@@ -9,7 +9,7 @@ import pytest
 from runs import actions, driver, store
 from runs.models import Run, ScriptText, Skill
 from runs.reading.prompts import full_terms
-from runs.store.birth import terms_hash
+from runs.store.creating import terms_hash
 from tests.machines.test_contract import INLINE, call, done, fill
 from tests.runs.running import FINAL, _every_run_verifies, launch, script, slice_of, think, transitions, work
 from tests.runs.test_replays import check_replay

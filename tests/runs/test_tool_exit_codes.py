@@ -16,7 +16,7 @@ from runs.adapters.toolbox import MAX_RESULT, Toolbox
 from runs.engine.effects import ToolCall, ToolReturned
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
-from runs.reading.scripting import script_of
+from runs.reading.script_export import script_of
 from tests.factories import signed_in
 from tests.runs.running import SEARCH, USAGE, _every_run_verifies, person, work
 

@@ -13,7 +13,7 @@ from runs import actions, reading, store
 from runs.driver import holds
 from runs.engine.effects import Failed, ToolReturned
 from runs.models import Run
-from runs.reading.again import again
+from runs.reading.rollback import again
 from tests.compact import compact
 from tests.factories import signed_in
 from tests.runs.running import (

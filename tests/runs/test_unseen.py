@@ -11,8 +11,8 @@ from django.urls import reverse
 
 from runs import reading
 from runs.models import Decision, Run
+from runs.reading.hidden_text import escaped, holds_unseen, warning
 from runs.reading.phrases import call_text, short
-from runs.reading.unseen import escaped, holds_unseen, warning
 from tests.factories import FINAL, alice, bob, launched, signed_in
 from tests.runs.running import pending, think
 

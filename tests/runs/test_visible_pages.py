@@ -12,8 +12,7 @@ from django.test import Client
 from runs import actions, reading
 from runs.models import Compaction, Decision, Exchange, Interrupt, Run, Step
 from runs.reading.artifacts import files_of, natural
-from runs.reading.characters import hides
-from runs.reading.visible import visible
+from runs.reading.hidden_text import hides, visible
 from tests.factories import cast_member, signed_in
 from tests.runs.running import SEARCH, SEND, USAGE, launch, pending, think, work
 

@@ -11,12 +11,12 @@ from runs import actions, store
 from runs.management.asking import RunsCommand, bad_input, call_shown, halt_notice, interrupt_of, json_of
 from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.models import Interrupt
-from runs.reading.again import staying
 from runs.reading.arguments import fields_of
+from runs.reading.in_flight import late_end_of, unsure_of
 from runs.reading.looking import hides, lets_act
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubt_of
-from runs.reading.unheard import late_end_of, unsure_of
+from runs.reading.rollback import staying
 
 
 class Command(RunsCommand):

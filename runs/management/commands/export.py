@@ -10,7 +10,7 @@ from runs.management.asking import RunsCommand, bad_input, run_of
 from runs.models import Run
 from runs.reading import export
 from runs.reading.as_test import pytest_file
-from runs.reading.scripting import launch_of, script_of
+from runs.reading.script_export import launch_of, script_of
 
 FORMATS = {
     "json": "the whole run",

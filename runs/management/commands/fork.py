@@ -9,7 +9,7 @@ from runs import actions
 from runs.management.asking import check_one_speaks, json_of, unasked_model
 from runs.management.copying import CopyingCommand
 from runs.models import Run
-from runs.reading.again import Again
+from runs.reading.rollback import Again
 
 GIVEN = {"run_settings": "--settings", "script": "--script", "state": "--state", "decision": "--decision"}
 """What is given as JSON, or as the name of a file with it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from runs import actions
 from runs.management.asking import RunsCommand
-from runs.reading.visible import visible
+from runs.reading.hidden_text import visible
 
 
 class Command(RunsCommand):

@@ -28,7 +28,7 @@ from runs.management.asking import (
 )
 from runs.models import Interrupt, Run, RunStatus
 from runs.reading import export, row_views
-from runs.reading.visible import visible
+from runs.reading.hidden_text import visible
 
 LOOK_S = 0.2
 

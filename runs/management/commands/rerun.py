@@ -10,7 +10,7 @@ from runs import actions, store
 from runs.management.copying import CopyingCommand
 from runs.management.going_back import told_of_lost
 from runs.models import Run
-from runs.reading.again import Again, again
+from runs.reading.rollback import Again, again
 
 
 class Command(CopyingCommand):

@@ -9,7 +9,7 @@ from runs import actions, store
 from runs.management.going_back import GO_BACK, told_first, told_of_going_back
 from runs.management.steering import SteeringCommand
 from runs.models import Run
-from runs.reading.again import again
+from runs.reading.rollback import again
 
 
 class Command(SteeringCommand):

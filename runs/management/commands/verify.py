@@ -15,7 +15,7 @@ from runs.management.asking import bad_input, run_of
 from runs.management.lost_files import lost_files
 from runs.models import Run
 from runs.store.backups import newer_database, unknown_migrations
-from runs.store.moment import of_one_moment
+from runs.store.db import of_one_moment
 
 
 class Command(BaseCommand):

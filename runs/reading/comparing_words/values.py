@@ -8,7 +8,7 @@ from typing import Any
 
 from runs.reading.aligning import Piece, differing_words
 from runs.reading.differences import MISSING, Difference
-from runs.reading.unseen import escaped
+from runs.reading.hidden_text import escaped
 
 CHARACTERS = 6000
 """Characters of a value that are shown; around what differs, where it is longer."""

@@ -17,7 +17,7 @@ from runs.engine.settings import LIMIT_NAMES, Settings
 from runs.engine.values import canonical, clean, storable
 from runs.machines import CATALOGUE
 from runs.models import Budget, Run, ScriptText, Skill
-from runs.store.again import for_people
+from runs.store.db import for_people
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from runs.engine.facts import RECOVERED
 from runs.engine.machine import END
 from runs.engine.snapshot import Totals
 from runs.models import Exchange, Run, Step, tells, tells_of
-from runs.store.again import again
+from runs.store.db import again
 from runs.store.loading import MOVES
 from runs.store.log import Asked, add_beside, answer_first, charge, lock, pay
 

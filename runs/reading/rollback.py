@@ -16,10 +16,10 @@ from runs import store
 from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.inspector import OutsideEffect, outside_effects_after
-from runs.reading.live_way import called_after, live_asks
 from runs.reading.phrases import Data, Line
 from runs.reading.questions import titles_of
 from runs.reading.restored import unknown_of
+from runs.reading.script_export import called_after, live_asks
 from runs.reading.speaking import FIRST
 
 

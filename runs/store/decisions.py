@@ -38,16 +38,15 @@ from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical, clean, clean_text
 from runs.machines import CATALOGUE, NoMachine
 from runs.models import Budget, Decision, Exchange, Interrupt, Run, RunStatus, Step
-from runs.store import clock
-from runs.store.again import again, for_people
 from runs.store.appending import append, batch_on, facts_text, tell_lost
+from runs.store.db import again, for_people, now
 from runs.store.endings import ended, for_parent
 from runs.store.errors import BadDecision, Busy, Conflict, NotPossible
 from runs.store.going_back import rewind_batch
 from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, restored_in, terms_of
 from runs.store.log import Batch, Row, commit, lock
-from runs.store.purse import has_room, raise_shared
+from runs.store.shared_limits import has_room, raise_shared
 
 MAX_MESSAGE = 4_000
 """Characters of a decision's message."""
@@ -170,7 +169,7 @@ def resume(run_id: int, by: str) -> Run:
         parked = exchange is not None and exchange.kind in ("human_call", "child_run")
         waits = parked and exchange is not None and exchange.answer_json is None
         status = RunStatus.WAITING if waits else RunStatus.QUEUED
-        append(run, "pause", (Resumed(by=by),), status=status, due_at=clock.now())
+        append(run, "pause", (Resumed(by=by),), status=status, due_at=now())
     return run
 
 
@@ -200,7 +199,7 @@ def rewind(
         batch, _ = rewind_batch(loaded, replace(move, facts=(*move.facts, *told, *cost_of(loaded.answer))))
         batch.totals = loaded.snapshot.totals.after(loaded.answer)
         status = RunStatus.PAUSED if run.status == RunStatus.PAUSED else RunStatus.QUEUED
-        batch.changes |= {"status": status, "due_at": clock.now()}
+        batch.changes |= {"status": status, "due_at": now()}
         commit(batch)
     run.refresh_from_db()
     return run

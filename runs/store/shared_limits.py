@@ -19,12 +19,11 @@ from runs.engine.facts import LimitRaised
 from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit, Worst
 from runs.models import Budget, Interrupt, Run
-from runs.store.again import again
 from runs.store.appending import append, totals_of
+from runs.store.db import again, first, places, quoted, rows
 from runs.store.errors import Fenced, NotYet
 from runs.store.loading import MOVES
 from runs.store.log import lock
-from runs.store.plain import first, places, quoted, rows
 
 SHARED = "shared"
 """Scope of the budget lines that hold what people added to a shared limit in one of the runs.

@@ -1,4 +1,4 @@
-"""Find what hides in a call and write it out: unseen characters, look-alike letters, long gaps, stacked marks.
+"""Find characters that hide in a text, and write them out: invisible ones, look-alikes, long gaps, stacked marks.
 
 What a person approves must be what runs. So where a call holds such a thing, the card says so and shows the text
 once more with signs and escapes; rows of one line show those only.
@@ -6,6 +6,7 @@ once more with signs and escapes; rows of one line show those only.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +15,61 @@ from typing import Any
 
 import regex
 
+from runs.reading.characters import CONTROLS, DIRECTIONS, hides, sign_of
 from runs.reading.gaps import Gap, gaps, is_odd
 from runs.reading.lookalikes import Alike, alikes
 from runs.reading.stacks import Stack, stacks
+
+_BREAK = re.compile("\r\n?|[\u2028\u2029]")
+_SIGNS = {char: sign_of(char) for char in CONTROLS | DIRECTIONS}
+_JOINS = "\u200c\u200d\ufe0e\ufe0f"
+"""These have a work to do in emoji, and two of them in the letters of some scripts."""
+
+_JOINED = re.compile(f"[{_JOINS}]")
+
+
+def visible(text: str) -> str:
+    """`text` with a sign for each character that can't be seen; newlines and tabs stay, half pairs go."""
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = _BREAK.sub("\n", text)
+    chars = set(text)  # long texts hold millions of them: no step for each
+    for char in _SIGNS.keys() & chars:
+        text = text.replace(char, _SIGNS[char])
+    if text.isascii():
+        return text
+    if not chars.isdisjoint(_JOINS):
+        whole = text
+        text = _JOINED.sub(
+            lambda found: found[0] if _works(whole, found.start()) else sign_of(found[0]), text
+        )
+    for char in chars.difference(_SIGNS, _JOINS):
+        if hides(char):
+            text = text.replace(char, sign_of(char))
+    return text
+
+
+def _works(text: str, place: int) -> bool:
+    """Whether a joiner or a selector belongs to an emoji, or to a script that is written with joiners."""
+    if in_emoji(text, place):
+        return True
+    before = text[place - 1 : place]
+    return (
+        text[place] in "\u200c\u200d" and bool(before) and unicodedata.category(before) in ("Lo", "Mn", "Mc")
+    )
+
+
+def all_visible(value: Any) -> Any:
+    """A JSON value whose every text is visible."""
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {visible(name): all_visible(item) for name, item in value.items()}
+        case list():
+            return [all_visible(item) for item in value]
+    return value
+
 
 SHOWN = 8
 """Characters that a warning names."""
@@ -25,7 +78,7 @@ _PLAIN = regex.compile(r"[\n\t\x20-\x7e]*+")
 _JOINER = "\u200d"
 _WIDE_BLANK = "\u3000"
 _EASTERN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\u3000-\u303f\uff00-\uffef]")
-_SIGNS = "\u203c\u2049\u2139"
+_PICTURE_SIGNS = "\u203c\u2049\u2139"
 """Letters and marks that are pictures too."""
 
 _PICTURES = range(0x1F000, 0x1FB00)
@@ -151,4 +204,4 @@ def _draws(char: str) -> bool:
     """Whether a character is a picture (or the skin of one)."""
     if not char:
         return False
-    return char in _SIGNS or ord(char) in _PICTURES or unicodedata.category(char) in ("So", "Sm")
+    return char in _PICTURE_SIGNS or ord(char) in _PICTURES or unicodedata.category(char) in ("So", "Sm")

@@ -29,8 +29,8 @@ from runs.engine.kernel import cost_of
 from runs.engine.reporting import reported
 from runs.engine.values import canonical, fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, Step
+from runs.store.check_run import Beside
 from runs.store.loading import MOVES
-from runs.store.standing import Beside
 
 
 class Told:

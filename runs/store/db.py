@@ -1,0 +1,193 @@
+"""The database under the log: plain SQL, its clock, reads of one moment, waiting for locks, retries.
+
+Django builds a statement anew each time, which takes ten times as long as the statement itself: what a worker reads at
+each step is plain SQL. Times are the database's, for a worker's own clock may be wrong, or jump (docs/runtime.md,
+"Leases").
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from django.db import OperationalError, connection, transaction
+
+from runs.engine.fact_kinds import name_of
+from runs.models import Run
+from runs.store.errors import Busy
+
+
+def rows(sql: str, *params: Any) -> list[Any]:
+    """Return every row of a query."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        found: list[Any] = cursor.fetchall()
+    return found
+
+
+def first(sql: str, *params: Any) -> Any:
+    """Return the first row of a query; None where there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.fetchone()
+
+
+def places(params: Iterable[Any]) -> str:
+    """Return a place for each parameter of a list."""
+    return ", ".join("%s" for _ in params)
+
+
+def quoted(kinds: Iterable[str]) -> str:
+    """Return constants as a list of SQL."""
+    return ", ".join(f"'{kind}'" for kind in kinds)
+
+
+def telling(kind: str) -> str:
+    """Return the condition that a step has a fact of this kind."""
+    name = name_of(kind).replace("_", r"\_")
+    return rf"fact_kinds LIKE '%%{name}%%' ESCAPE '\'"
+
+
+NOW = {
+    "sqlite": "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')",
+    "postgresql": "CLOCK_TIMESTAMP()",
+}
+"""The present moment in SQL, by the kind of database."""
+
+
+def now() -> datetime:
+    """The present moment: what is due, and when, is reckoned from it."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {NOW[connection.vendor]}", ())
+        moment = cursor.fetchone()[0]
+    return datetime.fromisoformat(moment).replace(tzinfo=UTC) if isinstance(moment, str) else moment
+
+
+Given = ParamSpec("Given")
+Read = TypeVar("Read")
+
+
+@contextmanager
+def snapshot(*, however_long: bool = False) -> Iterator[None]:
+    """Everything read in here is of one moment; nobody who writes waits for it.
+
+    Within a transaction that is open already it is that one's. `however_long`: it may take longer than a page may.
+    """
+    if _in_transaction():
+        yield
+        return
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:  # Django's own transactions would take the writer's lock
+            cursor.execute("BEGIN DEFERRED")
+            try:
+                yield
+            finally:
+                cursor.execute("ROLLBACK")
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if however_long:
+            without_time_limits(cursor)
+        yield
+
+
+def without_time_limits(cursor: Any) -> None:
+    """For this transaction, on PostgreSQL: a site of some years takes longer than a page may."""
+    cursor.execute("SET LOCAL statement_timeout = 0")
+    cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
+def _in_transaction() -> bool:
+    opened = connection.connection
+    return connection.in_atomic_block or bool(
+        connection.vendor == "sqlite" and opened is not None and opened.in_transaction
+    )
+
+
+def of_one_moment(
+    read: Callable[Concatenate[Run, Given], Read],
+) -> Callable[Concatenate[Run, Given], Read]:
+    """A reader of a run that may be moving: what it reads is of one moment, the run's own row included."""
+
+    @wraps(read)
+    def reader(run: Run, *args: Given.args, **kwargs: Given.kwargs) -> Read:
+        with snapshot():
+            return read(Run.objects.get(pk=run.pk), *args, **kwargs)
+
+    return reader
+
+
+PATIENCE_MS = 200
+"""Longer than a move holds its run's row; a fork of a long run holds it for longer."""
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """A transaction that gives up (`OperationalError`) where it would have to wait: others come after it, in turn.
+
+    On PostgreSQL; SQLite locks no rows.
+    """
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = {PATIENCE_MS}")
+        yield
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TIMES = 4
+"""How often it is tried: the other transaction has what it wanted then, and ends."""
+
+GIVEN_UP = ("40P01", "40001")
+"""PostgreSQL's codes for a deadlock, and for a transaction that does not fit the others."""
+
+WAITED = ("55P03", "SQLITE_BUSY")
+"""A lock was waited for in vain, for as long as is allowed: not tried again."""
+
+log = logging.getLogger(__name__)
+
+
+def again(deed: Callable[P, T]) -> Callable[P, T]:
+    """Repeat `deed` where the database gave it up; after the last time the fault is passed on."""
+
+    @wraps(deed)
+    def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(TIMES - 1):
+            try:
+                return deed(*args, **kwargs)
+            except OperationalError as fault:
+                if not _is_ours(fault, GIVEN_UP):
+                    raise
+                log.warning("%s is tried again: %s", deed.__name__, fault)
+        return deed(*args, **kwargs)
+
+    return repeated
+
+
+def for_people(deed: Callable[P, T]) -> Callable[P, T]:
+    """The same for what a person does, who is told in a sentence (`Busy`) where it can't be done at this moment."""
+    repeated = again(deed)
+
+    @wraps(deed)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return repeated(*args, **kwargs)
+        except OperationalError as fault:
+            if not _is_ours(fault, GIVEN_UP + WAITED):
+                raise
+            raise Busy from fault
+
+    return told
+
+
+def _is_ours(fault: OperationalError, codes: tuple[str, ...]) -> bool:
+    """Whether it is one of these faults, and no caller's transaction is open that it has broken."""
+    cause = fault.__cause__
+    code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
+    return code in codes and not connection.in_atomic_block
