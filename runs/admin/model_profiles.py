@@ -179,12 +179,18 @@ class ModelProfileAdmin(admin.ModelAdmin):
                 "fields": (
                     "input_price",
                     "output_price",
+                    "cached_price",
+                    "cache_write_price",
+                    "reasoning_price",
                     "context_tokens",
                     "max_output_tokens",
                     "timeout_s",
-                    "patience_s",
                 )
             },
+        ),
+        (
+            "Outages and limits",
+            {"fields": ("patience_s", "fallback", "most_calls", "most_requests", "most_tokens")},
         ),
         ("Script", {"fields": ("script_json",)}),
     )
