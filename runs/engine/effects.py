@@ -72,6 +72,8 @@ class ModelCall(Value):
     """How many times its usual length the reply may have: 2 after one that was cut off for its length."""
     waited_s: float = Field(default=0.0, exclude_if=operator.not_)
     """Seconds that it has been held back because the model's server was away."""
+    waits: int = Field(default=0, exclude_if=operator.not_)
+    """How many of its attempts met a server that was away: they are none of the few that other failures have."""
     closes: str = ""
     """The exit reason that the reply ends the run with; empty where a node takes the reply."""
 

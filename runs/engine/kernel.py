@@ -42,7 +42,7 @@ from runs.engine.facts import (
 )
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
-from runs.engine.outages import ATTEMPTS, is_patient, waits_out
+from runs.engine.outages import ATTEMPTS, is_patient, tries, waits_out
 from runs.engine.reasoning import heard
 from runs.engine.settings import LIMIT_REASONS
 from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
@@ -168,11 +168,12 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
         ):
             return Decision(waits, totals)
         case effect, Failed(blame="transient", message=why) as failed if (
-            effect and pending and pending.attempt < ATTEMPTS and not is_patient(effect, failed)
+            effect and pending and tries(pending) < ATTEMPTS and not is_patient(effect, failed)
         ):
-            number = pending.attempt + 1
+            number = tries(pending) + 1
             notice = Notice(code="retried", message=f"{why} Attempt {number} of {ATTEMPTS}.".strip())
-            return Decision(Ask(effect, (notice,), DELAYS_S[pending.attempt - 1], number), totals)
+            again = Ask(effect, (notice,), DELAYS_S[number - 2], pending.attempt + 1)
+            return Decision(again, totals)
         case ModelCall(closes="") as call, Failed(message=why) if call.at_limit != "fail":
             return Decision(_stop("model_error", why), totals)
         case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
@@ -195,10 +196,10 @@ def _unended(
     """A reply that did not end in order is paid, and never read, though it may look whole. It is asked for again:
     after a length once, with more room; after a content filter once; after an error as after any passing failure."""
     totals = snapshot.totals.after(replied)
-    if replied.ended == "error" and pending.attempt < ATTEMPTS:
-        number = pending.attempt + 1
+    if replied.ended == "error" and tries(pending) < ATTEMPTS:
+        number = tries(pending) + 1
         notice = Notice(code="retried", message=f"{unended(replied)} Attempt {number} of {ATTEMPTS}.")
-        return _Again(Ask(call, (notice,), DELAYS_S[pending.attempt - 1], number), totals)
+        return _Again(Ask(call, (notice,), DELAYS_S[number - 2], pending.attempt + 1), totals)
     if replied.ended != "error" and not call.cut:
         room = MORE_ROOM if replied.ended == "length" else call.room
         notice = Notice(code=f"reply_{replied.ended}", message=unended_told(replied))

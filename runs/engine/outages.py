@@ -14,6 +14,9 @@ ATTEMPTS = 3
 LONGEST_WAIT_S = 60.0
 """Seconds to which the waits grow, where the server asks for none."""
 
+AFRESH = {"waited_s": 0.0, "waits": 0}
+"""What a call has that nothing was waited for yet."""
+
 SWITCH_S = 0.1
 """Seconds until the fallback is called: another slice of the run reaches it."""
 
@@ -23,32 +26,37 @@ def is_patient(effect: Effect, failed: Failed) -> bool:
     return isinstance(effect, ModelCall) and failed.patience_s > 0
 
 
+def tries(pending: Pending) -> int:
+    """Return which attempt it is, without those that met a server that was away."""
+    return pending.attempt - (pending.effect.waits if isinstance(pending.effect, ModelCall) else 0)
+
+
 def waits_out(snapshot: Snapshot, pending: Pending, call: ModelCall, failed: Failed) -> Ask | None:
     """Return the same call after a wait or to the fallback, or the question once patience is over; None for neither."""
     if failed.asks:
         return None if call.closes else _question(snapshot, call, failed)
     if not failed.patience_s:
-        return _switched(call, failed) if failed.fallback and pending.attempt >= ATTEMPTS else None
-    wait = max(failed.wait_s, min(2.0 ** min(pending.attempt - 1, 10), LONGEST_WAIT_S))
+        return _switched(call, failed) if failed.fallback and tries(pending) >= ATTEMPTS else None
+    wait = max(failed.wait_s, min(2.0 ** min(call.waits, 10), LONGEST_WAIT_S))
     waited = round(call.waited_s + wait, 3)
     if waited > failed.patience_s:
         if failed.fallback:
             return _switched(call, failed)
         return None if call.closes else _question(snapshot, call, failed)
     message = f"{failed.message} Next try in {wait:g} s, then up to {failed.patience_s - waited:g} s more."
-    again = call.model_copy(update={"waited_s": waited})
+    again = call.model_copy(update={"waited_s": waited, "waits": call.waits + 1})
     return Ask(again, (Notice(code="retried", message=message),), wait, pending.attempt + 1)
 
 
 def _switched(call: ModelCall, failed: Failed) -> Ask:
     """Ask the fallback, which has all its own patience."""
     changed = ModelChanged(before=failed.model, model=failed.fallback, why=failed.message)
-    return Ask(call.model_copy(update={"waited_s": 0.0}), (changed,), SWITCH_S)
+    return Ask(call.model_copy(update=AFRESH), (changed,), SWITCH_S)
 
 
 def _question(snapshot: Snapshot, call: ModelCall, failed: Failed) -> Ask:
     """Ask a person, who may mend the profile first. A call that is let go on has all its patience again."""
-    mended = call.model_copy(update={"waited_s": 0.0})
+    mended = call.model_copy(update=AFRESH)
     question = HumanCall(
         about="manual",
         title="The model can't be called. Try again?",

@@ -64,7 +64,9 @@ def test_the_page_says_when_the_next_try_is_and_offers_it_to_those_who_may_steer
         assert "Model server busy, next try" in page
         assert f"{run.due_at:%H:%M:%S} UTC" in page and "Slow down." in page
         assert "Try now" in page
-        seen = signed_in(person("bob", "view_run", "decide_interrupt")).get(reverse("run", args=[run.pk])).text
+        seen = (
+            signed_in(person("bob", "view_run", "decide_interrupt")).get(reverse("run", args=[run.pk])).text
+        )
         assert "Model server busy" in seen and "Try now" not in seen
         response = signed_in(owner).post(reverse("try-now", args=[run.pk]), follow=True)
         assert "Trying now." in response.text
