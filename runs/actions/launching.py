@@ -297,14 +297,12 @@ def no_price(name: str) -> str:
 
 def _check_prices(checked: Settings, model: str, path: str, problems: list[Problem]) -> None:
     """A limit on cost holds for a run and its children: each of their models needs a price."""
-    if checked.limits.cost_usd is None:
-        children = checked.subgraphs.items()
-    else:
-        children = ()
+    if checked.limits.cost_usd is not None:
         models = dict.fromkeys((model, *_models_below(checked)))
         if unpriced := next(filter(None, map(driver.without_price, models)), ""):
             problems.append(Problem(f"{path}.limits.cost_usd", no_price(unpriced)))
-    for name, child in children:
+        return
+    for name, child in checked.subgraphs.items():
         inner = CATALOGUE[child.machine].settings.model_validate(child.settings)
         where = f"{path}.subgraphs.{name}.settings"
         _check_prices(inner, inner.model or model, where, problems)

@@ -95,7 +95,7 @@ class Tariff:
     def _rest(self, counts: Counts) -> _Parts:
         if not self._has_own:
             return _listed(self.model_id, self.base_url, counts) or _Parts()
-        full = counts.read
+        full = float(counts.read)
         if counts.cached or counts.stored:
             cached, stored = self._shares()
             full += counts.cached * (cached - 1) + counts.stored * (stored - 1)
@@ -115,7 +115,7 @@ class Tariff:
 
 def _listed(model_id: str, base_url: str, counts: Counts) -> _Parts | None:
     """By the public list: of the provider at `base_url`, else, unless that is of this network, by the model's name."""
-    found = _asked(model_id, counts, provider_api_url=base_url)
+    found = _asked(model_id, counts, base_url)
     return found if found is not None or _is_local(base_url) else _by_name(model_id, counts)
 
 
@@ -124,7 +124,7 @@ def _by_name(model_id: str, counts: Counts) -> _Parts | None:
     return _asked(model_id, counts)
 
 
-def _asked(model_id: str, counts: Counts, **where: str) -> _Parts | None:
+def _asked(model_id: str, counts: Counts, base_url: str | None = None) -> _Parts | None:
     try:
         import genai_prices
 
@@ -134,7 +134,7 @@ def _asked(model_id: str, counts: Counts, **where: str) -> _Parts | None:
             cache_read_tokens=counts.cached,
             cache_write_tokens=counts.stored,
         )
-        found = genai_prices.calc_price(counted, model_id, **where)
+        found = genai_prices.calc_price(counted, model_id, provider_api_url=base_url)
     except (ImportError, LookupError, ValueError):
         return None
     read, wrote = found.input_price, found.output_price
