@@ -59,6 +59,17 @@ class Tariff:
     def _has_own(self) -> bool:
         return self.input_price is not None or self.output_price is not None
 
+    def per_million(self) -> dict[str, float]:
+        """Return the price of each kind of token, in USD per million, of a short prompt."""
+        thousand = 1_000
+        return {
+            "input": self.charge(thousand, 0) * thousand,
+            "cached": self.charge(thousand, 0, cached=thousand) * thousand,
+            "written to cache": self.charge(thousand, 0, stored=thousand) * thousand,
+            "output": self.charge(0, thousand) * thousand,
+            "reasoning": self.charge(0, thousand, thought=thousand) * thousand,
+        }
+
     def charge(self, read: int, wrote: int, cached: int = 0, stored: int = 0, thought: int = 0) -> float:
         """What a call that used so many tokens costs; 0 for a model that is on no list."""
         cached = min(cached, read)

@@ -146,6 +146,22 @@ def test_the_form_says_so_beside_the_field_and_the_command_too() -> None:
     assert not Run.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (MINE, "input $2.00, cached $2.00, written to cache $2.00, output $8.00, reasoning $8.00."),
+        ({"model_id": "gpt-4o", "base_url": "https://api.openai.com/v1"}, "input $2.50, cached $1.25"),
+        ({}, "None. Runs with a limit on cost are refused."),
+        ({"kind": "openrouter", "model_id": "no/such"}, "The provider tells the cost of each call."),
+    ],
+    ids=["own", "listed", "none", "told"],
+)
+def test_an_administrator_sees_the_prices_in_force(fields: dict[str, Any], said: str) -> None:
+    browser = signed_in(cast_member("carol", is_superuser=True, is_staff=True))
+    shown = browser.get(reverse("admin:runs_modelprofile_change", args=[profile(**fields).pk]))
+    assert said in shown.text
+
+
 def test_no_other_model_without_a_price_is_named_for_a_run_with_a_limit_on_cost() -> None:
     with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([FINAL]) as other:
         profile("spare", base_url=other.base_url)
