@@ -154,8 +154,11 @@ def _asked(model_id: str, counts: Counts, base_url: str | None = None) -> _Parts
 
 def _is_local(url: str) -> bool:
     """Whether the address is of this machine or network, where a model of a known name costs nothing by the token."""
-    host = (urlsplit(url).hostname or "").lower()
+    try:
+        host = (urlsplit(url).hostname or "").lower()
+    except ValueError:  # it is no address
+        return True
     try:
         return not ip_address(host).is_global
-    except ValueError:
+    except ValueError:  # it is a name
         return "." not in host or host.endswith((".local", ".internal", ".localhost"))

@@ -62,7 +62,14 @@ def test_one_price_of_its_own_stands_beside_those_of_the_list() -> None:
 def test_a_model_of_the_list_has_its_price_behind_any_public_address_and_none_on_this_network() -> None:
     own = Tariff("gpt-4o", "https://api.openai.com/v1").charge(1_000, 1_000)
     assert Tariff("gpt-4o", "https://gateway.example.com/v1").charge(1_000, 1_000) == own > 0
-    for local in ("http://127.0.0.1:8080/v1", "http://10.0.0.7/v1", "http://gpu/v1", "http://gpu.local/v1"):
+    for local in (
+        "http://127.0.0.1:8080/v1",
+        "http://10.0.0.7/v1",
+        "http://gpu/v1",
+        "http://gpu.local/v1",
+        "http://[::1",
+        "",
+    ):
         assert not Tariff("gpt-4o", local).is_known
     assert Tariff("own", "http://gpu/v1", input_price=0.0).is_known
     assert not Tariff("own", "https://gateway.example.com/v1").is_known
