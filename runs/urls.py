@@ -32,6 +32,7 @@ urlpatterns = [
     path("runs/<int:run_id>/abort/", steering.abort, name="abort"),
     path("runs/<int:run_id>/pause/", steering.pause, name="pause"),
     path("runs/<int:run_id>/resume/", steering.resume, name="resume"),
+    path("runs/<int:run_id>/try-now/", steering.try_now, name="try-now"),
     path("runs/<int:run_id>/rewind/", steering.rewind, name="rewind"),
     path("runs/<int:run_id>/fork/", copying.fork, name="fork"),
     path("runs/<int:run_id>/continue/", continuing.continue_run, name="continue"),

@@ -9,7 +9,7 @@ from runs.actions.copying import Answers, check_first_answer, fork, replay, reru
 from runs.actions.launching import BadLaunch, Problem, check_launch, start_run
 from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, unpin
 from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
-from runs.actions.steering import Resumption, abort, decide, pause, resume, resume_restored, rewind
+from runs.actions.steering import Resumption, abort, decide, pause, resume, resume_restored, rewind, try_now
 from runs.rights import may_decide, may_halt, may_launch, may_mend, may_steer
 from runs.store import AlreadyHalted, BadDecision, Conflict, NotPossible, ToldOtherwise
 
@@ -52,6 +52,7 @@ __all__ = [
     "resume_restored",
     "rewind",
     "start_run",
+    "try_now",
     "undo_summary",
     "unhalt_site",
     "unpin",

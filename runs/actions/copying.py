@@ -161,6 +161,8 @@ def _settings_of_fork(run: Run, at: int, changes: dict[str, Any] | None) -> dict
     settings = run.settings
     if limits := store.limits_at(run, at):
         settings["limits"] = {**settings.get("limits", {}), **limits}
+    if (model := store.model_at(run, at)) != run.model:
+        settings["model"] = model
     for name, value in clean(changes or {}).items():
         settings[name] = value
         if value is None:

@@ -125,6 +125,8 @@ def check_launch(
     model, played = _model_of(checked, played, problems)
     if not problems:
         _check_parts(CATALOGUE[machine], checked, played, "settings", problems)
+        if played is None:
+            _check_prices(checked, model, "settings", problems)
         if not decides(owner):
             scripted = frozenset(played.tools or ()) if played else frozenset()
             _check_answers(checked, played, scripted, "settings", problems)
@@ -283,6 +285,36 @@ def _model_of(
         return profile.name, _script_of(profile.script_json, problems)
     problems += (Problem(f"{path}.model", why) for why in driver.why_not([profile.name]).values())
     return profile.name, None
+
+
+def no_price(name: str) -> str:
+    """Return why a limit on cost can't hold with this model, and the ways out."""
+    return (
+        f"The model “{name}” has no price, so a limit on cost would never be reached. Enter its prices in its "
+        "profile (0 for a free model), set a limit on tokens instead, or choose another model."
+    )
+
+
+def _check_prices(checked: Settings, model: str, path: str, problems: list[Problem]) -> None:
+    """A limit on cost holds for a run and its children: each of their models needs a price."""
+    if checked.limits.cost_usd is not None:
+        models = dict.fromkeys((model, *_models_below(checked)))
+        if unpriced := next(filter(None, map(driver.without_price, models)), ""):
+            problems.append(Problem(f"{path}.limits.cost_usd", no_price(unpriced)))
+        return
+    for name, child in checked.subgraphs.items():
+        inner = CATALOGUE[child.machine].settings.model_validate(child.settings)
+        where = f"{path}.subgraphs.{name}.settings"
+        _check_prices(inner, inner.model or model, where, problems)
+
+
+def _models_below(checked: Settings) -> Iterator[str]:
+    """Yield the models that children name, at any depth."""
+    for child in checked.subgraphs.values():
+        inner = CATALOGUE[child.machine].settings.model_validate(child.settings)
+        if inner.model:
+            yield inner.model
+        yield from _models_below(inner)
 
 
 def _check_parts(

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from runs import store
+from runs import driver, store
 from runs.actions.common import NotAllowed, as_told, check_steering, name_of, note_of, tell
+from runs.actions.launching import no_price
 from runs.engine.facts import KeptAnswer
 from runs.models import Decision, Interrupt, Run
 from runs.rights import Person, may_decide
@@ -48,6 +49,8 @@ def decide(
         revision=revision,
         fingerprint=fingerprint,
     )
+    if verdict == "resume" and isinstance(args, dict):
+        _check_model(interrupt_id, args.get("model"))
     try:
         decision = store.decide(interrupt_id, said, check)
     except Conflict:
@@ -57,6 +60,18 @@ def decide(
     if verdict == "top_up":
         _let_others_go_on(decision.interrupt.run, said, by)
     return decision
+
+
+def _check_model(interrupt_id: Any, named: Any) -> None:
+    """`BadDecision` where a model is named that the run can't call."""
+    if not isinstance(named, str) or named not in store.others_than(""):
+        return  # it is refused with the names of those that there are
+    if why := driver.why_not([named]).get(named):
+        raise BadDecision(why, "args.model")
+    run = Run.objects.filter(interrupts=interrupt_id).first()
+    unpriced = driver.without_price(named)
+    if run is not None and unpriced and store.limits_cost(run):
+        raise BadDecision(no_price(unpriced), "args.model")
 
 
 def _let_others_go_on(run: Run, said: store.Said, by: Person) -> None:
@@ -88,6 +103,14 @@ def pause(run: Run, *, by: Person, message: str = "") -> Run:
     """Hold the run until it is resumed."""
     check_steering(by, run)
     after = store.pause(run.pk, name_of(by), note_of(message))
+    tell(run.pk)
+    return after
+
+
+def try_now(run: Run, *, by: Person) -> Run:
+    """Have the next attempt of a call made at once that waits for it."""
+    check_steering(by, run)
+    after = store.try_now(run.pk, name_of(by))
     tell(run.pk)
     return after
 

@@ -6,13 +6,25 @@ Whoever charges a call, weighs the next one or sets its worst case aside asks he
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from runs.engine.snapshot import Price
 
 MILLION = 1_000_000
 ABOVE_ALL_TIERS = 1_000 * MILLION
 """Tokens of a prompt that the list prices by the last, and dearest, tier of a model."""
+
+
+class Counts(NamedTuple):
+    """Tokens of a call: what it read, cached and newly written to the cache among it; what it wrote, thoughts too."""
+
+    read: int
+    wrote: int = 0
+    cached: int = 0
+    stored: int = 0
+    thought: int = 0
 
 
 class _Parts(NamedTuple):
@@ -25,48 +37,128 @@ class _Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """Whose prices hold for a model: USD per million tokens; where both are None those of the public list."""
+    """Whose prices hold for a model: USD per million tokens.
+
+    Without prices of input and output those of the public list hold. The others follow from these, where they are None.
+    """
 
     model_id: str
     base_url: str
     input_price: float | None = None
     output_price: float | None = None
+    cached_price: float | None = None
+    cache_write_price: float | None = None
+    reasoning_price: float | None = None
 
-    def charge(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
-        """What a call that used so many tokens costs, some of its input cached; 0 for a model that is on no list."""
-        return round(sum(self._parts(input_tokens, output_tokens, cached_tokens)), 10)
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a price at all; a model that costs nothing has one of 0."""
+        return self._has_own or _listed(self.model_id, self.base_url, Counts(1, 1)) is not None
+
+    @property
+    def _has_own(self) -> bool:
+        return self.input_price is not None or self.output_price is not None
+
+    def per_million(self) -> dict[str, float]:
+        """Return the price of each kind of token, in USD per million, of a short prompt."""
+        thousand = 1_000
+        return {
+            "input": self.charge(thousand, 0) * thousand,
+            "cached": self.charge(thousand, 0, cached=thousand) * thousand,
+            "written to cache": self.charge(thousand, 0, stored=thousand) * thousand,
+            "output": self.charge(0, thousand) * thousand,
+            "reasoning": self.charge(0, thousand, thought=thousand) * thousand,
+        }
+
+    def charge(self, read: int, wrote: int, cached: int = 0, stored: int = 0, thought: int = 0) -> float:
+        """What a call that used so many tokens costs; 0 for a model that is on no list."""
+        cached = min(cached, read)
+        counts = Counts(read, wrote, cached, min(stored, read - cached), min(thought, wrote))
+        return round(sum(self._parts(counts)), 10)
 
     def worst(self, reply_tokens: int) -> Price:
         """What a call with so long a reply may cost at most: never less than the charge, in whichever tier it ends."""
         tokens = ABOVE_ALL_TIERS
-        read, wrote, itself = self._parts(tokens, tokens)
-        return Price(reply_tokens, read / tokens, wrote / tokens, itself)
+        plain = self._parts(Counts(tokens, tokens))
+        stored = self._parts(Counts(tokens, tokens, stored=tokens))
+        cached = self._parts(Counts(tokens, tokens, cached=tokens))
+        thought = self._parts(Counts(tokens, tokens, thought=tokens))
+        read = max(plain.read, stored.read, cached.read)
+        wrote = max(plain.wrote, thought.wrote)
+        return Price(reply_tokens, read / tokens, wrote / tokens, plain.itself)
 
-    def _parts(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> _Parts:
-        if self.input_price is None and self.output_price is None:
-            return _listed(self.model_id, self.base_url, input_tokens, output_tokens, cached_tokens)
-        full = input_tokens - cached_tokens * (1 - self._cached_share()) if cached_tokens else input_tokens
-        read, wrote = full * (self.input_price or 0.0), output_tokens * (self.output_price or 0.0)
+    def _parts(self, counts: Counts) -> _Parts:
+        """What has a price of its own is charged by that, the rest by the prices of input and output."""
+        read, wrote, cached, stored, thought = counts
+        apart_read = apart_wrote = 0.0
+        if self.cached_price is not None:
+            apart_read += cached * self.cached_price / MILLION
+            read, cached = read - cached, 0
+        if self.cache_write_price is not None:
+            apart_read += stored * self.cache_write_price / MILLION
+            read, stored = read - stored, 0
+        if self.reasoning_price is not None:
+            apart_wrote = thought * self.reasoning_price / MILLION
+            wrote, thought = wrote - thought, 0
+        rest = self._rest(Counts(read, wrote, cached, stored, thought))
+        return _Parts(rest.read + apart_read, rest.wrote + apart_wrote, rest.itself)
+
+    def _rest(self, counts: Counts) -> _Parts:
+        if not self._has_own:
+            return _listed(self.model_id, self.base_url, counts) or _Parts()
+        full = float(counts.read)
+        if counts.cached or counts.stored:
+            cached, stored = self._shares()
+            full += counts.cached * (cached - 1) + counts.stored * (stored - 1)
+        read, wrote = full * (self.input_price or 0.0), counts.wrote * (self.output_price or 0.0)
         return _Parts(read / MILLION, wrote / MILLION)
 
-    def _cached_share(self) -> float:
-        """What a cached token costs of an input token: as the list has it for this model wherever it runs, else 1."""
-        full, cached = _listed(self.model_id, None, 1_000), _listed(self.model_id, None, 1_000, 0, 1_000)
-        return min(cached.read / full.read, 1.0) if full.read else 1.0
+    def _shares(self) -> tuple[float, float]:
+        """What a cached token costs of an input token, and one that is written to the cache: as the list has it for
+        this model wherever it runs, else 1."""
+        full = _by_name(self.model_id, Counts(1_000))
+        cached = _by_name(self.model_id, Counts(1_000, cached=1_000))
+        stored = _by_name(self.model_id, Counts(1_000, stored=1_000))
+        if full is None or cached is None or stored is None or not full.read:
+            return 1.0, 1.0
+        return min(cached.read / full.read, 1.0), max(stored.read / full.read, 1.0)
 
 
-def _listed(
-    model_id: str, base_url: str | None, input_tokens: int, output_tokens: int = 0, cached_tokens: int = 0
-) -> _Parts:
-    """By the public list, of the provider at `base_url` or, where that is None, of the one that made the model."""
+def _listed(model_id: str, base_url: str, counts: Counts) -> _Parts | None:
+    """By the public list: of the provider at `base_url`, else, unless that is of this network, by the model's name."""
+    found = _asked(model_id, counts, base_url)
+    return found if found is not None or _is_local(base_url) else _by_name(model_id, counts)
+
+
+def _by_name(model_id: str, counts: Counts) -> _Parts | None:
+    """Of the provider that made the model."""
+    return _asked(model_id, counts)
+
+
+def _asked(model_id: str, counts: Counts, base_url: str | None = None) -> _Parts | None:
     try:
         import genai_prices
 
         counted = genai_prices.Usage(
-            input_tokens=input_tokens, output_tokens=output_tokens, cache_read_tokens=cached_tokens
+            input_tokens=counts.read,
+            output_tokens=counts.wrote,
+            cache_read_tokens=counts.cached,
+            cache_write_tokens=counts.stored,
         )
         found = genai_prices.calc_price(counted, model_id, provider_api_url=base_url)
     except (ImportError, LookupError, ValueError):
-        return _Parts()
+        return None
     read, wrote = found.input_price, found.output_price
     return _Parts(float(read), float(wrote), float(found.total_price - read - wrote))
+
+
+def _is_local(url: str) -> bool:
+    """Whether the address is of this machine or network, where a model of a known name costs nothing by the token."""
+    try:
+        host = (urlsplit(url).hostname or "").lower()
+    except ValueError:  # it is no address
+        return True
+    try:
+        return not ip_address(host).is_global
+    except ValueError:  # it is a name
+        return "." not in host or host.endswith((".local", ".internal", ".localhost"))

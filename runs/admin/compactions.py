@@ -72,7 +72,7 @@ class CompactionList(ReadableList):
     def get_results(self, request: HttpRequest) -> None:
         """The page, each row with its view."""
         super().get_results(request)
-        views = compactions_of({row.run_id: row.run.model for row in self.result_list})
+        views = compactions_of({row.run_id: row.run.model_name for row in self.result_list})
         for row in self.result_list:
             row.view = views[row.run_id][row.seq]
 

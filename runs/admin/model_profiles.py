@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from runs.adapters.models import OPTIONAL, SEEDED, how_to_add, missing_package
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.secrets import seal
+from runs.driver.ports import has_price, tariff_of
 from runs.models import ADDRESSES, KEY_VARIABLE, ModelProfile, same_server
 
 
@@ -179,15 +180,36 @@ class ModelProfileAdmin(admin.ModelAdmin):
                 "fields": (
                     "input_price",
                     "output_price",
+                    "cached_price",
+                    "cache_write_price",
+                    "reasoning_price",
+                    "prices_now",
                     "context_tokens",
                     "max_output_tokens",
                     "timeout_s",
-                    "patience_s",
                 )
             },
         ),
+        (
+            "Outages and limits",
+            {"fields": ("patience_s", "fallback", "most_calls", "most_requests", "most_tokens")},
+        ),
         ("Script", {"fields": ("script_json",)}),
     )
+
+    readonly_fields = ("prices_now",)
+
+    @admin.display(description="Prices in force")
+    def prices_now(self, profile: ModelProfile) -> str:
+        """What each kind of token costs, by the fields above or by the public list."""
+        if profile.pk is None or profile.kind == ModelProfile.Kind.SCRIPT:
+            return "—"
+        tariff = tariff_of(profile)
+        if not tariff.is_known:
+            told = "The provider tells the cost of each call." if has_price(profile) else ""
+            return told or "None. Runs with a limit on cost are refused."
+        prices = ", ".join(f"{name} ${price:,.2f}" for name, price in tariff.per_million().items())
+        return f"USD per million tokens: {prices}."
 
     def save_model(self, request: HttpRequest, obj: ModelProfile, form: Any, change: bool) -> None:  # noqa: FBT001
         """Save, and say where the key was forgotten."""

@@ -20,7 +20,7 @@ from runs.driver.desk import DESK
 from runs.driver.draining import cut_off, drain, what_is_cut
 from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
-from runs.driver.ports import load_libraries, tool_specs, why_not
+from runs.driver.ports import load_libraries, tool_specs, why_not, without_price
 from runs.driver.replaying import Difference, made_again, record_of, replay_run
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE, NoMachine
@@ -48,6 +48,7 @@ __all__ = [
     "tool_specs",
     "what_is_cut",
     "why_not",
+    "without_price",
 ]
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -24,7 +25,9 @@ from runs.driver.ledger import Ledger
 from runs.driver.looking_again import decided, move_instead
 from runs.driver.ports import NoModel, ports_of
 from runs.driver.recall import recall
+from runs.driver.turns import Turn, turn_at
 from runs.driver.window import ANY, Reader
+from runs.engine.context import CHARACTERS_PER_TOKEN
 from runs.engine.effects import (
     Answer,
     Compaction,
@@ -468,8 +471,9 @@ class Journey:
             reply_tokens=call.reply_tokens,
             room=call.room,
         )
-        with self.hold.outside(slow=self.ports.slow):
-            answer = self.ports.model.ask(request, _Watcher(self.hold, ledger.snapshot.node).watch)
+        with self._turn(asked.prompt_chars) as turn, self.hold.outside(slow=self.ports.slow):
+            watcher = _Watcher(self.hold, ledger.snapshot.node)
+            answer = turn.heard(self.ports.model.ask(request, watcher.watch))
         if isinstance(answer, ModelReplied):
             self.reader.counted(answer.usage.input_tokens, asked.prompt_chars)
         return answer
@@ -490,8 +494,14 @@ class Journey:
             return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
         self._count_attempt(asked)
         asked.prompt_upto = self.ledger.snapshot.head
-        with self.hold.outside(slow=self.ports.slow):
-            return self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
+        characters = compaction.tokens_before * CHARACTERS_PER_TOKEN
+        with self._turn(characters) as turn, self.hold.outside(slow=self.ports.slow):
+            answer = self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
+            return turn.heard(answer)
+
+    def _turn(self, characters: int) -> AbstractContextManager[Turn]:
+        """The call's turn at a model that only so many may call at once or in a minute."""
+        return turn_at(self.ports.limits, self.hold.lease, characters)
 
     def _reserved(self, call: ModelCall, role: Role, asked: store.Asked) -> bool:
         """Whether what is asked may use at most is set aside: `call`, or the summary that makes room for it.

@@ -178,7 +178,7 @@ class Ledger:
     def _keep(self, paid: Paid) -> None:
         """Save it for the next worker where its ask is written, else as cost.
 
-        The time that it took counts too; of a model call that failed nothing else does.
+        The time that it took counts too; of a model call that failed only what it used does.
         """
         asked = paid.asked
         if asked.answer_json is None:
@@ -367,6 +367,7 @@ class Ledger:
             )
         elif isinstance(move, Ask):
             self._park(batch, move)
+            batch.changes |= store.column_of(move.facts)
         if isinstance(move, Go) and (before.node, move.edge) == remember:
             batch.remembered = self.last_reply
         self.snapshot, self.asked = self._reached(after, move), asked
@@ -555,7 +556,7 @@ class Ledger:
             settings=settings,
             checked=checked,
             script=script.as_json() if script is not None else None,
-            model=checked.model or self.run.model,
+            model=checked.model or self.run.model_name,
             owner_id=self.run.owner_id,
             by_operator=self.run.by_operator,
             site_rules=tuple(json.loads(self.site_rules)),

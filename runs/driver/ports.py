@@ -24,6 +24,9 @@ from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import KEY_VARIABLE, ModelProfile, Run
 
+PRICES = ("input_price", "output_price", "cached_price", "cache_write_price", "reasoning_price")
+"""Fields of a profile, in USD per million tokens."""
+
 
 class NoModel(Exception):
     """A run's model can't be called from here; trying again would not help."""
@@ -61,6 +64,8 @@ class Ports:
     tools: Toolbox
     next_use: Callable[[Role, int], Worst] | None = None
     """What call number n of a role will use, where that is known exactly: a script's."""
+    limits: store.Limits | None = None
+    """How much all workers together may call the model; None where they may as much as they like."""
     slow: bool = True
     """Whether a call may take longer than to open a connection to the database anew."""
 
@@ -72,21 +77,40 @@ def ports_of(run: Run) -> Ports:
     if script is not None:
         played = ScriptedModel(script, begun=bool(run.copied_upto))
         slow = script.pace.model_s > 0 or script.pace.tool_s > 0
-        return Ports(played, "script", False, False, None, None, tools, played.next_use, slow)
-    profile = ModelProfile.objects.filter(name=run.model, enabled=True).first()
+        return Ports(played, "script", False, False, None, None, tools, played.next_use, slow=slow)
+    profile = ModelProfile.objects.filter(name=run.model_name, enabled=True).first()
     if profile is None:
-        raise NoSuchModel(run.model)
-    model = ServedModel(model_settings(profile), remember=partial(_remember, profile.pk))
+        raise NoSuchModel(run.model_name)
+    served = model_settings(profile).model_copy(update={"fallback": _fallback(run, profile)})
+    model = ServedModel(served, remember=partial(_remember, profile.pk))
     key = f"{profile.address} {profile.model_id} 0"
     if profile.seed is not None:
         key = f"{key} seed {profile.seed}"
-    return Ports(model, key, True, profile.guided, prompt_tokens(profile), price_of(profile), tools)
+    tokens, price, limits = prompt_tokens(profile), price_of(profile), store.limits_of(profile)
+    return Ports(model, key, True, profile.guided, tokens, price, tools, limits=limits)
+
+
+def _fallback(run: Run, profile: ModelProfile) -> str:
+    """Return the model that takes over where this one stays away; empty where the run has none that it may call."""
+    spare = profile.fallback
+    if spare is None or why_not([spare.name]) or (not has_price(spare) and store.limits_cost(run)):
+        return ""
+    return spare.name
 
 
 def price_of(profile: ModelProfile) -> Price:
     """What one call of the model may use at most, by the prices that it is charged by."""
-    tariff = Tariff(profile.model_id, profile.address, profile.input_price, profile.output_price)
-    return tariff.worst(profile.max_output_tokens)
+    return tariff_of(profile).worst(profile.max_output_tokens)
+
+
+def tariff_of(profile: ModelProfile) -> Tariff:
+    """Return the prices that hold for the model."""
+    return Tariff(profile.model_id, profile.address, **{name: getattr(profile, name) for name in PRICES})
+
+
+def has_price(profile: ModelProfile) -> bool:
+    """Return whether a limit on cost can hold calls of the model: it has prices, or its provider tells each cost."""
+    return profile.kind == ModelProfile.Kind.OPENROUTER or tariff_of(profile).is_known
 
 
 def prompt_tokens(profile: ModelProfile) -> int:
@@ -105,6 +129,16 @@ def load_libraries() -> None:
     kinds = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
     for kind in sorted(set(kinds.values_list("kind", flat=True))):
         load_library(cast("Kind", kind))
+
+
+def without_price(name: str) -> str:
+    """Return the first of a model and its fallbacks that has no price; empty where each has one."""
+    profile = ModelProfile.objects.filter(name=name).first()
+    while profile is not None:
+        if profile.kind != ModelProfile.Kind.SCRIPT and not has_price(profile):
+            return profile.name
+        profile = profile.fallback
+    return ""
 
 
 def why_not(names: Iterable[str]) -> dict[str, str]:
@@ -159,8 +193,7 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
             "model_id": profile.model_id,
             "api_key": key,
             "output_mode": profile.output_mode,
-            "input_price": profile.input_price,
-            "output_price": profile.output_price,
+            **{name: getattr(profile, name) for name in PRICES},
             "context_tokens": profile.context_tokens,
             "max_output_tokens": profile.max_output_tokens,
             "timeout_s": profile.timeout_s,

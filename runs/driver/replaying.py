@@ -20,7 +20,7 @@ from runs.models import Exchange, ModelProfile, Run, Step
 def record_of(run: Run) -> Record:
     """The run as it is kept, to be made again. What a fork was given is where its replay begins."""
     machine = CATALOGUE[run.machine]
-    profile = None if run.script_json else ModelProfile.objects.filter(name=run.model).first()
+    profile = None if run.script_json else ModelProfile.objects.filter(name=run.model_name).first()
     terms = store.terms_of(run, tool_specs(run), guided=bool(profile and profile.guided))
     steps = list(run.steps.order_by("seq"))
     exchanges = {exchange.seq: exchange for exchange in run.exchanges.all()}

@@ -72,6 +72,8 @@ class ModelCall(Value):
     """How many times its usual length the reply may have: 2 after one that was cut off for its length."""
     waited_s: float = Field(default=0.0, exclude_if=operator.not_)
     """Seconds that it has been held back because the model's server was away."""
+    waits: int = Field(default=0, exclude_if=operator.not_)
+    """How many of its attempts met a server that was away: they are none of the few that other failures have."""
     closes: str = ""
     """The exit reason that the reply ends the run with; empty where a node takes the reply."""
 
@@ -217,6 +219,8 @@ class HumanCall(Value):
     """What the model call that is held may cost, where a rule asks about that; else 0."""
     host: str = ""
     """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
+    model: str = Field(default="", exclude_if=operator.not_)
+    """The model that can't be called, where that is what is asked: `resume` may name another one."""
     lost: int = 0
     """Workers in a row that were lost before this question; 0 where it is about something else."""
     faults: int = 0
@@ -265,6 +269,12 @@ class Usage(Value):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+    estimated: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether the tokens are an estimate: the server did not count them, or its count did not arrive."""
+
+
+def _is_nothing(usage: Usage) -> bool:
+    return usage == Usage()
 
 
 HowEnded = Literal["stop", "length", "content_filter", "error"]
@@ -385,6 +395,12 @@ class Failed(Value):
     """How long a call that fails so waits in all before a person is asked; 0 where it has its few attempts."""
     asks: bool = Field(default=False, exclude_if=operator.not_)
     """Whether a person is asked at once: the key or the account has to be mended."""
+    model: str = Field(default="", exclude_if=operator.not_)
+    """The model whose call that was, where its server is away or wants something of a person."""
+    fallback: str = Field(default="", exclude_if=operator.not_)
+    """The model that takes over once the wait is over; empty where a person is asked."""
+    usage: Usage = Field(default=Usage(), exclude_if=_is_nothing)
+    """What a model call used that broke off: it is paid all the same."""
 
 
 Answer = ModelReplied | ContextOverflowed | ToolReturned | Summarised | HumanSaid | ChildFinished | Failed

@@ -18,6 +18,7 @@ MARKS: Mapping[str, tuple[str, ...]] = {
     "react.infra.result": ("tool",),
     "run.held_back": ("halt",),
     "run.paused": ("backup",),
+    "run.spent": ("estimated",),
     "run.recovered": ("stopped", "lost"),
     "conv.summary.undone": ("summary",),
     "conv.pinned": ("path",),

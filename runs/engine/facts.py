@@ -42,6 +42,10 @@ FOUND_OUT = "found_out"
 """Code of the notice beside a result that nobody had heard: the tool was asked what became of the call."""
 
 
+TRIED_NOW = "tried_now"
+"""Code of the notice that a person did not wait for the next attempt at a call."""
+
+
 class ToolCalled(Fact):
     """The run reached a call of a tool."""
 
@@ -97,6 +101,8 @@ class Spent(Fact):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+    estimated: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether the tokens are an estimate."""
 
 
 class DataRead(Fact):
@@ -182,6 +188,18 @@ class LimitRaised(Fact):
     added: float
     limit: float
     by: str = ""
+
+
+class ModelChanged(Fact):
+    """From now on the run calls another model."""
+
+    kind: Literal["run.model"] = "run.model"
+    before: str
+    model: str
+    by: str = ""
+    """Who chose it; empty where it is the fallback in the profile of the one before."""
+    why: str = ""
+    """Why the one before can't be called."""
 
 
 class Paused(Fact):
@@ -424,6 +442,7 @@ COMMON_FACTS: tuple[type[Fact], ...] = (
     Rewound,
     Decided,
     LimitRaised,
+    ModelChanged,
     Paused,
     Restored,
     AskedAfterRestore,

@@ -42,16 +42,13 @@ from runs.engine.facts import (
 )
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
-from runs.engine.outages import is_patient, waits_out
+from runs.engine.outages import ATTEMPTS, is_patient, tries, waits_out
 from runs.engine.reasoning import heard
 from runs.engine.settings import LIMIT_REASONS
 from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
 from runs.engine.timeline import blocks_of
 from runs.engine.tools import check_arguments
 from runs.engine.unended import unended, unended_for_good, unended_told
-
-ATTEMPTS = 3
-"""How often a call that fails for a passing reason is tried in all."""
 
 FINISH = "No more calls can be made. Say in plain text what was found out, and what is still open."
 """The tail of the one call that ends a run at a limit."""
@@ -149,6 +146,8 @@ class _Again(NamedTuple):
 def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move | Decision | _Ready | _Again:
     """Failures: asked again later, turned into an answer for the node, or the end of the run."""
     pending, totals = snapshot.pending, snapshot.totals
+    if isinstance(answer, Failed):
+        totals = totals.after(answer)
     match pending.effect if pending else None, answer:
         case ModelCall() as call, ModelReplied() as replied if pending and replied.ended != "stop":
             return _unended(snapshot, pending, call, replied)
@@ -167,15 +166,16 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
         case ModelCall() as call, Failed() as failed if pending and (
             waits := waits_out(snapshot, pending, call, failed)
         ):
-            return waits
+            return Decision(waits, totals)
         case effect, Failed(blame="transient", message=why) as failed if (
-            effect and pending and pending.attempt < ATTEMPTS and not is_patient(effect, failed)
+            effect and pending and tries(pending) < ATTEMPTS and not is_patient(effect, failed)
         ):
-            number = pending.attempt + 1
+            number = tries(pending) + 1
             notice = Notice(code="retried", message=f"{why} Attempt {number} of {ATTEMPTS}.".strip())
-            return Ask(effect, (notice,), DELAYS_S[pending.attempt - 1], number)
-        case ModelCall(closes="") as call, Failed(message=why):
-            return _stop("model_error", why) if call.at_limit != "fail" else _Ready(answer, totals)
+            again = Ask(effect, (notice,), DELAYS_S[number - 2], pending.attempt + 1)
+            return Decision(again, totals)
+        case ModelCall(closes="") as call, Failed(message=why) if call.at_limit != "fail":
+            return Decision(_stop("model_error", why), totals)
         case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
             return _Ready(answer, replace(totals, tool_calls=totals.tool_calls + 1))
         case ToolCall() | ChildRun(), Failed() as failed:
@@ -185,6 +185,8 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
             if failed.blame == "transient":
                 failed = failed.model_copy(update={"blame": "recoverable"})
             return _Ready(failed, totals)
+        case _, Failed():
+            return _Ready(answer, totals)
     return _Ready(answer, totals.after(answer))
 
 
@@ -194,10 +196,10 @@ def _unended(
     """A reply that did not end in order is paid, and never read, though it may look whole. It is asked for again:
     after a length once, with more room; after a content filter once; after an error as after any passing failure."""
     totals = snapshot.totals.after(replied)
-    if replied.ended == "error" and pending.attempt < ATTEMPTS:
-        number = pending.attempt + 1
+    if replied.ended == "error" and tries(pending) < ATTEMPTS:
+        number = tries(pending) + 1
         notice = Notice(code="retried", message=f"{unended(replied)} Attempt {number} of {ATTEMPTS}.")
-        return _Again(Ask(call, (notice,), DELAYS_S[pending.attempt - 1], number), totals)
+        return _Again(Ask(call, (notice,), DELAYS_S[number - 2], pending.attempt + 1), totals)
     if replied.ended != "error" and not call.cut:
         room = MORE_ROOM if replied.ended == "length" else call.room
         notice = Notice(code=f"reply_{replied.ended}", message=unended_told(replied))
@@ -545,7 +547,7 @@ def _stop(reason: str, message: str) -> Stop:
 def cost_of(answer: Answer | None) -> tuple[Fact, ...]:
     """What an answer cost, as a fact; none where it cost nothing."""
     match answer:
-        case ModelReplied(usage=usage) | Summarised(usage=usage) if usage != Usage():
+        case ModelReplied(usage=usage) | Summarised(usage=usage) | Failed(usage=usage) if usage != Usage():
             return (Spent(**usage.model_dump()),)
         case ChildFinished(cost_usd=cost) if cost:
             return (Spent(cost_usd=cost),)

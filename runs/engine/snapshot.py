@@ -46,9 +46,9 @@ class Totals:
                 return self.active_seconds
 
     def after(self, answer: Answer | None) -> Totals:
-        """With what `answer` cost. A failed attempt that is tried again must not come here.
+        """With what `answer` cost. A failed attempt at a tool call that is tried again must not come here.
 
-        A reply that did not end in order is paid, and is no model call.
+        A reply that did not end in order is paid, and is no model call; so is what a failed attempt at one used.
         """
         match answer:
             case ModelReplied(usage=usage, cached=cached, ended=ended):
@@ -62,6 +62,13 @@ class Totals:
                 )
             case Summarised(usage=usage, ended=ended):
                 return self.after(ModelReplied(text="", usage=usage, ended=ended))
+            case Failed(usage=usage):
+                return replace(
+                    self,
+                    input_tokens=self.input_tokens + usage.input_tokens,
+                    output_tokens=self.output_tokens + usage.output_tokens,
+                    cost_usd=add_cost(self.cost_usd, usage.cost_usd),
+                )
             case ToolReturned(ran=True, cached_from=0):
                 return replace(self, tool_calls=self.tool_calls + 1)
             case ChildFinished(cost_usd=cost):

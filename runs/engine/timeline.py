@@ -86,7 +86,13 @@ def common_block(fact: Fact) -> Block | None:
         case Notice(code=code) if code in (*NO_COMPACTION, WAITS):
             return Block(kind=fact.kind, author="system", text=code, act=fact)
         case Notice(
-            code="rule_notified" | "retried" | "context_overflow" | "answer_unfit" | "found_out" | "read_less"
+            code="rule_notified"
+            | "retried"
+            | "context_overflow"
+            | "answer_unfit"
+            | "found_out"
+            | "read_less"
+            | "tried_now"
         ):
             return None
         case Notice(message=message):

@@ -47,6 +47,9 @@ MESSAGES = {"reject": "reason", "respond": "answer"}
 """The field that holds a verdict's message; the others share `note`."""
 
 
+ANOTHER_MODEL = "another_model"
+"""The button that resumes with the model that is chosen beside it."""
+
 UNSEEN = "Your answer names no question. Read the current card and answer again."
 LOOK_BACK = "Read what the rollback changes, tick the box and roll back again."
 
@@ -116,6 +119,8 @@ def _field_of(bad: actions.BadDecision, verdict: str) -> str:
     field = bad.field
     if field.startswith("args."):
         name = field.removeprefix("args.")
+        if verdict == "resume":
+            return "model"
         return f"amount.{name}" if name in LIMIT_NAMES else f"arg.{name}"
     if field == "message" and verdict == "respond":
         return "answer"
@@ -155,6 +160,9 @@ def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
         verdict, args = approved(interrupt, read.args)
     if verdict == "top_up":
         args = _amounts(data, errors)
+    if verdict == ANOTHER_MODEL:
+        verdict, args = "resume", {"model": data.get("model", "")}
+        errors |= {} if args["model"] else {"model": "Choose a model."}
     back = data if verdict == "rollback" else {}
     message = _text(data, MESSAGES.get(verdict, "note"))
     if verdict == "respond" and interrupt.kind == "question":

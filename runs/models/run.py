@@ -97,6 +97,9 @@ class Run(models.Model):
     )
     """The site's skills as they stood at launch; none where the machine shows none, or the run is older than this."""
     model = models.CharField(max_length=80, blank=True, default="")
+    """The model that it was launched with; empty for a script of its own."""
+    switched_to = models.CharField(max_length=80, blank=True, default="")
+    """The model that has taken its place since, by a person or as its fallback; the log says so. Empty: none has."""
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
     )
@@ -190,6 +193,11 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return f"Run {self.pk}"
+
+    @property
+    def model_name(self) -> str:
+        """The model that it calls now."""
+        return self.switched_to or self.model
 
     @property
     def finished(self) -> bool:

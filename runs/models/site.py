@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from runs.engine.hosts import MOST_NAME, pattern_of
@@ -61,6 +61,15 @@ class ModelProfile(models.Model):
     output_mode = models.CharField(max_length=12, choices=OutputMode.choices, default=OutputMode.NATIVE)
     input_price = models.FloatField(null=True, blank=True, help_text="USD per million input tokens.")
     output_price = models.FloatField(null=True, blank=True, help_text="USD per million output tokens.")
+    cached_price = models.FloatField(
+        null=True, blank=True, help_text="USD per million input tokens that the server had cached."
+    )
+    cache_write_price = models.FloatField(
+        null=True, blank=True, help_text="USD per million input tokens that the server wrote to its cache."
+    )
+    reasoning_price = models.FloatField(
+        null=True, blank=True, help_text="USD per million reasoning tokens. Leave empty for the output price."
+    )
     context_tokens = models.PositiveIntegerField(default=32_000)
     max_output_tokens = models.PositiveIntegerField(default=2_000)
     timeout_s = models.FloatField(default=120.0, help_text="Seconds for one call in all.")
@@ -68,6 +77,35 @@ class ModelProfile(models.Model):
         default=600.0,
         validators=[MinValueValidator(0), MaxValueValidator(86_400)],
         help_text="Seconds that a call waits in all for a busy server, before a person is asked. 0: three attempts.",
+    )
+    fallback = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The model that takes over once the wait for a busy server is over. Leave empty to ask a person.",
+    )
+    most_calls = models.PositiveIntegerField(
+        "most calls at once",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="By all workers together. Leave empty for no limit.",
+    )
+    most_requests = models.PositiveIntegerField(
+        "most requests a minute",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="By all workers together. Leave empty for no limit.",
+    )
+    most_tokens = models.PositiveIntegerField(
+        "most tokens a minute",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Of prompts and replies, by all workers together. Leave empty for no limit.",
     )
     seed = models.PositiveIntegerField(
         null=True,
@@ -88,9 +126,27 @@ class ModelProfile(models.Model):
 
     class Meta:
         ordering = ("name",)
+        constraints = (
+            models.CheckConstraint(condition=~Q(fallback=F("id")), name="model_not_its_own_fallback"),
+        )
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse a fallback that a run could not call, and one that leads back here."""
+        if self.fallback is None:
+            return
+        if self.fallback.kind == self.Kind.SCRIPT or self.kind == self.Kind.SCRIPT:
+            raise ValidationError({"fallback": "A script neither has a fallback nor is one."})
+        chain = [self, self.fallback]
+        while (following := chain[-1].fallback) is not None and chain[-1].pk != self.pk:
+            chain.append(following)
+            if chain.count(following) > 1:
+                break
+        if chain[-1] in chain[:-1]:
+            names = " → ".join(profile.name for profile in chain)
+            raise ValidationError({"fallback": f"The fallbacks form a circle: {names}."})
 
     variable_confirmed = False
     """Whether a person says that the key in the same variable may go to a new address; not stored."""
@@ -115,6 +171,25 @@ class ModelProfile(models.Model):
             return []
         kept = ["sealed_key"] if self.variable_confirmed else ["sealed_key", "key_variable"]
         return [name for name in kept if getattr(self, name) == getattr(stored, name) != ""]
+
+
+class ModelTurn(models.Model):
+    """A call of a model that a limit of its profile counts: while it is made, and for a minute after it began."""
+
+    profile = models.ForeignKey(ModelProfile, on_delete=models.CASCADE, related_name="turns", db_index=False)
+    run = models.ForeignKey("Run", on_delete=models.CASCADE, related_name="+")
+    epoch = models.PositiveIntegerField()
+    """Of the worker that makes the call: with its lease its place is free again."""
+    tokens = models.PositiveBigIntegerField()
+    """An estimate of what the call uses at most, until it ends; then what it used."""
+    began_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (models.Index(fields=("profile", "began_at"), name="model_turn_by_time"),)
+
+    def __str__(self) -> str:
+        return f"Run {self.run_id} at {self.profile_id}"
 
 
 def same_server(one: str, other: str) -> bool:

@@ -38,6 +38,7 @@ from runs.reading.restored import doubt_of
 from runs.reading.rollback import Again
 from runs.reading.speaking import reads_of
 from runs.rights import OPERATOR, decides
+from runs.store import others_than
 
 Person = User | AnonymousUser
 
@@ -97,6 +98,8 @@ class Card:
     """Whose rule asks, in words: a rule's name is its author's, and may claim anything. Empty where no rule asks."""
     targets: tuple[Target, ...]
     may_decide: bool
+    models: tuple[str, ...] | None = None
+    """The models that may take the place of one that can't be called; None where something else is asked."""
     doubt: str = ""
     """Why it may have been answered already, and done; empty where nothing speaks for it."""
     began: datetime | None = None
@@ -132,6 +135,8 @@ class Card:
         if self.decision is None or self.decision.args_json is None:
             return ()
         given = json.loads(self.decision.args_json)
+        if self.decision.verdict == "resume":
+            return fields_of({"properties": {"model": {"type": "string"}}}, given)
         if self.decision.verdict == "top_up":
             given = {words.LIMIT[name]: words.amount(name, more) for name, more in given.items()}
             return fields_of({"properties": {name: {"type": "string"} for name in given}}, given)
@@ -311,6 +316,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         whose_rule=_whose_rule(run, asked) if asked else "",
         targets=targets_of(run, interrupt.seq) if pending else (),
         may_decide=decides(person),
+        models=tuple(others_than(asked.model)) if asked and asked.model else None,
         doubt=doubt_of(interrupt),
         began=unsure.started_at if unsure else None,
         late_end=late_end_of(run, unsure),

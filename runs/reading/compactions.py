@@ -163,12 +163,12 @@ class CompactionView:
 
 def compactions(run: Run) -> list[CompactionView]:
     """The run's compactions, oldest first, without their originals."""
-    return list(compactions_of({run.pk: run.model}).get(run.pk, {}).values())
+    return list(compactions_of({run.pk: run.model_name}).get(run.pk, {}).values())
 
 
 def compaction_view(run: Run, seq: int) -> CompactionView | None:
     """The compaction in row `seq` with what it stands for; None where that row is none."""
-    view = compactions_of({run.pk: run.model}).get(run.pk, {}).get(seq)
+    view = compactions_of({run.pk: run.model_name}).get(run.pk, {}).get(seq)
     return replace(view, originals=_originals(run, view)) if view is not None else None
 
 

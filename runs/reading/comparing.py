@@ -122,7 +122,7 @@ def _terms(left: Run, right: Run) -> Iterator[Difference]:
 
 def _named_by(run: Run) -> Data:
     named = {"machine": run.machine, "goal": run.goal}
-    return {**named, "model": run.model} if run.model else named
+    return {**named, "model": run.model_name} if run.model_name else named
 
 
 def _edited(left: Run, right: Run) -> Iterator[Difference]:

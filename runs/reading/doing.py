@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from runs.engine.effects import ANSWER, EFFECT, Failed, ModelCall
 from runs.models import Exchange, Run, RunStatus, Step
+from runs.store import MOVES
 
 WAYS = {"model_call": "Waiting for the model", "compaction": "Waiting for a summary", "tool_call": "Running"}
 """How a call is told, by its kind."""
@@ -26,6 +28,10 @@ class Doing:
     """What the attempt before failed of."""
     next_at: datetime | None = None
     """When the next attempt begins; None where it has begun."""
+    busy: bool = False
+    """Whether the next attempt waits for a model server that is busy or away."""
+    turn: bool = False
+    """Whether it waits for its turn at a model that only so many may call at once or in a minute."""
 
 
 def doing_of(run: Run) -> Doing | None:
@@ -33,11 +39,35 @@ def doing_of(run: Run) -> Doing | None:
     if run.status == RunStatus.RUNNING:
         return _call_of(run)
     if run.status == RunStatus.QUEUED:
-        asked = _asked(run)
+        asked = _asked(run) if waits_for_turn(run) is None else None
         if asked is not None and asked.attempt > 1:
-            return _call(asked, None, before=_before(run), next_at=run.due_at)
-        return Doing("Waiting for a worker", since=run.due_at)
+            return _next_attempt(run, asked)
+        return _turn_of(run) or Doing("Waiting for a worker", since=run.due_at)
     return None
+
+
+MOST = {"calls": "{} at once", "requests": "{} a minute", "tokens": "{} a minute"}
+"""How a limit of a model is told, by what it counts."""
+
+
+def waits_for_turn(run: Run) -> dict[str, Any] | None:
+    """Return which limit of its model the run waits for (model, limit, most); None where it does not."""
+    if run.status != RunStatus.QUEUED or '"turn"' not in run.doing_json:
+        return None
+    told = json.loads(run.doing_json)
+    found: dict[str, Any] | None = told.get("turn") if told["epoch"] == run.epoch else None
+    return found
+
+
+def _turn_of(run: Run) -> Doing | None:
+    waits = waits_for_turn(run)
+    if waits is None:
+        return None
+    noun = waits["limit"] if waits["most"] != 1 else waits["limit"].removesuffix("s")
+    counted = f"{waits['most']:,} {noun}"
+    most = MOST[waits["limit"]].format(counted)
+    what = f"Waits for its turn at model {waits['model']}: at most {most}"
+    return Doing(what, next_at=run.due_at, turn=True)
 
 
 def _call_of(run: Run) -> Doing | None:
@@ -56,13 +86,34 @@ def _call(asked: Exchange, since: datetime | None, **told: Any) -> Doing | None:
     return Doing(what, asked.name, since, asked.attempt, **told) if what else None
 
 
+def _next_attempt(run: Run, asked: Exchange) -> Doing | None:
+    effect = EFFECT.validate_json(asked.request_json)
+    busy = isinstance(effect, ModelCall) and effect.waited_s > 0
+    before = _failure(run, asked.seq) if busy else _before(run)
+    return _call(asked, None, before=before, next_at=run.due_at, busy=busy)
+
+
 def _asked(run: Run) -> Exchange | None:
-    """The ask at the end of the run's rows that nothing was answered to."""
-    return run.exchanges.filter(seq=run.head).exclude(status=Exchange.Status.ANSWERED).first()
+    """The ask that waits: what people and the runtime add after it changes nothing about it."""
+    row = _last_move(run)
+    if row is None or row.kind != Step.Kind.ASK:
+        return None
+    return run.exchanges.filter(seq=row.seq).exclude(status=Exchange.Status.ANSWERED).first()
+
+
+def _last_move(run: Run) -> Step | None:
+    return run.steps.filter(live=True, kind__in=MOVES).order_by("-seq").first()
 
 
 def _before(run: Run) -> str:
-    """Why the ask at the end of the rows is a further attempt."""
-    row = Step.objects.filter(run=run, seq=run.head).first()
+    """Why the ask that waits is a further attempt."""
+    row = _last_move(run)
     facts = json.loads(row.facts_json) if row is not None else []
     return next((fact["message"] for fact in facts if fact.get("code") == "retried"), "")
+
+
+def _failure(run: Run, seq: int) -> str:
+    """What the attempt before the ask of row `seq` failed of, in the server's words."""
+    earlier = run.exchanges.filter(seq__lt=seq, answer_json__isnull=False).order_by("-seq").first()
+    answer = ANSWER.validate_json(earlier.answer_json or "") if earlier is not None else None
+    return answer.message if isinstance(answer, Failed) else ""

@@ -79,7 +79,7 @@ def _run(run: Run) -> Data:
             "cost_usd": run.cost_usd,
             "active_seconds": round(run.active_seconds, 3),
         },
-        "model": run.model,
+        "model": run.model_name,
         "owner": run.owner.get_username() if run.owner else None,
         "created_at": run.created_at.isoformat(),
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,
@@ -128,7 +128,9 @@ def _step(run: Run, step: Step, state: Data, exchange: Exchange | None) -> Data:
 def _usage(exchange: Exchange | None) -> Data:
     if exchange is None or exchange.kind not in ("model_call", "compaction"):
         return {}
-    return {
+    answer = json.loads(exchange.answer_json or "{}")
+    estimated = {"estimated": True} if (answer.get("usage") or {}).get("estimated") else {}
+    return estimated | {
         "input_tokens": exchange.input_tokens,
         "output_tokens": exchange.output_tokens,
         "cost_usd": exchange.cost_usd,

@@ -64,6 +64,8 @@ class ExchangeView:
     tokens_in: int
     tokens_out: int
     cost: str
+    estimated: bool
+    """Whether the tokens are an estimate, and the cost with them."""
     key: str
     cached: bool
     reasoning: str
@@ -218,6 +220,7 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
         tokens_in=exchange.input_tokens,
         tokens_out=exchange.output_tokens,
         cost=words.money(exchange.cost_usd),
+        estimated=bool(((answer or {}).get("usage") or {}).get("estimated")),
         key=exchange.key,
         cached=bool((answer or {}).get("cached") or (answer or {}).get("cached_from")),
         reasoning=visible(reasoning),

@@ -116,10 +116,10 @@ def wishes_of(interrupts: Collection[Interrupt]) -> dict[Any, Wish]:
     stored = Exchange.objects.filter(run=OuterRef("run"), seq=OuterRef("seq")).values("request_json")
     asked = Interrupt.objects.filter(pk__in=[found.pk for found in interrupts])
     requests = dict(asked.values_list("pk", Subquery(stored)))
-    models = {found.run.model for found in interrupts}
+    models = {found.run.model_name for found in interrupts}
     profiles = {one.name: one for one in ModelProfile.objects.filter(name__in=models, enabled=True)}
     return {
-        found.pk: _wish(found.limit, requests.get(found.pk), profiles.get(found.run.model))
+        found.pk: _wish(found.limit, requests.get(found.pk), profiles.get(found.run.model_name))
         for found in interrupts
     }
 

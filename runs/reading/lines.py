@@ -157,6 +157,8 @@ def _asked(asked: Data, row: _Row) -> Line:
 
 def _model_asked(asked: Data, row: _Row) -> Line:
     facts = row.facts
+    if changed := row.told(lambda fact: fact["kind"] == "run.model"):
+        return changed
     if again := row.told(lambda fact: row.reads(fact).at_ask == "again"):
         return _replace(again, tag="retry")
     codes = {fact["code"] for fact in facts if fact["kind"] == "react.notice"}

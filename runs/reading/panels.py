@@ -16,8 +16,9 @@ from typing import Any
 from django.db.models import Count
 from django.template import loader
 
+from runs.engine.settings import PAID_LIMITS
 from runs.machines import CATALOGUE
-from runs.models import Budget, Interrupt, Run, RunStatus, Step
+from runs.models import Budget, Interrupt, Run, RunStatus, Step, tells_of
 from runs.reading import words
 from runs.reading.artifacts import MOST_LISTED, files_of
 from runs.reading.cards import card_of
@@ -32,7 +33,7 @@ from runs.reading.limits import Standing, standings, used_of
 from runs.reading.machine_panel import machine_panel
 from runs.reading.restored import why_restored
 from runs.reading.statuses import exit_of, status_name, status_word
-from runs.rights import decides, may_launch
+from runs.rights import decides, may_launch, may_steer
 from runs.store import halt_now
 
 PANELS = ("header", "gauges", "needs", "doing", "strip", "answer", "files", "context", "sources", "children")
@@ -77,6 +78,7 @@ def panels(run: Run, user: Any) -> dict[str, str]:
         "exit": exit_of(run),
         "ending": ending,
         "may_launch": may_launch(user),
+        "may_steer": may_steer(user, run),
         "gauges": [*gauges_of(run, budgets), *_context_gauge(filling)],
         "card": card,
         "asker": asker,
@@ -136,13 +138,16 @@ def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
         gauges.append(
             Gauge(label, words.number(own.used), words.number(own.limit), *filled(own.used, own.limit))
         )
+    estimated = not run.script_id and run.steps.filter(tells_of("run.spent", estimated=True)).exists()
     for name, amount in used_of(run).items():
+        about = words.ESTIMATED if estimated and name in PAID_LIMITS else ""
         if name in limits:
-            gauges.append(_limit_gauge(limits[name], words.LIMIT[name]))
+            gauges.append(_limit_gauge(limits[name], words.LIMIT[name], about))
         else:
-            gauges.append(Gauge(words.LIMIT[name], words.amount(name, amount)))
+            gauges.append(Gauge(words.LIMIT[name], about + words.amount(name, amount)))
         if name in shared:
-            gauges.append(_limit_gauge(shared[name], f"{words.LIMIT[name]}, {_with_whom(run, shared[name])}"))
+            label = f"{words.LIMIT[name]}, {_with_whom(run, shared[name])}"
+            gauges.append(_limit_gauge(shared[name], label, about))
     return gauges
 
 
@@ -159,8 +164,8 @@ def _with_whom(run: Run, line: Standing) -> str:
     return "with children and forks" if line.root == run.pk else f"shared with run {line.root}"
 
 
-def _limit_gauge(line: Standing, label: str) -> Gauge:
-    used, limit = words.amount(line.name, line.used), words.amount(line.name, line.limit)
+def _limit_gauge(line: Standing, label: str, about: str) -> Gauge:
+    used, limit = about + words.amount(line.name, line.used), words.amount(line.name, line.limit)
     return Gauge(label, used, limit, *filled(line.used, line.limit))
 
 

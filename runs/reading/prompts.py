@@ -145,7 +145,7 @@ def blocks_at(run: Run, seq: int) -> list[Block]:
 
 def full_terms(run: Run) -> Terms:
     """What the run was agreed on, with its tools as they are now."""
-    guided = ModelProfile.objects.filter(name=run.model, guided=True).exists()
+    guided = ModelProfile.objects.filter(name=run.model_name, guided=True).exists()
     return store.terms_of(run, tool_specs(run), guided=guided)
 
 
@@ -153,7 +153,7 @@ def limit_of(run: Run, terms: Terms) -> int | None:
     """Tokens of a prompt at most; None where nothing bounds them."""
     if terms.settings.context.limit_tokens or run.script_json:
         return terms.settings.context.limit_tokens
-    profile = ModelProfile.objects.filter(name=run.model).first()
+    profile = ModelProfile.objects.filter(name=run.model_name).first()
     return prompt_tokens(profile) if profile else None
 
 

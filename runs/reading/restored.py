@@ -37,9 +37,9 @@ def restored_of(user: Person) -> QuerySet[Run]:
 
 def restored_views(runs: Collection[Run], user: Person) -> list[RestoredRun]:
     """Return the runs as the page shows them."""
-    no_model = driver.why_not(run.model for run in runs if not run.script_json)
+    no_model = driver.why_not(run.model_name for run in runs if not run.script_json)
     return [
-        RestoredRun(run, may_steer(user, run), "" if run.script_json else no_model.get(run.model, ""))
+        RestoredRun(run, may_steer(user, run), "" if run.script_json else no_model.get(run.model_name, ""))
         for run in runs
     ]
 

@@ -162,6 +162,7 @@ def _view(
     own = exchanges.get(step.seq)
     asked = json.loads(own.request_json) if own else None
     spent = _spent(facts)
+    about = words.ESTIMATED if spent and spent.get("estimated") else ""
     ends = run.ends_replay(step.seq)
     return RowView(
         seq=step.seq,
@@ -174,8 +175,8 @@ def _view(
         at=step.at,
         since=words.seconds(max(0.0, (step.at - _began(run, step)).total_seconds())),
         duration=_duration(concludes),
-        tokens=words.count(spent["input_tokens"] + spent["output_tokens"]) if spent else "",
-        cost=words.money(spent["cost_usd"]) if spent and spent["cost_usd"] else "",
+        tokens=about + words.count(spent["input_tokens"] + spent["output_tokens"]) if spent else "",
+        cost=about + words.money(spent["cost_usd"]) if spent and spent["cost_usd"] else "",
         rewind_to=next((fact["to_seq"] for fact in facts if fact["kind"] == "run.rewound"), None),
         child=child,
         unheard=unheard,

@@ -77,6 +77,13 @@ def _raised(fact: Data) -> Line:
     return Line("Limit raised", text, icon="gauge", tone="good", level="turn")
 
 
+def _model_changed(fact: Data) -> Line:
+    how = f"by {fact['by']}" if fact["by"] else "its fallback"
+    why = f" — {short(fact['why'], 200)}" if fact.get("why") else ""
+    text = f"from {short(fact['before'], 80)} to {short(fact['model'], 80)}, {how}{why}"
+    return Line("Model changed", text, icon="model", tone="warn", level="turn", goes_on=True)
+
+
 def _by(title: str, icon: str) -> Callable[[Data], Line]:
     def line(fact: Data) -> Line:
         message = f" — {quoted(fact['message'])}" if fact.get("message") else ""
@@ -178,6 +185,7 @@ FIRST: dict[str, Callable[[Data], Line]] = {
     "conv.run": _earlier_run,
     "run.decided": _decided,
     "run.limit": _raised,
+    "run.model": _model_changed,
     "run.paused": _by("Paused", "pause"),
     "run.resumed": _by("Resumed", "play"),
     "run.restored": lambda fact: Line(

@@ -10,6 +10,7 @@ from django.utils import timezone
 from runs.machines import CATALOGUE
 from runs.models import Run, RunStatus
 from runs.reading import words
+from runs.reading.doing import waits_for_turn
 from runs.reading.words import Word
 from runs.store import halt_now
 
@@ -31,6 +32,8 @@ def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
         return Word("Waiting for a reviewer", "hand", "ask")
     if run.status == RunStatus.WAITING and not asks:
         return Word("Waiting for a child", "clock", "quiet")
+    if waits_for_turn(run) is not None:
+        return Word("Waiting for its turn", "clock", "quiet")
     if run.status == RunStatus.QUEUED and run.head and run.due_at > timezone.now():
         return Word("Retrying soon", "clock", "quiet")
     return words.STATUS["replayed" if run.replayed_only else run.status]

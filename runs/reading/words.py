@@ -102,6 +102,9 @@ def exit_words(reason: str | None) -> str:
     return next((exits[reason] for exits in every if reason in exits), spoken(reason))
 
 
+ESTIMATED = "≈ "
+"""Before figures that are estimates."""
+
 REPLAYED = "end of the replayed steps"
 """Why a replay ended whose record had not."""
 

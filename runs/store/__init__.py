@@ -61,6 +61,7 @@ from runs.store.decisions import (
     resume,
     rewind,
     stop_children,
+    try_now,
     unanswered,
     unfit_answer,
 )
@@ -106,6 +107,7 @@ from runs.store.leases import (
     want_a_hint,
 )
 from runs.store.loading import (
+    MOVES,
     Loaded,
     attempts_of,
     blocks_at,
@@ -137,6 +139,7 @@ from runs.store.shared_limits import (
     TOLD,
     Worst,
     held_with_room,
+    limits_cost,
     may_share,
     reserve,
     shared_limits,
@@ -144,6 +147,8 @@ from runs.store.shared_limits import (
     take_over,
 )
 from runs.store.site_rules import SiteRules, site_rules
+from runs.store.switching import column_of, model_asked_about, model_at, others_than
+from runs.store.turns import Full, Limits, end_turn, limits_of, take_turn, wait_for_turn
 from runs.store.verifying import Misfit, unreadable, verify
 
 __all__ = [
@@ -152,6 +157,7 @@ __all__ = [
     "MAX_MESSAGE",
     "MAX_RESPONSE",
     "MOST_LOST",
+    "MOVES",
     "NOT_ANSWERS",
     "OF_A_MODEL",
     "PEOPLE",
@@ -168,8 +174,10 @@ __all__ = [
     "Clocks",
     "Conflict",
     "Fenced",
+    "Full",
     "Halted",
     "Lease",
+    "Limits",
     "Loaded",
     "LookAgain",
     "Misfit",
@@ -200,6 +208,7 @@ __all__ = [
     "check_seat",
     "claim",
     "clear_parts",
+    "column_of",
     "commit",
     "commit_answered",
     "compaction_wanted",
@@ -211,6 +220,7 @@ __all__ = [
     "deeds_after",
     "earlier_runs",
     "edit_summary",
+    "end_turn",
     "ended",
     "facts_text",
     "fault_of_site",
@@ -240,6 +250,8 @@ __all__ = [
     "last_reply",
     "let_go",
     "limits_at",
+    "limits_cost",
+    "limits_of",
     "load",
     "load_blocks",
     "load_window",
@@ -251,10 +263,13 @@ __all__ = [
     "lost_in_a_row",
     "made_by",
     "may_share",
+    "model_asked_about",
+    "model_at",
     "new_worker",
     "newest_artifact",
     "note",
     "now",
+    "others_than",
     "others_wait",
     "own_settings_of",
     "passed_before",
@@ -288,10 +303,12 @@ __all__ = [
     "stop_children",
     "summary_text",
     "take_over",
+    "take_turn",
     "tell_doing",
     "tell_restored",
     "terms_of",
     "totals_at",
+    "try_now",
     "unanswered",
     "undo_summary",
     "unfinished_ids",
@@ -301,6 +318,7 @@ __all__ = [
     "unreadable",
     "unsaved",
     "verify",
+    "wait_for_turn",
     "wait_until_back",
     "want_a_hint",
     "want_compaction",

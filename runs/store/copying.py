@@ -38,8 +38,8 @@ from runs.engine.facts import (
     LimitRaised,
 )
 from runs.engine.gates import asks_after_restore
-from runs.engine.kernel import ATTEMPTS
 from runs.engine.machine import END, State, Terms
+from runs.engine.outages import ATTEMPTS
 from runs.engine.replaying import Replay
 from runs.engine.settings import LIMIT_NAMES, GivenAnswer
 from runs.engine.snapshot import Totals
@@ -58,6 +58,7 @@ from runs.store.going_back import prompt_chain
 from runs.store.leases import IS_MADE_ANEW
 from runs.store.loading import gone_over, state_at
 from runs.store.log import HASHED, Row, lock
+from runs.store.switching import CHANGES, changed_by
 
 Origin = Literal["fork", "replay", "rerun"]
 
@@ -406,6 +407,8 @@ class _Copy:
                 row.facts_json = _renamed(row.facts_json, ids)
             run.head_hash = row.hashed(run.head_hash)
             steps.append(_step(run, row, run.head_hash, live))
+            if any(kind in row.facts_json for kind in CHANGES):
+                run.switched_to = changed_by(machine.facts.validate_json(row.facts_json), run.switched_to)
             if live:
                 blocks = blocks_of(machine, machine.facts.validate_json(row.facts_json), row.seq)
                 run.prompt_hash = prompt_chain(run.prompt_hash, blocks)

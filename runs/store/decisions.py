@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from runs.engine.effects import BY_HAND, LET_PASS, HumanSaid, Verdict
 from runs.engine.facts import (
+    TRIED_NOW,
     AnswersKept,
     Decided,
     Exited,
@@ -47,6 +48,7 @@ from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, restored_in, terms_of
 from runs.store.log import Batch, Row, commit, lock
 from runs.store.shared_limits import has_room, raise_shared
+from runs.store.switching import check_another, model_asked_about, switch
 
 MAX_MESSAGE = 4_000
 """Characters of a decision's message."""
@@ -170,6 +172,18 @@ def resume(run_id: int, by: str) -> Run:
         waits = parked and exchange is not None and exchange.answer_json is None
         status = RunStatus.WAITING if waits else RunStatus.QUEUED
         append(run, "pause", (Resumed(by=by),), status=status, due_at=now())
+    return run
+
+
+@for_people
+def try_now(run_id: int, by: str) -> Run:
+    """Make a run due that waits for its next attempt at a call."""
+    with transaction.atomic():
+        run = seated(run_id)
+        if run.status != RunStatus.QUEUED or run.due_at <= clock.now():
+            raise NotPossible(f"Run {run_id} waits for no next try ({run.status}).")
+        told = Notice(code=TRIED_NOW, message=f"{by} asked for the next try at once.")
+        append(run, "note", (told,), due_at=clock.now())
     return run
 
 
@@ -329,7 +343,7 @@ def _decided_before(interrupt: Interrupt, said: Said) -> Decision:
     decision = Decision.objects.filter(interrupt=interrupt).first()
     if decision is None:
         raise Conflict(None, "This question is no longer open: its run went back or has ended.")
-    takes_args = said.args is not None and said.verdict in TAKE_ARGS
+    takes_args = said.args is not None and said.verdict in (*TAKE_ARGS, "resume")
     args = canonical(clean(said.args)) if takes_args else None
     same = (
         decision.verdict,
@@ -363,7 +377,8 @@ def _check_parts(interrupt: Interrupt, said: Said) -> None:
 
     An approval may name the very arguments that it approves.
     """
-    if said.args is not None and said.verdict not in TAKE_ARGS and not _as_shown(interrupt, said):
+    takes_args = said.verdict in TAKE_ARGS or (said.verdict == "resume" and model_asked_about(interrupt))
+    if said.args is not None and not takes_args and not _as_shown(interrupt, said):
         raise BadDecision(f"Arguments go with {' and '.join(TAKE_ARGS)}; nothing was decided.", "args")
     if said.to_step is not None and said.verdict != "rollback":
         raise BadDecision("A step to go back to goes with rollback; nothing was decided.", "to_step")
@@ -409,6 +424,8 @@ def _check_args(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
             return _edited(interrupt, said)
         case "top_up":
             return _added(interrupt, said)
+        case "resume" if said.args is not None:
+            return check_another(interrupt, said.args)
     return None
 
 
@@ -482,6 +499,8 @@ def _apply(
     if verdict == "top_up":
         for name, amount in (args or {}).items():
             _raise_limit(run, name, amount, decision.by_name)
+    if verdict == "resume" and args is not None:
+        switch(run, args["model"], decision.by_name)
     said = HumanSaid(
         verdict=verdict,
         args=args,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connection, transaction
 from django.db.models import Q
 
-from runs.engine.effects import ANSWER, Answer, Failed
+from runs.engine.effects import ANSWER, Answer, Failed, Usage
 from runs.engine.fact_kinds import CONTEXT_CHANGES
 from runs.engine.facts import RECOVERED
 from runs.engine.machine import END
@@ -38,7 +38,10 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, seconds: float, *, writte
         add_beside(run_id, Totals(active_seconds=seconds))
         answer = ANSWER.validate_json(asked.answer_json)
         if isinstance(answer, Failed) and asked.kind in OF_A_MODEL:
-            return  # it is not paid, and whoever goes on makes the call again
+            if answer.usage != Usage():
+                _take_back_the_guess(run_id, epoch)
+                charge(run_id, answer)
+            return  # whoever goes on makes the call again
         _take_back_the_guess(run_id, epoch)
         if not written:
             _charge(run_id, asked, answer, since=asked.seq)

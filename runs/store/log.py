@@ -16,7 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from runs.engine.effects import ANSWER, Answer, ChildFinished, ModelReplied, Summarised
+from runs.engine.effects import ANSWER, Answer, ChildFinished, Failed, ModelReplied, Summarised
 from runs.engine.fact_kinds import fact_kinds
 from runs.engine.machine import END
 from runs.engine.presentation import BudgetRow
@@ -346,7 +346,7 @@ def _answer_of(run_id: int, seq: int) -> Answer | None:
 
 def pay(run_id: int, answer: Answer | None) -> None:
     """Add what an answer cost beside the one that was used. A tool that two workers called at one ask counts once."""
-    if isinstance(answer, ModelReplied | Summarised):
+    if isinstance(answer, ModelReplied | Summarised | Failed):
         charge(run_id, answer)
 
 

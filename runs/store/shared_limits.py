@@ -48,6 +48,12 @@ def may_share(run: Run) -> bool:
     return first(_SHARED_ONCE_FORKED, root_of(run)) is not None
 
 
+def limits_cost(run: Run) -> bool:
+    """Whether a limit on cost holds for the run: its own, or the one that it shares."""
+    limits = Budget.objects.filter(scope="limits", name="cost_usd")
+    return limits.filter(run__in=(run.pk, root_of(run))).exists()
+
+
 def shared_limits(run: Run) -> Mapping[LimitName, SharedLimit]:
     """The limits that the run shares, with what others have used and set aside; none where it is alone."""
     return shared_limits_of([run.pk])[run.pk]

@@ -31,6 +31,7 @@ from runs.store.loading import Loaded, load, terms_of
 from runs.store.log import budgets_of, chain
 from runs.store.seals import name_and_step, seal
 from runs.store.summaries import ACTING, flaws
+from runs.store.switching import changed_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,8 @@ class _Walk:
         self.kinds: dict[int, str] = {}
         self.raised: Counter[str] = Counter()
         """What people added to each limit."""
+        self.switched_to = ""
+        """The model that has taken the place of the run's own."""
         self.guessed = Totals()
         """What calls that were cut off may have used; taken back where it becomes known."""
         self.told = Told()
@@ -173,6 +176,7 @@ class _Walk:
         if step.kind in ACTING:
             self.acting.append((step.seq, facts))
         self.guessed = self.guessed.after_losses(facts)
+        self.switched_to = changed_by(facts, self.switched_to)
         self.raised.update({fact.name: fact.added for fact in facts if isinstance(fact, LimitRaised)})
         if any(isinstance(fact, Forked) for fact in facts):
             del self.stages[0]
@@ -222,6 +226,8 @@ class _Walk:
             return Misfit(
                 None, f"the run's head is {run.head}, and its last row {self.seq}, or their hashes differ"
             )
+        if run.switched_to != self.switched_to:
+            return Misfit(None, "the run's model is not the one that its rows have changed it to")
         if run.node != self.node:
             return Misfit(None, f"the run says that it is at {run.node}, and its rows lead to {self.node}")
         if run.finished != (self.node == "end"):

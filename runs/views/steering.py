@@ -45,6 +45,14 @@ def resume(request: HttpRequest, run_id: int) -> HttpResponse:
     return _back(request, run, "Resumed.")
 
 
+@require_POST
+def try_now(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Make the next attempt of a call at once."""
+    run = visible_run(request, run_id)
+    actions.try_now(run, by=request.user)
+    return _back(request, run, "Trying now.")
+
+
 def _back(request: HttpRequest, run: Run, said: str) -> HttpResponse:
     messages.success(request, said)
     return redirect("run", run.pk)

@@ -6,7 +6,7 @@ const EVERY_MS = 1000;
 
 function show() {
   const now = Date.now();
-  for (const time of document.querySelectorAll("time[data-ago], time[data-countdown], time[data-since]")) {
+  for (const time of document.querySelectorAll("time[data-ago], time[data-countdown], time[data-since], time[data-clock]")) {
     const then = Date.parse(time.dateTime);
     if (Number.isNaN(then)) continue;
     if (time.title === "") time.title = new Date(then).toLocaleString();
@@ -17,6 +17,7 @@ function show() {
 
 function told(how, then, now) {
   if (how.since !== undefined) return passed(now - then);
+  if (how.clock !== undefined) return clock(then, { second: "2-digit" });
   return how.countdown === undefined ? ago(now - then) : `${clock(then)} (${left(then - now)})`;
 }
 
@@ -29,9 +30,9 @@ function passed(ms) {
 }
 
 // The time of day; with the date where it is another day.
-function clock(then) {
+function clock(then, finer = {}) {
   const date = new Date(then);
-  const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...finer });
   if (date.toDateString() === new Date().toDateString()) return time;
   return `${date.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
 }

@@ -14,7 +14,7 @@ from runs.adapters.models.waits import asked_wait
 from runs.engine.effects import ANSWER, Failed
 from runs.models import Interrupt, ModelProfile, Run, RunStatus
 from runs.store import now
-from tests.fake_model_server import Behaviour, FakeModelServer, Refuses, Says
+from tests.fake_model_server import Behaviour, BreaksOff, FakeModelServer, Refuses, Says
 from tests.runs.running import _every_run_verifies, decide, make_due, pending, work
 
 __all__ = ["_every_run_verifies"]
@@ -132,6 +132,17 @@ def test_a_profile_without_patience_has_three_attempts() -> None:
     with FakeModelServer(answers) as server:
         run = work(launched(server, patience_s=0.0))
         assert (run.status, run.exit_reason, len(server.asked)) == ("failed", "model_error", 3)
+
+
+@pytest.mark.django_db
+def test_after_an_outage_other_failures_have_their_three_attempts() -> None:
+    broken = BreaksOff('{"thought": "Hm')
+    with FakeModelServer([*[BUSY] * 4, broken, BUSY, broken, FINAL]) as server:
+        assert work(launched(server)).status == "succeeded"
+    with FakeModelServer([*[BUSY] * 4, broken, BUSY, broken, broken, FINAL]) as server:
+        run = work(launched(server))
+        assert (run.exit_reason, len(server.asked)) == ("model_error", 8)
+    assert waits_of(run) == [1, 2, 4, 8, 0, 16, 0]
 
 
 @pytest.mark.django_db

@@ -49,6 +49,8 @@ class Command(BaseCommand):
             guided=True,
             context_tokens=local_model.CONTEXT_TOKENS // local_model.AT_A_TIME,
             max_output_tokens=local_model.LONGEST_REPLY,
+            input_price=0.0,
+            output_price=0.0,
         )
         self.stdout.write(f"{local_model.NAME} answers at {address} and is offered in the launch form.")
         self.stdout.write("It is a very small model: good for trying the site out, not for real work.")

@@ -57,6 +57,8 @@ def call(
     except Unread as fault:
         unmet = fault if transport.sent else Unsent(str(fault.__cause__))
         raise (transport.fault or unmet) from fault.__cause__
+    finally:
+        heard.used, heard.sent = transport.used or heard.used, transport.sent
 
 
 def _run(coroutine: Coroutine[Any, Any, Told]) -> Told:
@@ -123,4 +125,6 @@ def _used(stream: Any) -> Used:
     read, wrote = int(usage.input_tokens or 0), int(usage.output_tokens or 0)
     if not read and not wrote:
         return Used()
-    return Used(read, wrote, min(int(usage.cache_read_tokens or 0), read))
+    cached = min(int(usage.cache_read_tokens or 0), read)
+    stored = min(int(usage.cache_write_tokens or 0), read - cached)
+    return Used(read, wrote, cached, None, stored, min(int(usage.output_reasoning_tokens or 0), wrote))

@@ -48,6 +48,10 @@ class Used:
     cached: int = 0
     """How many of the tokens read it had read before."""
     cost: float | None = None
+    stored: int = 0
+    """How many of the tokens read it wrote to its cache."""
+    thought: int = 0
+    """How many of the tokens written were reasoning."""
 
 
 def used_by_chat(usage: dict[str, Any]) -> Used:
@@ -61,7 +65,14 @@ def used_by_chat(usage: dict[str, Any]) -> Used:
         or number(usage, "prompt_cache_hit_tokens")
         or number(usage, "cache_read_input_tokens")
     )
-    return Used(read, wrote, min(cached, read or 0), cost_in(usage))
+    cached = min(cached, read or 0)
+    stored = (
+        number(usage, "prompt_tokens_details", "cache_write_tokens")
+        or number(usage, "prompt_tokens_details", "cache_creation_tokens")
+        or number(usage, "cache_creation_input_tokens")
+    )
+    stored = min(stored, (read or 0) - cached)
+    return Used(read, wrote, cached, cost_in(usage), stored, min(thought, wrote or 0))
 
 
 def _count(given: Any) -> int | None:

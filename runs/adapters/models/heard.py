@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from runs.adapters.models.counts import Used
 from runs.adapters.scrubbing import Flow, Scrubber
 
 PARTS = ("text", "thinking", "tool-call")
@@ -20,6 +21,10 @@ class Heard:
         self._said, self._thought = Flow(scrubber), Flow(scrubber)
         self._calls: dict[int, Flow] = {}
         """The arguments of each call, by its place."""
+        self.used = Used()
+        """What the call used, by its server's last count so far."""
+        self.sent = 0
+        """Bytes of the request, once it is sent."""
 
     @property
     def text(self) -> str:

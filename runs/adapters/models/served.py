@@ -25,6 +25,7 @@ from runs.engine.values import MAX_TEXT, clean_text
 
 if TYPE_CHECKING:  # settings are read by the web server, which does without the providers' libraries
     from runs.adapters.models.calling import Told
+    from runs.adapters.models.counts import Used
     from runs.adapters.models.refusals import Refused
     from runs.adapters.wire import Net
 
@@ -72,7 +73,7 @@ class ServedModel:
 
     def price(self, input_tokens: int) -> float:
         """What a call with so many input tokens may cost at most, in USD: its output as long as it may be."""
-        return self._cost(input_tokens, self._settings.max_output_tokens)
+        return self._tariff.charge(input_tokens, self._settings.max_output_tokens)
 
     def _attempt(
         self, call: Any, request: ModelRequest, watch: Watch, deadline: Any, left_out: set[str]
@@ -87,24 +88,25 @@ class ServedModel:
         except Cut:
             return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
         except Refused as refused:
-            return self._refused(refused)
+            return self._paid(self._refused(refused), heard)
         except Unsent as fault:
             why = f"{self._name} was not asked. Check the model's profile. {fault}"
             return Failed(blame="fatal", message=self._scrubbed(why))
         except Unread as fault:
             log.warning("%s: %s", self._name, self._scrubbed(repr(fault.__cause__)))
             why = "Its reply has a form that can't be read."
-            return Failed(blame="transient", message=f"{self._name} gave no reply. {why}")
+            return self._paid(Failed(blame="transient", message=f"{self._name} gave no reply. {why}"), heard)
         except (TimeoutError, ConnectionError) as fault:
-            return self._unreached(fault)
+            return self._paid(self._unreached(fault), heard)
         heard.end()
         watch(lambda: clean_text(heard.text))
         characters = sum(len(message.text) for message in request.messages)
         return self._replied(heard, told, characters)
 
-    def _replied(self, heard: Heard, told: Told, characters: int) -> ModelReplied | Failed:
+    def _replied(self, heard: Heard, told: Told, characters: int) -> _Outcome:
         if told.reason is None:
-            return Failed(blame="transient", message=f"{self._name} broke off in the middle of its reply.")
+            broke_off = f"{self._name} broke off in the middle of its reply."
+            return self._paid(Failed(blame="transient", message=broke_off), heard)
         if not is_known(told.reason):
             log.warning(
                 "%s ended a reply with the unknown reason %r", self._name, self._scrubbed(told.reason)
@@ -117,7 +119,7 @@ class ServedModel:
             text=clean_text(text),
             reasoning=clean_text(heard.reasoning),
             ended="length" if cut else ended,
-            usage=self._usage(heard, told),
+            usage=self._usage(heard, told.used, told.sent),
             seed=self._settings.seed,
             sent_tokens=cut_from(characters, told.used.read),
         )
@@ -128,20 +130,37 @@ class ServedModel:
 
     # what it costs
 
-    def _usage(self, heard: Heard, told: Told) -> Usage:
+    def _paid(self, outcome: _Outcome, heard: Heard) -> _Outcome:
+        """Return the failure with what its attempt used: the server's count, else an estimate of what has come."""
+        came = heard.text or heard.reasoning
+        if not isinstance(outcome, Failed) or not (came or heard.used.read or heard.used.wrote):
+            return outcome
+        return outcome.model_copy(update={"usage": self._usage(heard, heard.used, heard.sent)})
+
+    def _usage(self, heard: Heard, used: Used, sent: int) -> Usage:
         """The server's own count and cost, or an estimate where it gives none."""
         from runs.adapters.models.counts import estimated
 
-        used = told.used
-        read = estimated(told.sent) if used.read is None else used.read
+        read = estimated(sent) if used.read is None else used.read
         wrote = estimated(len(heard.text) + len(heard.reasoning)) if used.wrote is None else used.wrote
-        cost = self._cost(read, wrote, used.cached) if used.cost is None else used.cost
-        return Usage(input_tokens=read, output_tokens=wrote, cost_usd=cost)
+        cost = used.cost
+        if cost is None:
+            cost = self._tariff.charge(read, wrote, used.cached, used.stored, used.thought)
+        estimated_ = used.read is None or used.wrote is None
+        return Usage(input_tokens=read, output_tokens=wrote, cost_usd=cost, estimated=estimated_)
 
-    def _cost(self, tokens_in: int, tokens_out: int, cached: int = 0) -> float:
+    @property
+    def _tariff(self) -> Tariff:
         settings = self._settings
-        tariff = Tariff(settings.model_id, settings.base_url, settings.input_price, settings.output_price)
-        return tariff.charge(tokens_in, tokens_out, cached)
+        return Tariff(
+            settings.model_id,
+            settings.base_url,
+            settings.input_price,
+            settings.output_price,
+            settings.cached_price,
+            settings.cache_write_price,
+            settings.reasoning_price,
+        )
 
     # what went wrong
 
@@ -153,7 +172,16 @@ class ServedModel:
         blame: Literal["fatal", "transient"] = "fatal" if fatal else "transient"
         away = isinstance(error, Unreachable | NameUnknown)
         why = self._scrubbed(f"{self._name} gave no reply. {error}")
-        return Failed(blame=blame, message=why, patience_s=self._settings.patience_s if away else 0.0)
+        return (
+            Failed(blame=blame, message=why, **self._when_away())
+            if away
+            else Failed(blame=blame, message=why)
+        )
+
+    def _when_away(self) -> dict[str, Any]:
+        """Return what follows where the server is busy or away."""
+        settings = self._settings
+        return {"patience_s": settings.patience_s, "model": settings.name, "fallback": settings.fallback}
 
     def _refused(self, refused: Refused) -> _Outcome:
         """What an error means: by its code and words first, since servers differ in their statuses."""
@@ -163,7 +191,7 @@ class ServedModel:
             return ContextOverflowed(message=self._scrubbed(message))
         if refused.lacks_credit:
             why = f"{self._name} says that the account has no credit left ({told}): {said}"
-            return Failed(blame="fatal", message=self._scrubbed(why), asks=True)
+            return Failed(blame="fatal", message=self._scrubbed(why), asks=True, model=self._settings.name)
         option = refused.option
         if option == "seed":
             why = f"{self._name} does not take a seed ({told}). Clear the seed in this model's profile. It says: {said}"
@@ -172,13 +200,12 @@ class ServedModel:
             return _LeaveOut(option)
         if refused.refuses_key:
             why = f"{self._name} refuses the key ({told}). Check this model's API key. It says: {said}"
-            return Failed(blame="fatal", message=self._scrubbed(why), asks=True)
+            return Failed(blame="fatal", message=self._scrubbed(why), asks=True, model=self._settings.name)
         if status in (408, 409, 425, 429) or status >= 500:
             wait = refused.wait_s
             asks = f", and asks to wait {wait:g} seconds" if wait else ""
             why = self._scrubbed(f"{self._name} is busy or ill ({told}{asks}): {said}")
-            patience = self._settings.patience_s
-            return Failed(blame="transient", message=why, wait_s=wait, patience_s=patience)
+            return Failed(blame="transient", message=why, wait_s=wait, **self._when_away())
         return Failed(blame="fatal", message=self._scrubbed(self._advice(status, told, said)))
 
     def _advice(self, status: int, told: str, said: str) -> str:

@@ -51,6 +51,9 @@ class ModelSettings(Value):
     schema in the prompt (with or without the server's JSON mode), or not at all."""
     input_price: float | None = Field(default=None, ge=0)
     output_price: float | None = Field(default=None, ge=0)
+    cached_price: float | None = Field(default=None, ge=0)
+    cache_write_price: float | None = Field(default=None, ge=0)
+    reasoning_price: float | None = Field(default=None, ge=0)
     context_tokens: int | None = Field(default=None, ge=256)
     max_output_tokens: int = Field(default=2_048, ge=1)
     timeout_s: float = Field(default=120.0, gt=0, le=3_600)
@@ -60,6 +63,8 @@ class ModelSettings(Value):
     """Sent with each call where it is set; a server that refuses it is not asked without it."""
     patience_s: float = Field(default=600.0, ge=0, le=86_400)
     """How long a call waits in all for a server that is busy or away, before a person is asked."""
+    fallback: str = ""
+    """The model that takes over once that is over; empty where a person is asked."""
     guided: bool = False
     """The model is small: its prompts have worked examples, and its reply schema is narrow."""
     left_out: frozenset[str] = frozenset()

@@ -31,7 +31,10 @@ class Command(RunsCommand):
         )
         parser.add_argument("--verdict", required=True, metavar="V", help="what the interrupt's kind allows")
         parser.add_argument(
-            "--args", dest="new_args", metavar="JSON", help="edit: the whole new arguments; top_up: amounts"
+            "--args",
+            dest="new_args",
+            metavar="JSON",
+            help="edit: the whole new arguments; top_up: amounts; resume: another model",
         )
         parser.add_argument("--message", default="", metavar="T")
         parser.add_argument("--to-step", type=int, metavar="N", help="rollback: the seq of a live transition")
@@ -76,14 +79,19 @@ class Command(RunsCommand):
             self.stderr.write(notice)
 
 
+_OTHER_MODEL = ("resume",)
+"""The verdict that may name another model, where one can't be called; of other questions it takes no arguments."""
+
+
 def _check_options(options: dict[str, Any]) -> None:
     """An option that the verdict does not take is refused, not dropped."""
     for name, option, verdicts in (
-        ("new_args", "--args", store.TAKE_ARGS),
+        ("new_args", "--args", (*store.TAKE_ARGS, *_OTHER_MODEL)),
         ("to_step", "--to-step", ("rollback",)),
     ):
         if options[name] is not None and options["verdict"] not in verdicts:
-            raise bad_input(f"{option} goes with {' and '.join(verdicts)}; nothing was decided.")
+            named = " and ".join(verdict for verdict in verdicts if verdict not in _OTHER_MODEL)
+            raise bad_input(f"{option} goes with {named}; nothing was decided.")
 
 
 def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ def _run_json(run: Run) -> Data:
         "id": str(run.pk),
         "machine": run.machine,
         "goal": run.goal,
-        "model": run.model,
+        "model": run.model_name,
         "status": run.status,
         "exit_reason": run.exit_reason,
         "answer": run.answer,

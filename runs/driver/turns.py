@@ -1,0 +1,46 @@
+"""A call's turn at a model whose profile limits how much all workers together may call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from runs import store
+from runs.driver.holds import Leaving
+from runs.engine.context import CHARACTERS_PER_TOKEN
+from runs.engine.effects import Answer
+
+
+@dataclass(slots=True)
+class Turn:
+    """A call under way; `used` is what it has used, once that is known."""
+
+    used: int | None = None
+
+    def heard(self, answer: Answer) -> Answer:
+        """Take what the answer says that the call used."""
+        usage = getattr(answer, "usage", None)
+        if usage is not None:
+            self.used = usage.input_tokens + usage.output_tokens
+        return answer
+
+
+@contextmanager
+def turn_at(limits: store.Limits | None, lease: store.Lease, characters: int) -> Iterator[Turn]:
+    """Have a turn for the length of a `with`; `Leaving` where the run has to wait for one, without a worker.
+
+    The prompt has so many characters.
+    """
+    turn = Turn()
+    if limits is None:
+        yield turn
+        return
+    taken = store.take_turn(limits, lease, characters // CHARACTERS_PER_TOKEN + limits.reply_tokens)
+    if isinstance(taken, store.Full):
+        store.wait_for_turn(lease, taken, limits.name)
+        raise Leaving(lease.run_id)
+    try:
+        yield turn
+    finally:
+        store.end_turn(taken, turn.used)

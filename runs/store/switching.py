@@ -1,0 +1,86 @@
+"""The model that takes the place of a run's own: by a person's decision, or as the fallback of one that is away.
+
+The log says so (`run.model`), and a column of the run has it for whoever wants a profile. A rollback changes nothing
+about it: the model is away in the state of an earlier step too. A fork is launched with the model of its step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import Max
+
+from runs.engine.effects import EFFECT, HumanCall
+from runs.engine.facts import Fact, Forked, ModelChanged
+from runs.models import Exchange, Interrupt, ModelProfile, Run, tells
+from runs.store.appending import append
+from runs.store.errors import BadDecision
+
+CHANGES = ("run.model", "run.forked")
+"""Kinds of facts with which a run's model is another one, or the one that a fork was launched with."""
+
+
+def changed_by(facts: Iterable[Fact], before: str = "") -> str:
+    """Return what `switched_to` is after these facts."""
+    for fact in facts:
+        match fact:
+            case ModelChanged(model=model):
+                before = model
+            case Forked():
+                before = ""
+    return before
+
+
+def column_of(facts: Iterable[Fact]) -> dict[str, Any]:
+    """Return the change of the run's column that goes with a row; empty where its facts change no model."""
+    after = changed_by(facts)
+    return {"switched_to": after} if after else {}
+
+
+def model_at(run: Run, seq: int) -> str:
+    """Return the model that the run called at row `seq`."""
+    forked = run.steps.filter(tells("run.forked")).aggregate(seq=Max("seq"))["seq"] or 0
+    rows = run.steps.filter(tells("run.model"), seq__gt=forked, seq__lte=seq).order_by("-seq")
+    text = rows.values_list("facts_json", flat=True).first()
+    changes = [fact["model"] for fact in json.loads(text or "[]") if fact["kind"] == "run.model"]
+    return changes[-1] if changes else run.model
+
+
+def model_asked_about(interrupt: Interrupt) -> str:
+    """Return the model that can't be called, where that is what is asked; else empty."""
+    if interrupt.kind != "manual":
+        return ""
+    text = Exchange.objects.values_list("request_json", flat=True).get(
+        run=interrupt.run_id, seq=interrupt.seq
+    )
+    asked = EFFECT.validate_json(text)
+    return asked.model if isinstance(asked, HumanCall) else ""
+
+
+def others_than(name: str) -> list[str]:
+    """Return the models that may take its place."""
+    served = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
+    return list(served.exclude(name=name).values_list("name", flat=True))
+
+
+def check_another(interrupt: Interrupt, args: Any) -> dict[str, str]:
+    """Return the arguments of a `resume` that names another model; `BadDecision` where it names none that there is."""
+    away = model_asked_about(interrupt)
+    if not away:
+        raise BadDecision("Only a question about a model that can't be called takes another model.", "args")
+    named = args.get("model") if isinstance(args, dict) and set(args) == {"model"} else None
+    if not isinstance(named, str):
+        raise BadDecision('Name the model: {"model": "NAME"}.', "args.model")
+    known = others_than(away)
+    if named not in known:
+        others = ", ".join(known) or "none"
+        raise BadDecision(f"There is no other model {named!r} here. Others: {others}.", "args.model")
+    return {"model": named}
+
+
+def switch(run: Run, model: str, by: str) -> None:
+    """Add the row by which the run calls `model` from now on."""
+    told = ModelChanged(before=run.model_name, model=model, by=by)
+    append(run, "note", (told,), switched_to=model)

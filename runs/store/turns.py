@@ -1,0 +1,136 @@
+"""Who calls a model at this moment, and how much of its profile's limits the last minute has used.
+
+The database keeps it, for all workers: a row for each call of a profile that has a limit. Who takes a turn holds the
+profile's row, so that no two take the last place. A place is taken while the call is made and its worker has the
+run's lease; the rows of calls that began more than a minute ago and are over go with the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+
+from runs.engine.values import canonical
+from runs.models import ModelProfile, ModelTurn, Run, RunStatus
+from runs.store import clock
+from runs.store.db import again
+from runs.store.leases import Lease
+
+MINUTE = timedelta(minutes=1)
+"""How far back requests and tokens count."""
+
+LOOK_S = 1.0
+"""Seconds until a run looks again for a place among the calls that are made at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a model all workers together may call. None: as much as they like."""
+
+    profile: int
+    name: str
+    reply_tokens: int
+    """Of the longest reply."""
+    calls: int | None = None
+    """Calls at once."""
+    requests: int | None = None
+    tokens: int | None = None
+    """Requests and tokens a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A limit of a model leaves no room now."""
+
+    limit: Literal["calls", "requests", "tokens"]
+    most: int
+    wait_s: float
+    """Seconds until there may be room."""
+
+
+def limits_of(profile: ModelProfile) -> Limits | None:
+    """Return the limits of a profile; None where it has none."""
+    most = (profile.most_calls, profile.most_requests, profile.most_tokens)
+    return (
+        None
+        if most == (None, None, None)
+        else Limits(profile.pk, profile.name, profile.max_output_tokens, *most)
+    )
+
+
+@again
+def take_turn(limits: Limits, lease: Lease, tokens: int) -> int | Full:
+    """Return the key of a turn at a call that uses `tokens` at most, or the limit that it has to wait for."""
+    with transaction.atomic():
+        list(ModelProfile.objects.select_for_update().filter(pk=limits.profile).values_list("pk"))
+        now = clock.now()
+        turns = ModelTurn.objects.filter(profile=limits.profile)
+        turns.filter(run=lease.run_id, ended_at=None).update(ended_at=now)
+        turns.filter(_over(now), began_at__lte=now - MINUTE).delete()
+        if (full := _full(limits, turns, tokens, now)) is not None:
+            return full
+        turn = ModelTurn.objects.create(
+            profile_id=limits.profile, run_id=lease.run_id, epoch=lease.epoch, tokens=tokens, began_at=now
+        )
+    return turn.pk
+
+
+def end_turn(turn: int, tokens: int | None) -> None:
+    """Free the place; the call used `tokens`, where that is known."""
+    known = {} if tokens is None else {"tokens": tokens}
+    ModelTurn.objects.filter(pk=turn).update(ended_at=Now(), **known)
+
+
+def wait_for_turn(lease: Lease, full: Full, model: str) -> None:
+    """Give the run back until there may be room; nothing has been asked of the model."""
+    told = {"turn": {"model": model, "limit": full.limit, "most": full.most}, "epoch": lease.epoch}
+    mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
+    mine.update(
+        status=RunStatus.QUEUED,
+        due_at=Now() + timedelta(seconds=full.wait_s),
+        doing_json=canonical(told),
+        reserved_usd=0,
+        reserved_tokens=0,
+    )
+
+
+def _over(now: datetime) -> Q:
+    """Whether the call has ended, or its worker has its run no more."""
+    held = Q(run__epoch=F("epoch"), run__status=RunStatus.RUNNING, run__lease_until__gt=now)
+    return Q(ended_at__isnull=False) | ~held
+
+
+def _full(limits: Limits, turns: QuerySet[ModelTurn], tokens: int, now: datetime) -> Full | None:
+    if limits.calls is not None and turns.exclude(_over(now)).count() >= limits.calls:
+        return Full("calls", limits.calls, LOOK_S)
+    lately: list[Any] = list(
+        turns.filter(began_at__gt=now - MINUTE).order_by("began_at").values_list("began_at", "tokens")
+    )
+    if limits.requests is not None and len(lately) >= limits.requests:
+        frees = lately[len(lately) - limits.requests][0]
+        return Full("requests", limits.requests, _until(frees, now))
+    used = sum(spent for _, spent in lately)
+    if limits.tokens is None or not lately or used + tokens <= limits.tokens:
+        return None  # a call that is larger than the limit has its turn once no other counts
+    frees = next(
+        began for began, left in _left_after(lately, used) if left + tokens <= limits.tokens or not left
+    )
+    return Full("tokens", limits.tokens, _until(frees, now))
+
+
+def _left_after(calls: list[Any], used: int) -> Iterator[tuple[datetime, int]]:
+    """Yield when each call began, and the tokens that still count once it counts no more."""
+    for began, spent in calls:
+        used -= spent
+        yield began, used
+
+
+def _until(began: datetime, now: datetime) -> float:
+    """Return the seconds until a call counts no more."""
+    return max(LOOK_S, (began + MINUTE - now).total_seconds())
