@@ -138,7 +138,7 @@ class Ledger:
     def write_noted(self) -> None:
         """Write that the site's rules have changed, where nothing else follows from it."""
         if self.noted:
-            self.gathered = self._opened(self.snapshot.totals)
+            self.gathered, self.noted = self._opened(self.snapshot.totals), []
             self.flush()
 
     @property

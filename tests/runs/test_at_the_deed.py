@@ -611,3 +611,20 @@ def test_no_letter_goes_out_once_the_right_is_withdrawn() -> None:
         work(run)
         lapsed = Interrupt.objects.filter(run=run, why__startswith="Approved by").count()
         assert (sent(run), lapsed) in ((1, 0), (0, 1))
+
+
+def test_a_rollback_that_is_heard_after_the_rules_changed_meets_no_fault() -> None:
+    run = work(launch(think("search", q="a"), TO_BOB, FINAL))
+    decide(run, "rollback", to_step=run.steps.filter(kind="transition").earliest("seq").seq)
+    site_rule(ASK)
+    slice_of(run)
+    assert (run.status, run.steps.filter(kind="note").count()) == ("waiting", 1)
+
+
+def test_a_rule_that_does_not_concern_the_call_that_waits_is_noted_once() -> None:
+    busy = {**SEARCHED, "results": [{"error": "busy", "kind": "transient"}, {"output": "found"}]}
+    run = launch(played=script(think("search", q="a"), FINAL, tools={"search": busy}))
+    slice_of(run)
+    site_rule(ASK)
+    slice_of(run)
+    assert (run.status, run.steps.filter(kind="note").count()) == ("succeeded", 1)
