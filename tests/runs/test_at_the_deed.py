@@ -16,7 +16,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection
 
 from runs import actions, driver, reading, store, tasks
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.models import Decision, Interrupt, Run, SiteRule
 from runs.reading.as_test import pytest_file
 from runs.reading.rows import row_view
@@ -187,11 +187,11 @@ def test_the_right_that_is_withdrawn_between_the_answer_and_the_deed_is_noticed(
 
 def slice_by(lease: store.Lease) -> None:
     from runs.driver.holds import held
-    from runs.driver.journey import Journey
+    from runs.driver.worker import Worker
 
     with held(lease) as hold:
         try:
-            Journey(hold).travel(Slice())
+            Worker(hold).drive(Slice())
         finally:
             store.let_go(lease)
 

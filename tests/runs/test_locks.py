@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 import runs
 from runs import actions, driver, store
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.models import Decision, Exchange, Interrupt, Run
 from runs.store import again, birth, copying, log, people, purse
 from tests.factories import signed_in

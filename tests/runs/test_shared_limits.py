@@ -17,9 +17,12 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store
+from runs.driver import Slice
+from runs.driver.attempts import TURN_S
 from runs.driver.holds import Hold, held
-from runs.driver.journey import TURN_S, WHOLE, Journey, Slice
 from runs.driver.ports import NoSuchModel
+from runs.driver.slices import WHOLE
+from runs.driver.worker import Worker
 from runs.engine.effects import ModelReplied, ToolReturned, Usage
 from runs.engine.snapshot import Price
 from runs.models import Budget, Run
@@ -77,7 +80,7 @@ class Counted:
         return float(self.model.price(input_tokens))
 
 
-class PricedJourney(Journey):
+class PricedJourney(Worker):
     """A slice whose model has a price, so that its worst case is known before a call."""
 
     price = PRICE
@@ -107,7 +110,7 @@ def travel(run: Run, price: Price = PRICE, limit_tokens: int = PricedJourney.lim
         journey = PricedJourney(hold)
         journey.price, journey.limit_tokens = price, limit_tokens
         try:
-            journey.travel(LONG)
+            journey.drive(LONG)
         finally:
             store.let_go(hold.lease)
     run.refresh_from_db()
@@ -201,7 +204,7 @@ def die_in_a_call(hold: Hold) -> DoomedJourney:
     """A slice whose worker is gone in the middle of its first model call."""
     journey = DoomedJourney(hold)
     with pytest.raises(WorkerKilled):
-        journey.travel(LONG)
+        journey.drive(LONG)
     return journey
 
 
@@ -246,7 +249,7 @@ def test_where_the_lost_worker_was_only_slow_the_real_price_takes_the_place_of_t
     run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
     late = lost_in_a_call(run)
     travel(run)
-    late.ledger.keep(late.ledger.asked, late.model.late)
+    late.keep(late.at.asked, late.model.late)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.003 + 0.001), "four calls were made, and paid"
     assert run.input_tokens + run.output_tokens == 4 * 120
@@ -259,7 +262,7 @@ def test_a_call_that_was_given_back_is_counted_until_it_is_known_what_it_cost() 
         assert store.hand_back(hold.lease)
     travel(run)
     assert run.cost_usd > 0.003
-    journey.ledger.keep(journey.ledger.asked, journey.model.late)
+    journey.keep(journey.at.asked, journey.model.late)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.004)
 
@@ -269,7 +272,7 @@ def test_a_call_that_was_given_back_and_answered_before_the_next_worker_came_cou
     with seat(run, "leaving") as hold:
         journey = die_in_a_call(hold)
         assert store.hand_back(hold.lease)
-    journey.ledger.keep(journey.ledger.asked, journey.model.late)
+    journey.keep(journey.at.asked, journey.model.late)
     travel(run)
     assert run.cost_usd == pytest.approx(0.004), "four calls were made, and paid"
 
@@ -280,7 +283,7 @@ def lost_in_a_tool_and_then_in_a_call(run: Run) -> tuple[MeddledJourney, DoomedJ
     with seat(run, "beta") as hold:
         journey = DoomedJourney(hold)
         with pytest.raises(WorkerKilled):
-            journey.travel(LONG)
+            journey.drive(LONG)
     lose_worker(run)
     return asleep, journey
 
@@ -290,7 +293,7 @@ def test_a_late_answer_of_a_tool_takes_back_no_guess() -> None:
     asleep, _ = lost_in_a_tool_and_then_in_a_call(run)
     travel(run)
     before = Run.objects.get(pk=run.pk)
-    asleep.ledger.keep(asleep.ledger.asked, ToolReturned(value="three results"))
+    asleep.keep(asleep.at.asked, ToolReturned(value="three results"))
     run.refresh_from_db()
     assert (run.cost_usd, run.output_tokens) == (before.cost_usd, before.output_tokens)
 
@@ -300,8 +303,8 @@ def test_two_late_answers_take_one_guess_back_once() -> None:
     asleep, lost = lost_in_a_tool_and_then_in_a_call(run)
     with seat(run, "gamma") as hold:
         store.let_go(hold.lease)
-    asleep.ledger.keep(asleep.ledger.asked, ToolReturned(value="three results"))
-    lost.ledger.keep(lost.ledger.asked, lost.model.late)
+    asleep.keep(asleep.at.asked, ToolReturned(value="three results"))
+    lost.keep(lost.at.asked, lost.model.late)
     travel(run)
     calls = run.exchanges.filter(kind="model_call").count() + 1
     assert run.cost_usd == pytest.approx(0.001 * calls)
@@ -337,7 +340,7 @@ def test_a_call_that_was_under_way_when_its_run_was_stopped_counts_until_it_is_k
     run.refresh_from_db()
     assert (run.reserved_usd, run.reserved_tokens) == (0, 0)
     assert run.cost_usd == pytest.approx(usd)
-    lost.ledger.keep(lost.ledger.asked, lost.model.late)
+    lost.keep(lost.at.asked, lost.model.late)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.001)
 
@@ -361,7 +364,7 @@ def test_a_call_that_ends_in_a_fault_of_ours_counts_as_its_worst_case(
             super()._prepare()
             self.ports.model = Faulty(self.model.model, Run.objects.get(pk=self.run.pk))
 
-    monkeypatch.setattr(driver, "Journey", FaultyJourney)
+    monkeypatch.setattr(driver, "Worker", FaultyJourney)
     driver.drive(run.pk)
     monkeypatch.undo()
     travel(run)
@@ -384,7 +387,7 @@ def lost_with_the_ask_written(tokens: int, **settings: Any) -> Run:
 
     run = launch("no JSON", FINAL, limits={"tokens": tokens}, max_steps=30, **settings)
     with seat(run, "doomed") as hold, pytest.raises(WorkerKilled):
-        Second(hold).travel(LONG)
+        Second(hold).drive(LONG)
     lose_worker(run)
     assert run.exchanges.get(seq=2).status == "asked"
     return run
@@ -445,7 +448,7 @@ def test_what_a_child_pays_after_its_end_counts_for_its_parent_and_its_family() 
     child = Run.objects.get(parent=run)
     journey = die_in(child, before=kill)
     actions.rewind(run, to=transitions(run)[0], by=None)  # the child is stopped with its call under way
-    journey.ledger.keep(journey.ledger.asked, LATE)
+    journey.keep(journey.at.asked, LATE)
     child.refresh_from_db()
     run.refresh_from_db()
     assert child.finished
@@ -686,7 +689,7 @@ def test_a_childs_cost_counts_once_however_its_parent_goes_on(
             work(run)
         case "refused":
             actions.resume(run, by=None)
-            monkeypatch.setattr("runs.driver.journey.ports_of", _no_such_model)
+            monkeypatch.setattr("runs.driver.worker.ports_of", _no_such_model)
             work(run)
             assert run.exit_reason == "model_error"
     run.refresh_from_db()
@@ -857,7 +860,7 @@ def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytes
     def one(number: int) -> None:
         with seat(members[number], f"worker {number}") as hold:
             try:
-                UnpricedJourney(hold, before=called, only="decision").travel(WHOLE)
+                UnpricedJourney(hold, before=called, only="decision").drive(WHOLE)
             finally:
                 store.let_go(hold.lease)
                 meeting.one_is_there()
@@ -870,7 +873,7 @@ def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytes
     assert set(resting.values_list("worker", flat=True)) == {""}
     for member in resting:
         with seat(member) as hold:
-            UnpricedJourney(hold).travel(WHOLE)
+            UnpricedJourney(hold).drive(WHOLE)
         assert pending(member).kind == "limit"
     assert spent([run, *members]) == pytest.approx(0.003)
 
@@ -896,7 +899,7 @@ def test_a_run_that_rests_is_taken_again_a_moment_later() -> None:
     _, one, other = family_of_unpriced(1.0)[:3]
     with seat(one, "first") as first, seat(other, "second") as second:
         assert store.reserve(one, first.lease.epoch, store.Worst(None, 500), {})
-        wanting = UnpricedJourney(second).travel(WHOLE)
+        wanting = UnpricedJourney(second).drive(WHOLE)
         store.let_go(second.lease)
     other.refresh_from_db()
     assert (other.status, other.worker, wanting) == ("queued", "", [other.pk])
