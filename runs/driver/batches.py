@@ -8,7 +8,7 @@ from datetime import UTC
 
 from runs import store
 from runs.driver.parking import park
-from runs.driver.position import Draft, HeldBack, Position
+from runs.driver.position import Gathered, HeldBack, Position
 from runs.engine.effects import (
     ANSWER,
     Answer,
@@ -35,29 +35,32 @@ Onward = Ask | Go | Stop | Compact
 """Every move but a rollback."""
 
 
-def drafted(at: Position, decision: Decision, answer: Answer | None) -> Draft:
-    """Return the draft with this move and the answer that it concludes. If that fails, `at.draft` is as it was."""
+def gather(at: Position, decision: Decision, answer: Answer | None) -> Gathered:
+    """Return the gathered moves with this one and the answer that it concludes.
+
+    A failure leaves `at.gathered` as it was.
+    """
     move, asked = decision.move, at.asked
-    draft = opened(at, decision.totals)
-    batch = draft.batch
+    gathered = opened(at, decision.totals)
+    batch = gathered.batch
     _conclude(at, batch, answer)
     if answer is not None and asked is not None:
-        draft.paid = at.paid(asked, answer)
+        gathered.paid = at.paid(asked, answer)
     if isinstance(move, Rewind):
         _go_back(at, batch, move)
     else:
-        _go_on(at, draft, move, decision.totals)
+        _go_on(at, gathered, move, decision.totals)
     if answer is not None and asked is not None:
         batch.rows[-1].cover("answer", asked.seq, asked)
     made = store.made_by(move.facts, answer, asked.seq if asked else None)
     batch.artifacts += tuple((batch.rows[-1].seq, one) for one in made)
-    return draft
+    return gathered
 
 
-def opened(at: Position, totals: Totals) -> Draft:
-    """Return a copy of the draft, or a new one, to add a move to; what is noted stands in it."""
-    draft = at.draft
-    if draft is None:
+def opened(at: Position, totals: Totals) -> Gathered:
+    """Return a copy of what is gathered, with what is noted, to add a move to."""
+    gathered = at.gathered
+    if gathered is None:
         batch = store.Batch(
             run_id=at.run.pk,
             epoch=at.epoch,
@@ -68,22 +71,22 @@ def opened(at: Position, totals: Totals) -> Draft:
             prompt_hash=at.prompt_hash,
             rows=[],
         )
-        draft = Draft(batch, since=at.mark)
+        gathered = Gathered(batch, since=at.mark)
     batch = replace(
-        draft.batch,
+        gathered.batch,
         totals=totals,
         site_rules=at.site_rules,
-        rows=[*draft.batch.rows, *at.noted],
-        asked=[*draft.batch.asked],
-        budgets=[*draft.batch.budgets],
+        rows=[*gathered.batch.rows, *at.noted],
+        asked=[*gathered.batch.asked],
+        budgets=[*gathered.batch.budgets],
     )
-    return replace(draft, batch=batch)
+    return replace(gathered, batch=batch)
 
 
 def hold_back(at: Position, move: Ask, totals: Totals) -> None:
     """Go on to an ask that is written together with what follows from it."""
     after = advance(at.machine, at.snapshot, move, totals)
-    row, at.asked = _rows(at, move, after, at.head_hash)
+    row, at.asked = _rows(at, None, move, after)
     at.snapshot, at.phase = _reached(after, move), HeldBack(row)
 
 
@@ -109,10 +112,10 @@ def _conclude(at: Position, batch: store.Batch, answer: Answer | None) -> None:
         batch.concluded = asked
 
 
-def _go_on(at: Position, draft: Draft, move: Onward, totals: Totals) -> None:
-    batch, before = draft.batch, at.snapshot
+def _go_on(at: Position, gathered: Gathered, move: Onward, totals: Totals) -> None:
+    batch, before = gathered.batch, at.snapshot
     after = advance(at.machine, before, move, totals)
-    row, asked = _rows(at, move, after, store.hash_after(batch))
+    row, asked = _rows(at, batch, move, after)
     batch.rows.append(row)
     batch.node = after.node
     batch.prompt_hash = _shown(at, batch.prompt_hash, blocks_of(at.machine, move.facts, row.seq))
@@ -123,7 +126,7 @@ def _go_on(at: Position, draft: Draft, move: Onward, totals: Totals) -> None:
         batch.asked.append(asked)
         if isinstance(move.effect, ToolCall):
             batch.host = allowed_by_person(before.state, move.effect)
-        draft.said = park(batch, at.run, at.machine, after.state, move)
+        gathered.said = park(batch, at.run, at.machine, after.state, move)
     if isinstance(move, Go) and (before.node, move.edge) == at.remembers:
         batch.remembered = at.last_reply
     at.snapshot, at.asked = _reached(after, move), asked
@@ -143,7 +146,7 @@ def _go_back(at: Position, batch: store.Batch, move: Rewind) -> None:
 
 
 def _end(at: Position, batch: store.Batch, after: Snapshot) -> None:
-    """Add what the run's end says, and to whom."""
+    """Add the columns of a run that has ended, and its answer to its parent."""
     if at.asked is not None and at.asked.status != "answered" and not isinstance(at.phase, HeldBack):
         batch.left_behind = at.asked.seq
     batch.changes = store.ended(at.machine, after.state)
@@ -166,16 +169,16 @@ def _budget(at: Position, batch: store.Batch, after: Snapshot) -> None:
 
 
 def _rows(
-    at: Position, move: Onward, after: Snapshot, head_hash: str
+    at: Position, batch: store.Batch | None, move: Onward, after: Snapshot
 ) -> tuple[store.Row, store.Asked | None]:
-    """Return the move's row and, of an ask, its exchange. `head_hash` is that of the row before."""
+    """Return the move's row and, of an ask, its exchange; `batch` has the rows before that are not committed."""
     before = at.snapshot
     row = store.Row(before.head + 1, "ask", before.node, facts_json=store.facts_text(move.facts))
     if after.state is not before.state and after.state != before.state:
         row.state_json = after.state.model_dump_json()
     match move:
         case Ask():
-            asked = _exchange(at, move, row.seq, head_hash)
+            asked = _exchange(at, batch, move, row.seq)
             row.cover("request", row.seq, asked)
             return row, asked
         case Go(edge=edge):
@@ -188,18 +191,23 @@ def _rows(
     return row, None
 
 
-def _exchange(at: Position, move: Ask, seq: int, head_hash: str) -> store.Asked:
+def _exchange(at: Position, batch: store.Batch | None, move: Ask, seq: int) -> store.Asked:
     """Return the exchange of an ask; that of a side effect is marked as started."""
     effect, call = move.effect, fingerprint_of(move.effect)
     deed = isinstance(effect, ToolCall) and not effect.repeatable and not move.delay_s
-    before = at.asked if move.attempt > 1 and _took_place(at.asked) else None
+    if at.asked is not None and move.attempt > 1 and _took_place(at.asked):
+        key = at.asked.key
+    elif call:
+        key = _key(at.run, seq - at.added, call)
+    else:
+        key = _key(at.run, seq, store.hash_after(batch) if batch else at.head_hash)
     return store.Asked(
         seq=seq,
         kind=effect.kind,
         name=_name(effect),
         request_json=effect.model_dump_json(),
         status="started" if deed else "asked",
-        key=before.key if before else _key(at.run, seq - at.added if call else seq, call or head_hash),
+        key=key,
         attempt=move.attempt,
         fingerprint=call,
     )
@@ -231,9 +239,9 @@ def _key(run: Run, place: int, asked: str) -> str:
     return f"run-{run.pk}-{place}-{told[:12]}"
 
 
-def _took_place(attempt: store.Asked | None) -> bool:
+def _took_place(attempt: store.Asked) -> bool:
     """Return whether a failed attempt ran: under the key of one that did not the far side takes nothing any more."""
-    said = ANSWER.validate_json(attempt.answer_json) if attempt and attempt.answer_json else None
+    said = ANSWER.validate_json(attempt.answer_json) if attempt.answer_json else None
     return isinstance(said, Failed) and said.ran
 
 

@@ -14,7 +14,7 @@ from runs.driver import spool
 from runs.driver.attempts import Attempts
 from runs.driver.holds import Hold, Leaving
 from runs.driver.ports import Ports
-from runs.driver.position import Asked, HeldBack, Position, Started
+from runs.driver.position import HeldBack, Position, Started, Written
 from runs.driver.recall import recall
 from runs.driver.streaming import Watcher
 from runs.driver.window import ANY, Reader
@@ -164,7 +164,7 @@ class Performer:
     def _check_again(self, asked: store.Asked) -> None:
         """Raise `LookAgain` where a call that the gates did not let pass just now may not begin any more."""
         at, host = self.at, self.at.host
-        if isinstance(at.phase, HeldBack | Asked) and not host:
+        if isinstance(at.phase, HeldBack | Written) and not host:
             return
         if not store.still_holds(at.run.pk, asked.seq, at.site_rules, host):
             raise store.LookAgain

@@ -38,7 +38,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Written:
     """After an ask that this worker has written: the gates have let it pass a moment ago."""
 
 
@@ -54,7 +54,7 @@ class Settled:
     unfit: store.BadDecision | None
 
 
-Phase = Between | HeldBack | Asked | Started | Settled
+Phase = Between | HeldBack | Written | Started | Settled
 
 
 class Paid(NamedTuple):
@@ -64,25 +64,9 @@ class Paid(NamedTuple):
     answer: Answer
     written: bool
 
-    def keep(self, run_id: int, epoch: int, seconds: float) -> None:
-        """Save it for the next worker where its ask is written, else as cost.
-
-        The `seconds` that it took count too; of a model call that failed nothing else does.
-        """
-        if self.asked.answer_json is None:
-            self.asked.answered(self.answer)
-        keep = partial(store.keep_answer, run_id, epoch, self.asked, round(seconds, 6), written=self.written)
-        for _ in range(TIMES_KEPT):
-            try:
-                once_there(keep)
-                return
-            except OperationalError as fault:  # the row was locked for too long
-                log.warning("run %s: a paid answer could not be kept yet: %s", run_id, fault)
-                connection.close_if_unusable_or_obsolete()
-
 
 @dataclass(slots=True)
-class Draft:
+class Gathered:
     """The moves since the last commit. Nothing outside has seen them, and no effect has begun since."""
 
     batch: store.Batch
@@ -106,7 +90,7 @@ class Position:
         self.asked = store.Asked.stored(waits) if waits is not None else None
         """The exchange of the ask that waits."""
         self.phase: Phase = Between()
-        self.draft: Draft | None = None
+        self.gathered: Gathered | None = None
         self.noted: list[store.Row] = []
         """Rows that say that the site's rules have changed, and are written before all else."""
         self.site_rules = self.loaded.site_rules
@@ -137,11 +121,6 @@ class Position:
         return pending is not None and isinstance(pending.effect, HumanCall | ChildRun)
 
     @property
-    def may_leave(self) -> bool:
-        """Whether others may go on from here: not between the row of a deed and the deed, nor with a row unwritten."""
-        return not isinstance(self.phase, HeldBack | Started)
-
-    @property
     def host(self) -> str:
         """The host that the call which waits contacts only because a person allowed it for this run."""
         pending = self.snapshot.pending
@@ -160,6 +139,24 @@ class Position:
         """Return the answer to the ask that waits, to be kept where it leads nowhere."""
         return Paid(asked, answer, written=not isinstance(self.phase, HeldBack))
 
+    def keep(self, paid: Paid) -> None:
+        """Save the answer for the next worker where its ask is written, else as cost.
+
+        The time that it took counts too; of a model call that failed nothing else does.
+        """
+        asked = paid.asked
+        if asked.answer_json is None:
+            asked.answered(paid.answer)
+        seconds = round(self.snapshot.totals.active_seconds - self.counted_s, 6)
+        keep = partial(store.keep_answer, self.run.pk, self.epoch, asked, seconds, written=paid.written)
+        for _ in range(TIMES_KEPT):
+            try:
+                once_there(keep)
+                return
+            except OperationalError as fault:  # the row was locked for too long
+                log.warning("run %s: a paid answer could not be kept yet: %s", self.run.pk, fault)
+                connection.close_if_unusable_or_obsolete()
+
     def tick(self) -> None:
         """Add the time since the last look to what the run has been active."""
         now, totals = time.monotonic(), self.snapshot.totals
@@ -169,9 +166,9 @@ class Position:
         totals = replace(totals, active_seconds=round(active, 6))
         self.snapshot = replace(self.snapshot, totals=totals)
 
-    def seconds_since(self, moment: float) -> float:
-        """Return how long ago that was."""
-        return time.monotonic() - moment
+    def age_s(self, gathered: Gathered) -> float:
+        """Return for how many seconds moves have waited for a commit."""
+        return time.monotonic() - gathered.since
 
     def took_ms(self) -> float:
         """Return the milliseconds that the move at hand took, its call included: no clock can jump in them."""

@@ -17,12 +17,12 @@ from runs import live, store
 from runs.adapters.scripted import BadScript
 from runs.driver import spool
 from runs.driver.attempts import Attempts
-from runs.driver.batches import can_be_held_back, drafted, hold_back, opened
+from runs.driver.batches import can_be_held_back, gather, hold_back, opened
 from runs.driver.holds import Hold, Leaving
 from runs.driver.looking_again import decided, move_instead
 from runs.driver.performing import Performer
 from runs.driver.ports import NoModel, ports_of
-from runs.driver.position import Asked, Between, Draft, HeldBack, Paid, Position, Settled, Started
+from runs.driver.position import Between, Gathered, HeldBack, Position, Settled, Started, Written
 from runs.driver.slices import BadAnswer, Slice
 from runs.driver.window import Reader
 from runs.engine.effects import Answer, ChildFinished, Compaction, ModelReplied, Role, Summarised, ToolCall
@@ -42,7 +42,7 @@ RULES_S = 1.0
 """Seconds for which the site's rules are not read again, but for a deed."""
 
 MOST_ROWS, LONGEST_S = 50, 0.1
-"""Rows and seconds after which a draft is committed even if no effect begins."""
+"""Rows and seconds after which the gathered moves are committed even if no effect begins."""
 
 
 class FaultAgain(Exception):
@@ -105,8 +105,8 @@ class Worker:
             moves += 1
             if isinstance(move, Ask) and (move.delay_s or at.parked):
                 return self._parked()
-            if not at.may_leave or at.snapshot.node == END:
-                continue
+            if isinstance(at.phase, HeldBack | Started) or at.snapshot.node == END:
+                continue  # another worker can't go on from here
             if moves >= limit.moves:
                 return True
             if time.monotonic() - started > limit.seconds:
@@ -287,7 +287,7 @@ class Worker:
     def _write_noted(self) -> None:
         """Write that the site's rules have changed, where nothing else follows from it."""
         if self.at.noted:
-            self.at.draft, self.at.noted = opened(self.at, self.at.snapshot.totals), []
+            self.at.gathered, self.at.noted = opened(self.at, self.at.snapshot.totals), []
             self.flush()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -307,47 +307,47 @@ class Worker:
             if isinstance(move, Rewind):
                 self._write_noted()  # it is gone over as every row before
                 self.flush()
-            draft = drafted(at, decision, answer)
+            gathered = gather(at, decision, answer)
         except BaseException:
             self.keep(asked, answer)
             raise
-        at.draft, at.noted = draft, []
-        at.phase = Asked() if isinstance(move, Ask) else Between()
-        at.prompt_hash = draft.batch.prompt_hash
+        at.gathered, at.noted = gathered, []
+        at.phase = Written() if isinstance(move, Ask) else Between()
+        at.prompt_hash = gathered.batch.prompt_hash
         if isinstance(move, Compact) and at.blocks is not None:
             at.blocks = needed(at.blocks)
-        if self._must_commit(draft, move, answer):
+        if self._must_commit(gathered, move, answer):
             self.flush()
             if isinstance(move, Rewind):
                 store.stop_children(self.run.pk, move.to)
         failpoint("between_moves")
 
-    def _must_commit(self, draft: Draft, move: Move, answer: Answer | None) -> bool:
+    def _must_commit(self, gathered: Gathered, move: Move, answer: Answer | None) -> bool:
         """Return whether the gathered moves can't wait for the next one.
 
         A child's answer can't: a shared limit counts the child's cost by its parent's committed steps.
         """
-        late = self.at.seconds_since(draft.since) > LONGEST_S
+        late = self.at.age_s(gathered) > LONGEST_S
         last = not isinstance(move, Go | Compact) or self.at.snapshot.node == END
-        return last or late or len(draft.batch.rows) >= MOST_ROWS or isinstance(answer, ChildFinished)
+        return last or late or len(gathered.batch.rows) >= MOST_ROWS or isinstance(answer, ChildFinished)
 
     def flush(self) -> None:
         """Commit the gathered moves in one transaction, then notify viewers.
 
         A commit that fails is not retried, because it may have taken effect; the paid answer is kept by itself.
         """
-        at, draft = self.at, self.at.draft
-        at.draft = None
-        if draft is None:
+        at, gathered = self.at, self.at.gathered
+        at.gathered = None
+        if gathered is None:
             return
         try:
-            self._commit(draft)
+            self._commit(gathered)
         except BaseException:
-            if draft.paid is not None:
-                self._keep(draft.paid)
+            if gathered.paid is not None:
+                at.keep(gathered.paid)
             raise
         failpoint("after_commit_before_ring")
-        batch = draft.batch
+        batch = gathered.batch
         if batch.asked and batch.asked[-1].status == "started":
             at.phase = Started()
         if batch.concluded is not None and batch.concluded.kind == "tool_call":
@@ -355,16 +355,16 @@ class Worker:
         at.counted_s = batch.totals.active_seconds
         self._notify(batch)
 
-    def _commit(self, draft: Draft) -> None:
-        """Write it; a question with the answer that was prepared for it."""
-        if draft.paid is not None:
+    def _commit(self, gathered: Gathered) -> None:
+        """Write the batch; a question with the answer that was prepared for it."""
+        if gathered.paid is not None:
             failpoint("before_conclusion_commit")
-        if draft.batch.rows[-1].kind == "ask":
+        if gathered.batch.rows[-1].kind == "ask":
             failpoint("before_ask_commit")
-        if draft.said is None:
-            self.at.head_hash = store.commit(draft.batch)
+        if gathered.said is None:
+            self.at.head_hash = store.commit(gathered.batch)
             return
-        self.at.head_hash, unfit = store.commit_answered(draft.batch, draft.said)
+        self.at.head_hash, unfit = store.commit_answered(gathered.batch, gathered.said)
         self.at.phase = Settled(unfit)
 
     def _notify(self, batch: store.Batch) -> None:
@@ -380,7 +380,4 @@ class Worker:
     def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
         """Save the paid answer to the ask that waits, where it led nowhere."""
         if answer is not None and asked is not None:
-            self._keep(self.at.paid(asked, answer))
-
-    def _keep(self, paid: Paid) -> None:
-        paid.keep(self.run.pk, self.at.epoch, self.at.snapshot.totals.active_seconds - self.at.counted_s)
+            self.at.keep(self.at.paid(asked, answer))
