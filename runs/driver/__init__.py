@@ -19,9 +19,10 @@ from runs.driver.away import once_there
 from runs.driver.desk import DESK
 from runs.driver.draining import cut_off, drain, what_is_cut
 from runs.driver.holds import closing, held, holds_any, reopen
-from runs.driver.journey import WHOLE, BadAnswer, Journey, Slice
 from runs.driver.ports import load_libraries, tool_specs, why_not, without_price
 from runs.driver.replaying import Difference, made_again, record_of, replay_run
+from runs.driver.slices import WHOLE, BadAnswer, Slice
+from runs.driver.worker import Worker
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE, NoMachine
 from runs.models import Run, RunStatus
@@ -102,7 +103,7 @@ def _drive(run_id: int, token: str, suspects: Literal["taken", "refused"]) -> li
     failpoint("after_claim")
     with held(lease, DESK) as hold:
         try:
-            return Journey(hold).travel(Slice())
+            return Worker(hold).drive(Slice())
         except store.Fenced:
             return [run_id]  # whoever took the seat may have hinted while this worker still sat in it
         except BadAnswer as fault:
@@ -163,7 +164,7 @@ def _driven_strictly(run_id: int, token: str) -> bool:
     failpoint("after_claim")
     with held(lease) as hold:
         try:
-            Journey(hold).travel(WHOLE)
+            Worker(hold).drive(WHOLE)
         except store.Fenced:
             return True
         finally:

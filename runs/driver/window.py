@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from django.dispatch import Signal
 
 from runs import store
-from runs.driver.ledger import Ledger
 from runs.driver.ports import Ports
+from runs.driver.position import Position
 from runs.engine import context
 from runs.engine.effects import Answer, Compaction, ModelCall, ModelReplied
 from runs.engine.facts import RangeSummarised
@@ -27,16 +28,19 @@ ANY = ModelCall(role="decision", reply="text")
 
 
 class Reader:
-    """The blocks that a run's model has been told, and the window that they have to fit."""
+    """The prompts of a run's model, and the window that they have to fit. `told` returns what it has been shown."""
 
-    def __init__(self, run: Run, ledger: Ledger, ports: Ports) -> None:
-        self.run = run
-        self.ledger = ledger
+    def __init__(self, at: Position, ports: Ports, told: Callable[[], list[Block]]) -> None:
+        self.at = at
+        self.run = at.run
+        self.machine = at.machine
+        self.terms = at.snapshot.state.terms
         self.ports = ports
-        self.settings = ledger.terms.settings.context
+        self.told = told
+        self.settings = self.terms.settings.context
         self.limit = self.settings.limit_tokens or ports.context_tokens
         self.per_character = self._counted() if self.limit else 1 / context.CHARACTERS_PER_TOKEN
-        self.wanted = store.compaction_wanted(run)
+        self.wanted = store.compaction_wanted(at.run)
 
     def _counted(self) -> float:
         """Tokens per character, by what the provider counted last for this run."""
@@ -51,17 +55,9 @@ class Reader:
         if self.ports.reads_prompt and input_tokens:
             self.per_character = context.ratio(input_tokens, characters)
 
-    def told(self) -> list[Block]:
-        """The blocks, the ask that is not written yet included."""
-        ledger = self.ledger
-        if ledger.blocks is None:
-            ledger.flush()
-            ledger.blocks = store.load_window(self.run, ledger.machine, ledger.snapshot.head)
-        return ledger.blocks + ledger.blocks_held_back()
-
     def messages(self, call: ModelCall) -> tuple[Message, ...]:
         """The prompt of `call`."""
-        return prompt(self.ledger.machine, self.ledger.terms, self.told(), call)
+        return prompt(self.machine, self.terms, self.told(), call)
 
     def window(self) -> Window | None:
         """What the kernel has to know so that prompts fit; None where nothing bounds them and nobody wants it."""
@@ -73,14 +69,6 @@ class Reader:
         """What the next model call may cost at most: by the prompt as it stands, in USD."""
         characters = sum(len(message.text) for message in self.messages(ANY))
         return self.ports.model.price(context.tokens(characters, self.per_character))
-
-    def worst(self, call: ModelCall) -> store.Worst | None:
-        """What a call with that prompt and reply may use at most; None where no limit needs to know."""
-        price = self.ports.price
-        if price is None or not call.input_tokens:
-            return None
-        cost = price.cost(call.input_tokens, call.reply_tokens)
-        return store.Worst(cost or None, call.input_tokens + call.reply_tokens)
 
     # --- summaries ------------------------------------------------------------------------------------------------
 
@@ -110,9 +98,7 @@ class Reader:
     def summary_messages(self, compaction: Compaction) -> tuple[Message, ...]:
         """The prompt for the summary."""
         blocks = context.originals(self.told(), compaction)
-        return summary.messages(
-            self.ledger.terms.goal, blocks, compaction.room if self.limit else context.NO_LIMIT
-        )
+        return summary.messages(self.terms.goal, blocks, compaction.room if self.limit else context.NO_LIMIT)
 
     def compacted(self, seq: int, made: RangeSummarised) -> None:
         """A summary is written, in row `seq`: what it stands for need not be kept in memory."""

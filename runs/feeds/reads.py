@@ -125,7 +125,7 @@ def children_of(run: Run) -> tuple[tuple[int, int, str], ...]:
 
 def shared_by(run: Run) -> tuple[tuple[LimitName, SharedLimit], ...]:
     """The limits that a run shares, as they stand; most runs were given none."""
-    return tuple(store.shared_limits(run).items()) if store.may_share(run) else ()
+    return tuple(store.limits_shared_by(run).items()) if store.may_share(run) else ()
 
 
 def rows_after(run_id: int, after: int) -> tuple[Row, ...]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import regex
 
-from runs.reading.hidden_text import CONTROLS, DIRECTIONS, hides
+from runs.reading.characters import CONTROLS, DIRECTIONS, hides
 
 BLANKS = 32
 BREAKS = 8

@@ -15,8 +15,8 @@ from typing import Any
 
 import regex
 
+from runs.reading.characters import CONTROLS, DIRECTIONS, hides, sign_of
 from runs.reading.gaps import Gap, gaps, is_odd
-from runs.reading.hidden_text import CONTROLS, DIRECTIONS, hides, sign_of
 from runs.reading.lookalikes import Alike, alikes
 from runs.reading.stacks import Stack, stacks
 

@@ -180,10 +180,10 @@ def try_now(run_id: int, by: str) -> Run:
     """Make a run due that waits for its next attempt at a call."""
     with transaction.atomic():
         run = seated(run_id)
-        if run.status != RunStatus.QUEUED or run.due_at <= clock.now():
+        if run.status != RunStatus.QUEUED or run.due_at <= now():
             raise NotPossible(f"Run {run_id} waits for no next try ({run.status}).")
         told = Notice(code=TRIED_NOW, message=f"{by} asked for the next try at once.")
-        append(run, "note", (told,), due_at=clock.now())
+        append(run, "note", (told,), due_at=now())
     return run
 
 

@@ -54,7 +54,7 @@ def limits_cost(run: Run) -> bool:
     return limits.filter(run__in=(run.pk, root_of(run))).exists()
 
 
-def shared_limits(run: Run) -> Mapping[LimitName, SharedLimit]:
+def limits_shared_by(run: Run) -> Mapping[LimitName, SharedLimit]:
     """The limits that the run shares, with what others have used and set aside; none where it is alone."""
     return shared_limits_of([run.pk])[run.pk]
 
@@ -156,7 +156,7 @@ def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float
         lock(root_of(run))
         used = Run.objects.values_list("cost_usd", F("input_tokens") + F("output_tokens")).get(pk=run.pk)
         own = {"cost_usd": used[0], "tokens": used[1]}
-        shared = shared_limits(run)
+        shared = limits_shared_by(run)
         for name in PAID_LIMITS:
             if name in limits and not worst.fits(name, limits[name] - own[name]):
                 return False
@@ -236,7 +236,7 @@ def has_room(question: Interrupt) -> bool:
     """
     run, figures = question.run, question.figures or {}
     name = next(name for name in LIMIT_NAMES if name == question.limit)
-    used, shared = totals_of(run).used(name), shared_limits(run).get(name)
+    used, shared = totals_of(run).used(name), limits_shared_by(run).get(name)
     left = [] if shared is None else [shared.limit - shared.elsewhere - used]
     if shared is None or shared.root != run.pk:
         own = Budget.objects.filter(run=run, scope="limits", name=name)

@@ -18,8 +18,7 @@ from django.db.models.functions import Now
 
 from runs.engine.values import canonical
 from runs.models import ModelProfile, ModelTurn, Run, RunStatus
-from runs.store import clock
-from runs.store.db import again
+from runs.store.db import again, now
 from runs.store.leases import Lease
 
 MINUTE = timedelta(minutes=1)
@@ -69,14 +68,14 @@ def take_turn(limits: Limits, lease: Lease, tokens: int) -> int | Full:
     """Return the key of a turn at a call that uses `tokens` at most, or the limit that it has to wait for."""
     with transaction.atomic():
         list(ModelProfile.objects.select_for_update().filter(pk=limits.profile).values_list("pk"))
-        now = clock.now()
+        moment = now()
         turns = ModelTurn.objects.filter(profile=limits.profile)
-        turns.filter(run=lease.run_id, ended_at=None).update(ended_at=now)
-        turns.filter(_over(now), began_at__lte=now - MINUTE).delete()
-        if (full := _full(limits, turns, tokens, now)) is not None:
+        turns.filter(run=lease.run_id, ended_at=None).update(ended_at=moment)
+        turns.filter(_over(moment), began_at__lte=now - MINUTE).delete()
+        if (full := _full(limits, turns, tokens, moment)) is not None:
             return full
         turn = ModelTurn.objects.create(
-            profile_id=limits.profile, run_id=lease.run_id, epoch=lease.epoch, tokens=tokens, began_at=now
+            profile_id=limits.profile, run_id=lease.run_id, epoch=lease.epoch, tokens=tokens, began_at=moment
         )
     return turn.pk
 

@@ -128,7 +128,7 @@ class Cutting:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, deed: Any, only: str) -> None:
         self.deeds = [deed]
         self.called: list[str] = []
-        monkeypatch.setattr(driver, "Journey", lambda hold: MeddledJourney(hold, after=self.once, only=only))
+        monkeypatch.setattr(driver, "Worker", lambda hold: MeddledJourney(hold, after=self.once, only=only))
 
     def once(self) -> None:
         self.called.append("")

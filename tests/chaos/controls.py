@@ -101,7 +101,7 @@ def _no_purse() -> None:
 
 def _no_family() -> None:
     """A run knows of no limit but its own."""
-    store.shared_limits = lambda run: {}
+    store.limits_shared_by = lambda run: {}
     store.reserve = lambda run, epoch, worst, limits: True
 
 

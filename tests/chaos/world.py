@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs.driver import journey, replaying
+from runs.driver import replaying, worker
 from runs.engine.ports import ModelPort, ModelRequest, Watch
 from runs.engine.replaying import Record
 from runs.engine.snapshot import Price
@@ -54,7 +54,7 @@ def furnish() -> None:
 
 
 def _give_prices() -> None:
-    plain = journey.ports_of
+    plain = worker.ports_of
 
     def ports_of(run: Run) -> Any:
         ports = plain(run)
@@ -63,7 +63,7 @@ def _give_prices() -> None:
             ports.price, ports.context_tokens = PRICE, WINDOW_TOKENS
         return ports
 
-    journey.ports_of = ports_of
+    worker.ports_of = ports_of
 
 
 def _give_records_prices() -> None:

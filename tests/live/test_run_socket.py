@@ -105,7 +105,7 @@ async def test_how_a_call_ended_comes_after_the_last_row_of_a_run_that_was_stopp
     page = await watching(run, alice)
     await page.until("panels")
     assert "the outcome is unknown" in page.panels["unheard"]
-    await in_database(journey.ledger.keep, journey.ledger.asked, ToolReturned(value="sent 1"))
+    await in_database(journey.keep, journey.at.asked, ToolReturned(value="sent 1"))
     await page.until("panels")
     assert "It was done: sent 1" in page.panels["unheard"]
     await page.leave()

@@ -15,8 +15,9 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from runs import actions, driver, store
+from runs.driver import Slice
 from runs.driver.holds import held
-from runs.driver.journey import Journey, Slice
+from runs.driver.worker import Worker
 from runs.engine.effects import Answer, ToolCall
 from runs.engine.ports import ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
@@ -161,7 +162,7 @@ class Meddled:
         return answer
 
 
-class MeddledJourney(Journey):
+class MeddledJourney(Worker):
     """A slice whose ports are meddled with."""
 
     def __init__(self, hold: Any, **deeds: Any) -> None:
@@ -188,7 +189,7 @@ def slice_of(run: Run, limit: Slice = SLICE, worker: str = "alpha", **deeds: Any
     with held(lease) as hold:
         journey = MeddledJourney(hold, **deeds)
         try:
-            journey.travel(limit)
+            journey.drive(limit)
         finally:
             store.let_go(lease)
     run.refresh_from_db()
@@ -206,7 +207,7 @@ def die_in(run: Run, worker: str = "doomed", **deeds: Any) -> MeddledJourney:
     with held(lease) as hold:
         journey = MeddledJourney(hold, **deeds)
         with pytest.raises(WorkerKilled):
-            journey.travel(Slice())
+            journey.drive(Slice())
     # The thread of this process that renews leases may be about to renew this one, under its name.
     Run.objects.filter(pk=run.pk).exclude(worker="").update(worker="lost")
     lose_worker(run)

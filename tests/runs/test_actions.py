@@ -14,8 +14,7 @@ from django.db.models.functions import Now
 
 from runs import actions, driver, store, tasks
 from runs.adapters.secrets import seal
-from runs.driver import holds
-from runs.driver.journey import Slice
+from runs.driver import Slice, holds
 from runs.engine.effects import VERDICTS
 from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
 from tests.runs.running import (

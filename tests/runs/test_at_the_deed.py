@@ -16,7 +16,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection
 
 from runs import actions, driver, reading, store, tasks
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.models import Decision, Interrupt, Run, SiteRule
 from runs.reading.as_test import pytest_file
 from runs.reading.rows import row_view
@@ -187,11 +187,11 @@ def test_the_right_that_is_withdrawn_between_the_answer_and_the_deed_is_noticed(
 
 def slice_by(lease: store.Lease) -> None:
     from runs.driver.holds import held
-    from runs.driver.journey import Journey
+    from runs.driver.worker import Worker
 
     with held(lease) as hold:
         try:
-            Journey(hold).travel(Slice())
+            Worker(hold).drive(Slice())
         finally:
             store.let_go(lease)
 
@@ -611,3 +611,20 @@ def test_no_letter_goes_out_once_the_right_is_withdrawn() -> None:
         work(run)
         lapsed = Interrupt.objects.filter(run=run, why__startswith="Approved by").count()
         assert (sent(run), lapsed) in ((1, 0), (0, 1))
+
+
+def test_a_rollback_that_is_heard_after_the_rules_changed_meets_no_fault() -> None:
+    run = work(launch(think("search", q="a"), TO_BOB, FINAL))
+    decide(run, "rollback", to_step=run.steps.filter(kind="transition").earliest("seq").seq)
+    site_rule(ASK)
+    slice_of(run)
+    assert (run.status, run.steps.filter(kind="note").count()) == ("waiting", 1)
+
+
+def test_a_rule_that_does_not_concern_the_call_that_waits_is_noted_once() -> None:
+    busy = {**SEARCHED, "results": [{"error": "busy", "kind": "transient"}, {"output": "found"}]}
+    run = launch(played=script(think("search", q="a"), FINAL, tools={"search": busy}))
+    slice_of(run)
+    site_rule(ASK)
+    slice_of(run)
+    assert (run.status, run.steps.filter(kind="note").count()) == ("succeeded", 1)

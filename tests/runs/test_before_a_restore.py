@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, transaction
 
 from runs import actions, store
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.engine.effects import ToolReturned
 from runs.models import Run
 from runs.store import backups
@@ -248,12 +248,12 @@ def test_a_call_that_was_begun_before_the_backup_keeps_its_key() -> None:
 def test_a_tools_answer_of_before_a_restore_goes_to_no_other_call() -> None:
     run, dump = waits_for_a_yes()
     decide(run, "approve")
-    late = die_in(run, before=kill, only="send").ledger
+    late = die_in(run, before=kill, only="send")
     run = restored(run, dump)
     decide(run, "edit", args={"to": "carol"})
     die_in(run, before=kill, only="send")
-    assert late.asked is not None and late.asked.seq == run.exchanges.get(name="send").seq
-    late.keep(late.asked, ToolReturned(value="sent to bob"))
+    assert late.at.asked is not None and late.at.asked.seq == run.exchanges.get(name="send").seq
+    late.keep(late.at.asked, ToolReturned(value="sent to bob"))
     assert run.exchanges.get(name="send").answer_json is None
 
 
@@ -262,12 +262,12 @@ def test_a_models_answer_of_before_a_restore_goes_to_no_other_question() -> None
     run = launch("no JSON", FINAL)
     dump = dumped()
     paused_and_resumed(run)
-    late = die_in(run, before=at_call(2, kill)).ledger
+    late = die_in(run, before=at_call(2, kill))
     run = restored(run, dump)
     die_in(run, before=at_call(2, kill))
-    seq = late.snapshot.head
+    seq = late.at.snapshot.head
     assert run.exchanges.filter(seq=seq, status="asked").exists()
     paid = now(run).cost_usd
-    late.keep(late.asked, OTHER)
+    late.keep(late.at.asked, OTHER)
     assert run.exchanges.get(seq=seq).answer_json is None
     assert now(run).cost_usd == pytest.approx(paid + 0.005)

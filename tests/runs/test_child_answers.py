@@ -12,8 +12,9 @@ from django.core.management.base import CommandError
 from django.urls import reverse
 
 from runs import actions, store
+from runs.driver import Slice
 from runs.driver.holds import held
-from runs.driver.journey import Journey, Slice
+from runs.driver.worker import Worker
 from runs.management.asking import asked_by, open_questions
 from runs.models import Run
 from tests.factories import signed_in
@@ -56,10 +57,10 @@ def child(name: str = "", **settings: Any) -> dict[str, Any]:
 # --- a question that the settings answer ----------------------------------------------------------------------------
 
 
-class Doomed(Journey):
+class Doomed(Worker):
     """Dies as soon as it has nothing to do."""
 
-    def _parked(self) -> list[int]:
+    def _parked(self) -> bool:
         raise WorkerKilled
 
 
@@ -69,7 +70,7 @@ def die_parked(run: Run) -> None:
     lease = store.claim(run.pk, "doomed")
     assert lease is not None
     with held(lease) as hold, pytest.raises(WorkerKilled):
-        Doomed(hold).travel(Slice())
+        Doomed(hold).drive(Slice())
     run.refresh_from_db()
 
 

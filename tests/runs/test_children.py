@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store, tasks
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.engine.effects import ModelReplied, Usage
 from runs.feeds.reads import look
 from runs.management.going_back import told_of_going_back

@@ -327,8 +327,8 @@ def test_a_call_that_may_have_happened_is_made_again_only_by_who_is_sure() -> No
     words = ("decide", str(pending(work(run)).pk), "--verdict", "approve")
     twice = 'This makes the call send(to="bob") once more: if it has happened already, it happens twice.'
     assert refused(*words) == f"{twice} Check outside first, then add --sure. Nothing was decided."
-    assert journey.ledger.asked is not None
-    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))
+    assert journey.at.asked is not None
+    journey.keep(journey.at.asked, ToolReturned(value="sent 1"))
     came_back = card_of(pending(run), None).late_end
     sentence = r"The lost worker came back on .* UTC with the outcome of the call\. It was done: sent 1"
     assert re.fullmatch(sentence, came_back)

@@ -18,8 +18,7 @@ from django.test import Client
 from django.urls import reverse
 
 from runs import actions, store
-from runs.driver import spool
-from runs.driver.journey import Slice
+from runs.driver import Slice, spool
 from runs.engine.effects import ToolReturned
 from runs.models import Run
 from tests.runs.commands import command
@@ -237,16 +236,16 @@ def test_a_given_answer_is_written_with_its_question_and_the_next_worker_goes_on
     lease = store.claim(run.pk, "doomed")
     assert lease is not None
     from runs.driver.holds import held
-    from runs.driver.journey import Journey
+    from runs.driver.worker import Worker
 
-    class Doomed(Journey):
+    class Doomed(Worker):
         """Dies as soon as it has nothing to do."""
 
-        def _parked(self) -> list[int]:
+        def _parked(self) -> bool:
             raise WorkerKilled
 
     with held(lease) as hold, pytest.raises(WorkerKilled):
-        Doomed(hold).travel(Slice())
+        Doomed(hold).drive(Slice())
     assert run.interrupts.get().status == "decided"
     lose_worker(run)
     work(run)
@@ -338,7 +337,7 @@ def test_an_answer_that_waits_for_a_worker_is_kept_while_a_person_looks_why_they
 def test_the_answer_of_a_call_is_kept_so_too() -> None:
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
     late = die_in(run, after=kill, only="send")
-    late.ledger.keep(late.ledger.asked, ToolReturned(value="sent 1"))
+    late.keep(late.at.asked, ToolReturned(value="sent 1"))
     lose_workers(run, store.MOST_LOST - 1)
     assert work(run).status == "paused"
     actions.resume(run, by=None)

@@ -10,8 +10,7 @@ import pytest
 from django.db.models.functions import Now
 
 from runs import actions, driver, store
-from runs.driver import holds
-from runs.driver.journey import Slice
+from runs.driver import Slice, holds
 from runs.models import Run, ScriptText
 from tests.runs.running import (
     ALLOW,

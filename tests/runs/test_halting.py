@@ -22,8 +22,7 @@ from django.utils import timezone
 from agentsite.hands import late_runs
 from agentsite.stopped import STOPPED
 from runs import actions, driver, reading, store, tasks
-from runs.driver import holds
-from runs.driver.journey import Slice
+from runs.driver import Slice, holds
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Halt, Run
 from runs.store import log

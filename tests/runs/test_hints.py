@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from agentsite.hands import HANDS, Hands
 from runs import actions, driver, live, store, tasks
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.messenger import Messenger
 from runs.models import Interrupt, Run
 from runs.store import backups

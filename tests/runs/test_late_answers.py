@@ -21,9 +21,8 @@ from django.utils import timezone
 from runs import actions, store
 from runs.adapters.scripted import ScriptedModel
 from runs.adapters.toolbox import Toolbox
-from runs.driver import holds
-from runs.driver import journey as journeys
-from runs.driver import ledger as ledgers
+from runs.driver import holds, performing, position
+from runs.driver import worker as workers
 from runs.driver.ports import NoSuchModel
 from runs.driver.window import Reader
 from runs.engine.effects import Failed, ModelReplied, ToolCall, ToolReturned, Usage
@@ -91,7 +90,7 @@ def frozen_in_the_second_call() -> tuple[Run, MeddledJourney]:
 
 def wake(journey: MeddledJourney) -> None:
     """The first worker's answer is there; its seat is not."""
-    journey.ledger.keep(journey.ledger.asked, OTHER)
+    journey.keep(journey.at.asked, OTHER)
 
 
 def fits(run: Run, cost_usd: float) -> None:
@@ -154,7 +153,7 @@ def test_an_answer_that_comes_while_the_run_is_refused_is_paid(monkeypatch: pyte
         return found
 
     monkeypatch.setattr(store, "load", loaded)
-    monkeypatch.setattr(journeys, "ports_of", gone)
+    monkeypatch.setattr(workers, "ports_of", gone)
     work(run)
     assert run.exit_reason == "model_error"
     assert run.cost_usd == pytest.approx(0.001 + 0.005)
@@ -165,7 +164,7 @@ def test_an_answer_that_came_before_the_run_is_refused_is_paid_in_its_state_too(
 ) -> None:
     run, journey = frozen_in_the_second_call()
     wake(journey)
-    monkeypatch.setattr(journeys, "ports_of", gone)
+    monkeypatch.setattr(workers, "ports_of", gone)
     work(run)
     monkeypatch.undo()
     assert run.exit_reason == "model_error"
@@ -187,7 +186,7 @@ def test_a_commit_whose_end_was_not_heard_of_is_counted_once(
         raise OperationalError("the connection was closed")
 
     def broken() -> None:
-        monkeypatch.setattr(ledgers.store, "commit", unheard)
+        monkeypatch.setattr(store, "commit", unheard)
 
     with pytest.raises(OperationalError):
         slice_of(run, after=at_call(number, broken))
@@ -256,7 +255,7 @@ def frozen_in(tool: str) -> tuple[Run, MeddledJourney]:
 
 def tool_wakes(journey: MeddledJourney) -> None:
     """The first worker's tool has answered; its seat is gone."""
-    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="three results"))
+    journey.keep(journey.at.asked, ToolReturned(value="three results"))
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "after"])
@@ -286,7 +285,7 @@ def test_a_read_whose_row_can_not_be_written_and_that_is_made_again_is_one_call(
         raise OperationalError("the server closed the connection")
 
     def gone_away() -> None:
-        monkeypatch.setattr(ledgers.store, "commit", failing)
+        monkeypatch.setattr(store, "commit", failing)
 
     with pytest.raises(OperationalError):
         slice_of(run, only="search", after=gone_away)
@@ -356,7 +355,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """How long a worker is at a run."""
     found = Clock()
-    monkeypatch.setattr(ledgers, "time", found)
+    monkeypatch.setattr(position, "time", found)
     monkeypatch.setattr(holds, "GLANCE_S", 60.0)
     return found
 
@@ -417,7 +416,7 @@ def test_the_time_of_a_late_call_stays_when_the_run_goes_on(clock: Clock) -> Non
 
 def test_the_time_that_is_counted_while_another_worker_is_at_the_run_is_not_overwritten(clock: Clock) -> None:
     run, journey = frozen_in_the_second_call()
-    journey.ledger.counted_s -= 6  # it had been at work for so long
+    journey.at.counted_s -= 6  # it had been at work for so long
 
     def woken() -> None:
         wake(journey)
@@ -438,7 +437,7 @@ def test_a_kept_answer_whose_conclusion_fails_is_paid_once(monkeypatch: pytest.M
     def failing(batch: store.Batch) -> str:
         raise OperationalError("deadlock detected")
 
-    monkeypatch.setattr(ledgers.store, "commit", failing)
+    monkeypatch.setattr(store, "commit", failing)
     with pytest.raises(OperationalError):
         slice_of(run)
     monkeypatch.undo()
@@ -459,7 +458,7 @@ def test_a_kept_answer_is_paid_once_where_a_person_moves_the_run_before_it_is_co
         actions.pause(run, by=None)
         return commit(batch)
 
-    monkeypatch.setattr(ledgers.store, "commit", late)
+    monkeypatch.setattr(store, "commit", late)
     with pytest.raises(store.Fenced):
         slice_of(run)
     actions.resume(run, by=None)
@@ -478,7 +477,7 @@ def test_an_answer_that_the_database_refuses_at_first_is_kept(monkeypatch: pytes
             raise OperationalError("canceling statement due to lock timeout")
         keep(*given, **more)
 
-    monkeypatch.setattr(ledgers.store, "keep_answer", locked)
+    monkeypatch.setattr(store, "keep_answer", locked)
     wake(journey)
     assert slice_of(run).calls == []
     fits(run, 0.001 + 0.005)
@@ -539,7 +538,7 @@ def test_a_worker_that_wakes_up_tells_the_card_how_its_call_ended(answer: Any, t
     client = signed_in(cast_member("root", is_superuser=True))
     page = f"/interrupts/{pending(run).pk}/"
     assert "came back" not in client.get(page).text
-    journey.ledger.keep(journey.ledger.asked, answer)
+    journey.keep(journey.at.asked, answer)
     assert f"with the outcome of the call. {told}</span>" in client.get(page).text
     assert f"with the outcome of the call. {told}</span>" in client.get(f"/runs/{run.pk}/").text
     assert work(run).status == "waiting"
@@ -565,7 +564,7 @@ def test_the_inspector_says_how_a_lost_call_ended_after_a_person_decided(verdict
     work(run)
     made = ["", ""] if verdict == "approve" else [""]
     assert told_in(run, "send") == made
-    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent <b>1</b>"))
+    journey.keep(journey.at.asked, ToolReturned(value="sent <b>1</b>"))
     assert told_in(run, "send") == ["It was done: sent &lt;b&gt;1&lt;/b&gt;", *made[1:]]
     assert told_in(run, "may_have_happened") == told_in(run, "send")[:1]
 
@@ -597,7 +596,7 @@ def test_a_worker_that_slept_before_its_deed_looks_at_its_seat(monkeypatch: pyte
             work(run)
 
     monkeypatch.setattr(Toolbox, "call", counted)
-    monkeypatch.setattr(journeys, "failpoint", sleeps)
+    monkeypatch.setattr(performing, "failpoint", sleeps)
     with pytest.raises(store.Fenced):
         slice_of(run)
     assert len(calls) == 1
@@ -611,7 +610,7 @@ def test_a_worker_that_slept_before_its_deed_looks_at_its_seat(monkeypatch: pyte
 def test_an_answer_whose_conclusion_is_being_committed_waits_and_is_not_paid_twice() -> None:
     run, journey = frozen_in_the_second_call()
     run.refresh_from_db()
-    asked = journey.ledger.asked
+    asked = journey.at.asked
     assert asked is not None
     asked.answered(OTHER)
     concluding, over = threading.Event(), threading.Event()

@@ -23,7 +23,7 @@ from runs.reading.exporting import export
 from runs.reading.limits import as_asked, rounded_up
 from runs.reading.panels import panels
 from runs.reading.rows import row_views
-from runs.store.shared_limits import has_room
+from runs.store.limits_shared_by import has_room
 from tests.factories import alice, bob, signed_in
 from tests.runs.running import (
     FINAL,
@@ -259,7 +259,7 @@ def test_what_is_read_for_many_at_once_is_what_is_read_for_each() -> None:
     decide(forks[1], "top_up", args={"cost_usd": 0.01})
     runs = [parent, child, root, *forks, launch(FINAL, limits={"cost_usd": 1})]
     found = store.shared_limits_of([run.pk for run in runs])
-    assert found == {run.pk: store.shared_limits(run) for run in runs}
+    assert found == {run.pk: store.limits_shared_by(run) for run in runs}
     assert [dict(found[run.pk]) for run in (parent, child)] == [
         {"cost_usd": SharedLimit(0.003, 0.001, parent.pk)},
         {"cost_usd": SharedLimit(0.003, 0.002, parent.pk)},
@@ -309,7 +309,7 @@ def test_what_others_have_only_set_aside_is_not_said_to_be_used() -> None:
     run = waiting_run(0.003)
     other = fork(run)
     Run.objects.filter(pk=other.pk).update(reserved_usd=0.008)
-    assert store.shared_limits(run)["cost_usd"].aside == 0.008
+    assert store.limits_shared_by(run)["cost_usd"].aside == 0.008
     decide(run, "approve")
     question = pending(work(run))
     said = as_asked(question.title, question.figures)

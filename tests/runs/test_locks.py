@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 import runs
 from runs import actions, driver, store
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.models import Decision, Exchange, Interrupt, Run
 from runs.store import copying, creating, db, decisions, log, shared_limits
 from tests.factories import signed_in
@@ -78,7 +78,7 @@ def test_a_fork_of_a_fork_does_not_deadlock_with_its_reservation(monkeypatch: py
     source = fork(run)
     at, epoch = transitions(source)[0], Run.objects.get(pk=source.pk).epoch
     both = threading.Barrier(2, timeout=LONGEST_S)
-    lock, limits = log.lock, shared_limits.shared_limits
+    lock, limits = log.lock, shared_limits.limits_shared_by
 
     def held(run_id: int) -> None:
         lock(run_id)
@@ -90,7 +90,7 @@ def test_a_fork_of_a_fork_does_not_deadlock_with_its_reservation(monkeypatch: py
 
     monkeypatch.setattr(db, "TIMES", 1)
     monkeypatch.setattr(copying, "lock", held)
-    monkeypatch.setattr(shared_limits, "shared_limits", read)
+    monkeypatch.setattr(shared_limits, "limits_shared_by", read)
     worst = store.Worst(cost_usd=0.01, tokens=10)
     at_once(lambda: actions.fork(source, at=at, by=None), lambda: store.reserve(source, epoch, worst, {}))
     assert Run.objects.filter(copied_from=source, root=run).count() == 1

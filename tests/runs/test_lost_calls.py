@@ -14,7 +14,6 @@ from django.utils import timezone
 from runs import actions, driver, reading, store, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
-from runs.driver import ledger as ledgers
 from runs.engine.effects import Failed, ToolReturned
 from runs.models import Decision, Run
 from runs.reading.rollback import again
@@ -253,7 +252,7 @@ def test_a_key_that_is_closed_stays_so_where_the_next_attempt_is_another_workers
         raise OperationalError("the connection was closed")
 
     def broken() -> None:
-        monkeypatch.setattr(ledgers.store, "commit", failing)
+        monkeypatch.setattr(store, "commit", failing)
         cut_off()
 
     with pytest.raises(OperationalError):
@@ -372,7 +371,7 @@ def test_an_answer_that_comes_after_the_question_is_kept_beside_the_persons_and_
     journey = die_in(run, worker="frozen", after=kill, only="send")
     work(run)
     assert pending(run).kind == "may_have_happened"
-    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))
+    journey.keep(journey.at.asked, ToolReturned(value="sent 1"))
     decide(run, verdict, message="I have asked.")
     work(run)
     assert run.finished
@@ -384,9 +383,9 @@ def test_an_attempt_that_answers_after_the_new_one_was_stopped_counts_once() -> 
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
     frozen = die_in(run, worker="frozen", before=kill, only="send")
     second = die_in(run, worker="second", before=kill, only="send", far_side=NotHappened.FOR_SURE)
-    second.ledger.keep(second.ledger.asked, ToolReturned(value="sent"))
+    second.keep(second.at.asked, ToolReturned(value="sent"))
     actions.abort(run, by=None)
-    frozen.ledger.keep(frozen.ledger.asked, Failed(blame="recoverable", message="This key is closed."))
+    frozen.keep(frozen.at.asked, Failed(blame="recoverable", message="This key is closed."))
     run.refresh_from_db()
     assert (run.status, run.tool_calls) == ("cancelled", 1)
 
@@ -398,7 +397,7 @@ def test_an_attempt_that_answers_though_it_was_made_anew_counts_once(late: str) 
     frozen = die_in(run, worker="frozen", before=kill, only="send")
 
     def wake() -> None:
-        frozen.ledger.keep(frozen.ledger.asked, Failed(blame="recoverable", message="This key is closed."))
+        frozen.keep(frozen.at.asked, Failed(blame="recoverable", message="This key is closed."))
 
     if late == "before the new call":
         slice_of(run, before=wake, only="send", far_side=NotHappened.FOR_SURE)

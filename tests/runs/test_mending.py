@@ -237,7 +237,7 @@ def test_a_summary_that_is_taken_back_while_the_next_one_is_written_is_not_carri
         summaries=("Done: the first.", "Done: the second.", "Done: the third.", "Done: the fourth."),
     )
     while len(compactions(run)) < 1:
-        slice_of(run, driver.journey.Slice(moves=1))
+        slice_of(run, driver.Slice(moves=1))
     first = compactions(run)[0]
     took_back: list[int] = []
 
@@ -247,7 +247,7 @@ def test_a_summary_that_is_taken_back_while_the_next_one_is_written_is_not_carri
             actions.undo_summary(run, seq=first.seq, reason="Wrong.", by=None)
 
     with pytest.raises(store.Fenced):
-        slice_of(run, driver.journey.Slice(moves=999, seconds=60), before=take_back, only="summary")
+        slice_of(run, driver.Slice(moves=999, seconds=60), before=take_back, only="summary")
     run.refresh_from_db()
     work(run)
     assert took_back

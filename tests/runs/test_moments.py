@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db import DatabaseError
 
 from runs import reading
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.models import Run
 from runs.reading import as_test, exporting, script_export
 from runs.store import db, verifying

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from runs import actions, store, tasks
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.forms.copying import ForkForm
 from runs.models import Decision, ModelProfile, Run
 from runs.reading.rollback import again

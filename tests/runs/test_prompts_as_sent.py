@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from runs import actions, driver, reading, store
+from runs.driver import Slice
 from runs.driver.holds import held
-from runs.driver.journey import Journey, Slice
+from runs.driver.worker import Worker
 from runs.engine.ports import Message, ModelPort, ModelRequest, Watch
 from runs.engine.timeline import Summary, folded, shown
 from runs.machines import CATALOGUE
@@ -68,7 +69,7 @@ class Recorder:
         return self.model.price(input_tokens)
 
 
-class RecordedJourney(Journey):
+class RecordedJourney(Worker):
     """A slice whose model reads its prompts, and records them by the row that asked."""
 
     recorder: Recorder
@@ -79,10 +80,10 @@ class RecordedJourney(Journey):
 
     def _prepare(self) -> None:
         super()._prepare()
-        self.recorder = Recorder(self.ports.model, lambda: self.ledger.asked, self.before)
+        self.recorder = Recorder(self.ports.model, lambda: self.at.asked, self.before)
         self.ports.model = self.recorder
         self.ports.reads_prompt = True
-        self.reader = driver.window.Reader(self.run, self.ledger, self.ports)
+        self.reader = self.performer.reader = driver.window.Reader(self.at, self.ports, self._told)
 
 
 def drive(run: Run, moves: int = 50, before: Callable[[str], None] = lambda role: None) -> Prompts:
@@ -93,7 +94,7 @@ def drive(run: Run, moves: int = 50, before: Callable[[str], None] = lambda role
     with held(lease) as hold:
         journey = RecordedJourney(hold, before)
         try:
-            journey.travel(Slice(moves=moves))
+            journey.drive(Slice(moves=moves))
         except store.Fenced:
             pass
         finally:

@@ -16,8 +16,9 @@ from django.utils import timezone
 from django.utils.html import escape
 
 from runs import actions, reading, store
+from runs.driver import Slice
 from runs.driver.holds import held
-from runs.driver.journey import Journey, Slice
+from runs.driver.worker import Worker
 from runs.engine.ports import Message, ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, Run, Step
@@ -211,7 +212,7 @@ class ReadingModel:
         return self.model.price(input_tokens)
 
 
-class ReadJourney(Journey):
+class ReadJourney(Worker):
     """A slice whose model reads its prompts."""
 
     shown_to: ReadingModel
@@ -230,7 +231,7 @@ def work_reading(run: Run) -> list[tuple[Message, ...]]:
     assert lease is not None
     with held(lease) as hold:
         journey = ReadJourney(hold)
-        journey.travel(Slice())
+        journey.drive(Slice())
         store.let_go(lease)
     run.refresh_from_db()
     return journey.shown_to.shown

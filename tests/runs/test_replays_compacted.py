@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runs import actions, driver
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.models import Run
 from tests.runs.running import (
     ALLOW,

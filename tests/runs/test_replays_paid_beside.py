@@ -132,7 +132,7 @@ def taken_back(tokens: int, *replies: Any) -> Run:
     run.refresh_from_db()
     guessed = run.output_tokens
     assert guessed > 400
-    late.ledger.keep(late.ledger.asked, late.model.late)
+    late.keep(late.at.asked, late.model.late)
     travel(run)
     assert run.input_tokens + run.output_tokens + guessed > tokens, "with the guess it had come to its limit"
     return run

@@ -17,9 +17,12 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from runs import actions, driver, store
+from runs.driver import Slice
+from runs.driver.attempts import TURN_S
 from runs.driver.holds import Hold, held
-from runs.driver.journey import TURN_S, WHOLE, Journey, Slice
 from runs.driver.ports import NoSuchModel
+from runs.driver.slices import WHOLE
+from runs.driver.worker import Worker
 from runs.engine.effects import ModelReplied, ToolReturned, Usage
 from runs.engine.snapshot import Price
 from runs.models import Budget, Run
@@ -77,7 +80,7 @@ class Counted:
         return float(self.model.price(input_tokens))
 
 
-class PricedJourney(Journey):
+class PricedJourney(Worker):
     """A slice whose model has a price, so that its worst case is known before a call."""
 
     price = PRICE
@@ -107,7 +110,7 @@ def travel(run: Run, price: Price = PRICE, limit_tokens: int = PricedJourney.lim
         journey = PricedJourney(hold)
         journey.price, journey.limit_tokens = price, limit_tokens
         try:
-            journey.travel(LONG)
+            journey.drive(LONG)
         finally:
             store.let_go(hold.lease)
     run.refresh_from_db()
@@ -201,7 +204,7 @@ def die_in_a_call(hold: Hold) -> DoomedJourney:
     """A slice whose worker is gone in the middle of its first model call."""
     journey = DoomedJourney(hold)
     with pytest.raises(WorkerKilled):
-        journey.travel(LONG)
+        journey.drive(LONG)
     return journey
 
 
@@ -246,7 +249,7 @@ def test_where_the_lost_worker_was_only_slow_the_real_price_takes_the_place_of_t
     run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
     late = lost_in_a_call(run)
     travel(run)
-    late.ledger.keep(late.ledger.asked, late.model.late)
+    late.keep(late.at.asked, late.model.late)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.003 + 0.001), "four calls were made, and paid"
     assert run.input_tokens + run.output_tokens == 4 * 120
@@ -259,7 +262,7 @@ def test_a_call_that_was_given_back_is_counted_until_it_is_known_what_it_cost() 
         assert store.hand_back(hold.lease)
     travel(run)
     assert run.cost_usd > 0.003
-    journey.ledger.keep(journey.ledger.asked, journey.model.late)
+    journey.keep(journey.at.asked, journey.model.late)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.004)
 
@@ -269,7 +272,7 @@ def test_a_call_that_was_given_back_and_answered_before_the_next_worker_came_cou
     with seat(run, "leaving") as hold:
         journey = die_in_a_call(hold)
         assert store.hand_back(hold.lease)
-    journey.ledger.keep(journey.ledger.asked, journey.model.late)
+    journey.keep(journey.at.asked, journey.model.late)
     travel(run)
     assert run.cost_usd == pytest.approx(0.004), "four calls were made, and paid"
 
@@ -280,7 +283,7 @@ def lost_in_a_tool_and_then_in_a_call(run: Run) -> tuple[MeddledJourney, DoomedJ
     with seat(run, "beta") as hold:
         journey = DoomedJourney(hold)
         with pytest.raises(WorkerKilled):
-            journey.travel(LONG)
+            journey.drive(LONG)
     lose_worker(run)
     return asleep, journey
 
@@ -290,7 +293,7 @@ def test_a_late_answer_of_a_tool_takes_back_no_guess() -> None:
     asleep, _ = lost_in_a_tool_and_then_in_a_call(run)
     travel(run)
     before = Run.objects.get(pk=run.pk)
-    asleep.ledger.keep(asleep.ledger.asked, ToolReturned(value="three results"))
+    asleep.keep(asleep.at.asked, ToolReturned(value="three results"))
     run.refresh_from_db()
     assert (run.cost_usd, run.output_tokens) == (before.cost_usd, before.output_tokens)
 
@@ -300,8 +303,8 @@ def test_two_late_answers_take_one_guess_back_once() -> None:
     asleep, lost = lost_in_a_tool_and_then_in_a_call(run)
     with seat(run, "gamma") as hold:
         store.let_go(hold.lease)
-    asleep.ledger.keep(asleep.ledger.asked, ToolReturned(value="three results"))
-    lost.ledger.keep(lost.ledger.asked, lost.model.late)
+    asleep.keep(asleep.at.asked, ToolReturned(value="three results"))
+    lost.keep(lost.at.asked, lost.model.late)
     travel(run)
     calls = run.exchanges.filter(kind="model_call").count() + 1
     assert run.cost_usd == pytest.approx(0.001 * calls)
@@ -337,7 +340,7 @@ def test_a_call_that_was_under_way_when_its_run_was_stopped_counts_until_it_is_k
     run.refresh_from_db()
     assert (run.reserved_usd, run.reserved_tokens) == (0, 0)
     assert run.cost_usd == pytest.approx(usd)
-    lost.ledger.keep(lost.ledger.asked, lost.model.late)
+    lost.keep(lost.at.asked, lost.model.late)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.001)
 
@@ -361,7 +364,7 @@ def test_a_call_that_ends_in_a_fault_of_ours_counts_as_its_worst_case(
             super()._prepare()
             self.ports.model = Faulty(self.model.model, Run.objects.get(pk=self.run.pk))
 
-    monkeypatch.setattr(driver, "Journey", FaultyJourney)
+    monkeypatch.setattr(driver, "Worker", FaultyJourney)
     driver.drive(run.pk)
     monkeypatch.undo()
     travel(run)
@@ -384,7 +387,7 @@ def lost_with_the_ask_written(tokens: int, **settings: Any) -> Run:
 
     run = launch("no JSON", FINAL, limits={"tokens": tokens}, max_steps=30, **settings)
     with seat(run, "doomed") as hold, pytest.raises(WorkerKilled):
-        Second(hold).travel(LONG)
+        Second(hold).drive(LONG)
     lose_worker(run)
     assert run.exchanges.get(seq=2).status == "asked"
     return run
@@ -445,12 +448,12 @@ def test_what_a_child_pays_after_its_end_counts_for_its_parent_and_its_family() 
     child = Run.objects.get(parent=run)
     journey = die_in(child, before=kill)
     actions.rewind(run, to=transitions(run)[0], by=None)  # the child is stopped with its call under way
-    journey.ledger.keep(journey.ledger.asked, LATE)
+    journey.keep(journey.at.asked, LATE)
     child.refresh_from_db()
     run.refresh_from_db()
     assert child.finished
     assert (child.cost_usd, run.cost_usd) == pytest.approx((0.005, 0.001 + 0.005))
-    assert store.shared_limits(copy)["cost_usd"].elsewhere == pytest.approx(0.001 + 0.005)
+    assert store.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.001 + 0.005)
 
 
 def test_a_replay_and_a_fork_count_lost_calls_too() -> None:
@@ -483,7 +486,7 @@ def test_a_fork_shares_the_limit_of_the_run_that_it_came_from() -> None:
     run = waiting_run(0.004)
     copy = fork(run)
     assert copy.root_id == run.pk
-    shared = store.shared_limits(copy)["cost_usd"]
+    shared = store.limits_shared_by(copy)["cost_usd"]
     # The copied call counts once: 0.002 of the original, nothing new of the fork.
     assert shared.limit == 0.004
     assert copy.cost_usd + shared.elsewhere == pytest.approx(0.002)
@@ -506,7 +509,7 @@ def test_adding_to_the_limit_in_a_fork_adds_to_what_all_share() -> None:
     decide(other, "top_up", args={"cost_usd": 0.01})
     work(other)
     assert pending(other).kind == "tool_call"
-    assert store.shared_limits(run)["cost_usd"].limit == pytest.approx(0.013)
+    assert store.limits_shared_by(run)["cost_usd"].limit == pytest.approx(0.013)
     assert Budget.objects.get(run=run, scope="limits").limit == 0.003
 
 
@@ -559,7 +562,9 @@ def test_what_was_added_in_a_child_is_not_asked_for_again_in_its_parent() -> Non
     assert run.cost_usd == pytest.approx(0.001 * 9)
     told = json.loads(run.steps.get(kind="limit").facts_json)[0]
     assert (told["added"], told["limit"], told["by"]) == (0.0055, 0.009, f"an answer in run {helper.pk}")
-    assert store.shared_limits(helper)["cost_usd"].limit == pytest.approx(0.009), "what was added counts once"
+    assert store.limits_shared_by(helper)["cost_usd"].limit == pytest.approx(0.009), (
+        "what was added counts once"
+    )
     assert actions.replay(run, by=None)[1] is None
 
 
@@ -572,7 +577,7 @@ def test_what_was_added_in_a_fork_is_its_sources_too() -> None:
     work(run)
     assert (run.status, copy.status) == ("succeeded", "waiting")
     assert Budget.objects.get(run=run, scope="limits").limit == pytest.approx(0.013)
-    assert store.shared_limits(copy)["cost_usd"].limit == pytest.approx(0.013)
+    assert store.limits_shared_by(copy)["cost_usd"].limit == pytest.approx(0.013)
 
 
 def held_together() -> tuple[Run, Run]:
@@ -592,7 +597,9 @@ def test_what_is_added_in_one_run_lets_all_go_on_that_wait_for_it(first: int) ->
     assert (told["verdict"], told["args"]) == ("top_up", None)
     assert told["message"] == f"Added in run {asked.pk}; there is room for this one too."
     assert (work(asked).status, work(other).status) == ("succeeded", "succeeded")
-    assert store.shared_limits(copy)["cost_usd"].limit == pytest.approx(1.002), "what was added counts once"
+    assert store.limits_shared_by(copy)["cost_usd"].limit == pytest.approx(1.002), (
+        "what was added counts once"
+    )
     assert [driver.made_again(driver.record_of(member)).difference for member in (run, copy)] == [None, None]
 
 
@@ -629,7 +636,7 @@ def test_where_one_run_uses_up_what_was_added_the_other_one_asks_again() -> None
 def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
     run = work(calling_a_child(THINKING[0], FINAL))
     assert pending(run).kind == "tool_call"
-    shared = store.shared_limits(run)["cost_usd"]
+    shared = store.limits_shared_by(run)["cost_usd"]
     assert run.cost_usd == pytest.approx(0.004)
     assert shared.elsewhere == 0
 
@@ -646,7 +653,7 @@ def test_a_child_that_has_ended_sees_its_own_cost_once(how: str) -> None:
     run.refresh_from_db()
     child.refresh_from_db()
     assert child.finished and child.cost_usd > 0
-    shared = store.shared_limits(child)["cost_usd"]
+    shared = store.limits_shared_by(child)["cost_usd"]
     assert child.cost_usd + shared.elsewhere == pytest.approx(run.cost_usd)
 
 
@@ -665,7 +672,7 @@ def test_a_childs_cost_counts_while_its_parent_is_paused(moved: str) -> None:
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.001)
     assert child.cost_usd == pytest.approx(0.002)
-    assert store.shared_limits(copy)["cost_usd"].elsewhere == pytest.approx(0.003)
+    assert store.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.003)
 
 
 @pytest.mark.parametrize("how", ["stopped", "gone back", "gone on", "refused"])
@@ -686,12 +693,12 @@ def test_a_childs_cost_counts_once_however_its_parent_goes_on(
             work(run)
         case "refused":
             actions.resume(run, by=None)
-            monkeypatch.setattr("runs.driver.journey.ports_of", _no_such_model)
+            monkeypatch.setattr("runs.driver.worker.ports_of", _no_such_model)
             work(run)
             assert run.exit_reason == "model_error"
     run.refresh_from_db()
     assert run.cost_usd >= 0.003 - 1e-9
-    assert store.shared_limits(copy)["cost_usd"].elsewhere == pytest.approx(run.cost_usd)
+    assert store.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(run.cost_usd)
 
 
 def test_the_cost_of_a_child_that_is_stopped_with_its_parent_counts_once() -> None:
@@ -702,7 +709,7 @@ def test_the_cost_of_a_child_that_is_stopped_with_its_parent_counts_once() -> No
     actions.abort(run, by=None)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.002)
-    assert store.shared_limits(copy)["cost_usd"].elsewhere == pytest.approx(0.002)
+    assert store.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.002)
 
 
 def _no_such_model(run: Run) -> Any:
@@ -767,8 +774,8 @@ def test_without_the_lock_of_the_family_they_would(monkeypatch: pytest.MonkeyPat
     """The negative control: each looks at the family as it was before the others reserved."""
     run = waiting_run(1.0)
     members = [run, *(fork(run) for _ in range(3))]
-    before = {member.pk: store.shared_limits(member) for member in members}
-    monkeypatch.setattr("runs.store.shared_limits.shared_limits", lambda member: before[member.pk])
+    before = {member.pk: store.limits_shared_by(member) for member in members}
+    monkeypatch.setattr("runs.store.limits_shared_by.shared_limits", lambda member: before[member.pk])
     worst = store.Worst(cost_usd=0.3, tokens=100)
     got = [store.reserve(member, Run.objects.get(pk=member.pk).epoch, worst, {}) for member in members]
     assert sum(got) == 4, "1.2 of 1.0"
@@ -857,7 +864,7 @@ def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytes
     def one(number: int) -> None:
         with seat(members[number], f"worker {number}") as hold:
             try:
-                UnpricedJourney(hold, before=called, only="decision").travel(WHOLE)
+                UnpricedJourney(hold, before=called, only="decision").drive(WHOLE)
             finally:
                 store.let_go(hold.lease)
                 meeting.one_is_there()
@@ -870,7 +877,7 @@ def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytes
     assert set(resting.values_list("worker", flat=True)) == {""}
     for member in resting:
         with seat(member) as hold:
-            UnpricedJourney(hold).travel(WHOLE)
+            UnpricedJourney(hold).drive(WHOLE)
         assert pending(member).kind == "limit"
     assert spent([run, *members]) == pytest.approx(0.003)
 
@@ -896,7 +903,7 @@ def test_a_run_that_rests_is_taken_again_a_moment_later() -> None:
     _, one, other = family_of_unpriced(1.0)[:3]
     with seat(one, "first") as first, seat(other, "second") as second:
         assert store.reserve(one, first.lease.epoch, store.Worst(None, 500), {})
-        wanting = UnpricedJourney(second).travel(WHOLE)
+        wanting = UnpricedJourney(second).drive(WHOLE)
         store.let_go(second.lease)
     other.refresh_from_db()
     assert (other.status, other.worker, wanting) == ("queued", "", [other.pk])

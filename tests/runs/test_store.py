@@ -10,7 +10,7 @@ from django.db import OperationalError
 from django.db.models.functions import Now
 
 from runs import driver, store, tasks
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.engine.effects import ModelReplied, Usage
 from runs.models import LOOKS, Run
 from runs.store import leases

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from runs import actions, driver, store, tasks
-from runs.driver.journey import Slice
+from runs.driver import Slice
 from runs.models import FINISHED, Interrupt, Run
 from tests.runs.running import (
     FINAL,

@@ -132,7 +132,7 @@ def test_where_nobody_has_heard_how_it_ended_it_may_have_happened(when: str) -> 
     assert re.findall(ROW, panels(run)["machine"]) == ["unsure", "left", "left"]
     assert "0 of 3 done" in plain(panels(run)["machine"])
     assert "It may have happened: the outcome is unknown." in last_row(run)
-    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="sent 1"))
+    journey.keep(journey.at.asked, ToolReturned(value="sent 1"))
     assert "It was done: sent 1" in last_row(run)
     assert "1 of 3 done" in plain(panels(run)["machine"])
 
@@ -142,7 +142,7 @@ def test_a_call_that_failed_after_the_stop_has_not_done_its_row() -> None:
     journey = die_in(run, before=kill, only="send")
     actions.abort(run, by=None)
     failed = Failed(blame="recoverable", message="no such address")
-    journey.ledger.keep(journey.ledger.asked, failed)
+    journey.keep(journey.at.asked, failed)
     run.refresh_from_db()
     assert re.findall(ROW, panels(run)["machine"]) == ["left", "left", "left"]
     assert "It failed: no such address" in last_row(run)
@@ -177,7 +177,7 @@ def test_what_a_tool_returned_is_text_on_the_page() -> None:
     run = planned()
     journey = die_in(run, before=kill, only="send")
     actions.abort(run, by=None)
-    journey.ledger.keep(journey.ledger.asked, ToolReturned(value="<script>alert(1)</script>"))
+    journey.keep(journey.at.asked, ToolReturned(value="<script>alert(1)</script>"))
     run.refresh_from_db()
     found = panels(run)
     for html in (found["unheard"], found["machine"], found["answer"]):

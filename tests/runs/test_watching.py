@@ -6,12 +6,12 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from runs.driver.journey import DELTA_S, _Watcher
+from runs.driver.streaming import DELTA_S, Watcher
 
 
 def test_a_text_is_read_for_the_viewers_only_when_it_is_time_to_show_it() -> None:
     hold: Any = SimpleNamespace(wanted=lambda: True, lease=SimpleNamespace(run_id=1))
-    watcher, reads, begun = _Watcher(hold, "thought"), [0], time.monotonic()
+    watcher, reads, begun = Watcher(hold, "thought"), [0], time.monotonic()
 
     def so_far() -> str:
         reads[0] += 1

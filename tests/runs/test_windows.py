@@ -8,8 +8,8 @@ import pytest
 
 from runs import actions, store
 from runs.driver.holds import held
-from runs.driver.journey import Journey
 from runs.driver.window import Reader
+from runs.driver.worker import Worker
 from runs.models import ModelProfile, Run
 from runs.reading.prompts import full_terms, limit_of
 from tests.runs.running import FINAL, _every_run_verifies, launch, make_due
@@ -26,7 +26,7 @@ def reader_of(run: Run) -> Reader:
     lease = store.claim(run.pk, "reader")
     assert lease is not None
     with held(lease) as hold:
-        journey = Journey(hold)
+        journey = Worker(hold)
         journey._prepare()
         store.let_go(lease)
     return journey.reader
@@ -68,4 +68,4 @@ def test_tokens_are_a_quarter_of_the_characters_until_the_provider_counts_those_
     for run, ratio in ((counted, 0.35), (other, 0.25)):
         reader = reader_of(run)
         reader.ports.reads_prompt = True
-        assert Reader(run, reader.ledger, reader.ports).per_character == ratio
+        assert Reader(reader.at, reader.ports, reader.told).per_character == ratio

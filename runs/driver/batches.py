@@ -1,0 +1,262 @@
+"""Adds a move to the batch of its run: its row, its exchange, the answer that it concludes, what parks or ends."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from datetime import UTC
+
+from runs import store
+from runs.driver.parking import park
+from runs.driver.position import Gathered, HeldBack, Position
+from runs.engine.effects import (
+    ANSWER,
+    Answer,
+    ChildRun,
+    Compaction,
+    Effect,
+    Failed,
+    HumanCall,
+    ModelCall,
+    ToolCall,
+    fingerprint_of,
+)
+from runs.engine.kernel import Decision, advance
+from runs.engine.machine import END, Block
+from runs.engine.moves import Ask, Compact, Go, Rewind, Stop
+from runs.engine.outward import allowed_by_person
+from runs.engine.presentation import BudgetRow
+from runs.engine.settings import LIMIT_NAMES
+from runs.engine.snapshot import Snapshot, Totals
+from runs.engine.timeline import blocks_of
+from runs.models import Run
+
+Onward = Ask | Go | Stop | Compact
+"""Every move but a rollback."""
+
+
+def gather(at: Position, decision: Decision, answer: Answer | None) -> Gathered:
+    """Return the gathered moves with this one and the answer that it concludes.
+
+    A failure leaves `at.gathered` as it was.
+    """
+    move, asked = decision.move, at.asked
+    gathered = opened(at, decision.totals)
+    batch = gathered.batch
+    _conclude(at, batch, answer)
+    if answer is not None and asked is not None:
+        gathered.paid = at.paid(asked, answer)
+    if isinstance(move, Rewind):
+        _go_back(at, batch, move)
+    else:
+        _go_on(at, gathered, move, decision.totals)
+    if answer is not None and asked is not None:
+        batch.rows[-1].cover("answer", asked.seq, asked)
+    made = store.made_by(move.facts, answer, asked.seq if asked else None)
+    batch.artifacts += tuple((batch.rows[-1].seq, one) for one in made)
+    return gathered
+
+
+def opened(at: Position, totals: Totals) -> Gathered:
+    """Return a copy of what is gathered, with what is noted, to add a move to."""
+    gathered = at.gathered
+    if gathered is None:
+        batch = store.Batch(
+            run_id=at.run.pk,
+            epoch=at.epoch,
+            node=at.snapshot.node,
+            totals=totals,
+            known=replace(at.snapshot.totals, active_seconds=at.counted_s),
+            head_hash=at.head_hash,
+            prompt_hash=at.prompt_hash,
+            rows=[],
+        )
+        gathered = Gathered(batch, since=at.mark)
+    batch = replace(
+        gathered.batch,
+        totals=totals,
+        site_rules=at.site_rules,
+        rows=[*gathered.batch.rows, *at.noted],
+        asked=[*gathered.batch.asked],
+        budgets=[*gathered.batch.budgets],
+    )
+    return replace(gathered, batch=batch)
+
+
+def hold_back(at: Position, move: Ask, totals: Totals) -> None:
+    """Go on to an ask that is written together with what follows from it."""
+    after = advance(at.machine, at.snapshot, move, totals)
+    row, at.asked = _rows(at, None, move, after)
+    at.snapshot, at.phase = _reached(after, move), HeldBack(row)
+
+
+def can_be_held_back(at: Position, move: Ask) -> bool:
+    """Return whether a worker performs the effect at once, and doing it twice harms nothing."""
+    effect = move.effect
+    if move.delay_s or isinstance(at.phase, HeldBack):
+        return False
+    return isinstance(effect, ModelCall) or (isinstance(effect, ToolCall) and effect.repeatable)
+
+
+def _conclude(at: Position, batch: store.Batch, answer: Answer | None) -> None:
+    """Add the ask that is answered: written now where it was held back, else completed."""
+    asked = at.asked
+    if isinstance(at.phase, HeldBack) and asked is not None:
+        batch.rows.append(at.phase.row)
+        batch.asked.append(asked)
+        batch.prompt_hash = _shown(at, batch.prompt_hash, at.blocks_held_back())
+        if answer is not None:
+            asked.answered(answer)
+    elif answer is not None and asked is not None and asked.status != "answered":
+        asked.answered(answer)
+        batch.concluded = asked
+
+
+def _go_on(at: Position, gathered: Gathered, move: Onward, totals: Totals) -> None:
+    batch, before = gathered.batch, at.snapshot
+    after = advance(at.machine, before, move, totals)
+    row, asked = _rows(at, batch, move, after)
+    batch.rows.append(row)
+    batch.node = after.node
+    batch.prompt_hash = _shown(at, batch.prompt_hash, blocks_of(at.machine, move.facts, row.seq))
+    _budget(at, batch, after)
+    if after.node == END:
+        _end(at, batch, after)
+    elif isinstance(move, Ask) and asked is not None:
+        batch.asked.append(asked)
+        if isinstance(move.effect, ToolCall):
+            batch.host = allowed_by_person(before.state, move.effect)
+        gathered.said = park(batch, at.run, at.machine, after.state, move)
+        batch.changes |= store.column_of(move.facts)
+    if isinstance(move, Go) and (before.node, move.edge) == at.remembers:
+        batch.remembered = at.last_reply
+    at.snapshot, at.asked = _reached(after, move), asked
+
+
+def _go_back(at: Position, batch: store.Batch, move: Rewind) -> None:
+    at.loaded.snapshot = at.snapshot
+    at.run.node, at.run.head = at.snapshot.node, at.snapshot.head
+    back, after = store.rewind_batch(at.loaded, move)
+    batch.rows += back.rows
+    batch.node, batch.prompt_hash = after.node, back.prompt_hash
+    batch.budgets, batch.dead_after = back.budgets, back.dead_after
+    for line in batch.budgets:
+        at.budgets[line.scope, line.name] = (line.used, line.limit)
+    after = replace(after, calls=store.reached_calls(at.run, after.rules, move.to))
+    at.snapshot, at.asked, at.blocks = after, None, None
+
+
+def _end(at: Position, batch: store.Batch, after: Snapshot) -> None:
+    """Add the columns of a run that has ended, and its answer to its parent."""
+    if at.asked is not None and at.asked.status != "answered" and not isinstance(at.phase, HeldBack):
+        batch.left_behind = at.asked.seq
+    batch.changes = store.ended(at.machine, after.state)
+    unwritten = [row.facts_json for row in batch.rows]
+    cost = after.totals.cost_usd
+    batch.parent = store.for_parent(at.run, at.machine, after.state, batch.changes, cost, unwritten)
+
+
+def _budget(at: Position, batch: store.Batch, after: Snapshot) -> None:
+    """Add the budget lines that have changed."""
+    lines = list(at.machine.budget(after.state))
+    for name in LIMIT_NAMES:
+        if name in after.limits:
+            used = round(after.totals.used(name), 10)
+            lines.append(BudgetRow(scope="limits", name=name, used=used, limit=after.limits[name]))
+    for line in lines:
+        if at.budgets.get((line.scope, line.name)) != (line.used, line.limit):
+            at.budgets[line.scope, line.name] = (line.used, line.limit)
+            batch.budgets.append(line)
+
+
+def _rows(
+    at: Position, batch: store.Batch | None, move: Onward, after: Snapshot
+) -> tuple[store.Row, store.Asked | None]:
+    """Return the move's row and, of an ask, its exchange; `batch` has the rows before that are not committed."""
+    before = at.snapshot
+    row = store.Row(before.head + 1, "ask", before.node, facts_json=store.facts_text(move.facts))
+    if after.state is not before.state and after.state != before.state:
+        row.state_json = after.state.model_dump_json()
+    match move:
+        case Ask():
+            asked = _exchange(at, batch, move, row.seq)
+            row.cover("request", row.seq, asked)
+            return row, asked
+        case Go(edge=edge):
+            row.kind, row.edge, row.to = "transition", edge, after.node
+        case Stop():
+            row.kind = "stop"
+        case Compact():
+            row.kind = "compaction"
+    row.ms = at.took_ms()
+    return row, None
+
+
+def _exchange(at: Position, batch: store.Batch | None, move: Ask, seq: int) -> store.Asked:
+    """Return the exchange of an ask; that of a side effect is marked as started."""
+    effect, call = move.effect, fingerprint_of(move.effect)
+    deed = isinstance(effect, ToolCall) and not effect.repeatable and not move.delay_s
+    if at.asked is not None and move.attempt > 1 and _took_place(at.asked):
+        key = at.asked.key
+    elif call:
+        key = _key(at.run, seq - at.added, call)
+    else:
+        key = _key(at.run, seq, store.hash_after(batch) if batch else at.head_hash)
+    return store.Asked(
+        seq=seq,
+        kind=effect.kind,
+        name=_name(effect),
+        request_json=effect.model_dump_json(),
+        status="started" if deed else "asked",
+        key=key,
+        attempt=move.attempt,
+        fingerprint=call,
+    )
+
+
+def _name(effect: Effect) -> str:
+    """Return the name of an exchange: the role, the tool, or what is asked about."""
+    match effect:
+        case ModelCall(role=role):
+            return role
+        case ToolCall() | ChildRun():
+            return effect.tool
+        case HumanCall(about=about):
+            return about
+        case Compaction():
+            return "summary"
+
+
+def _key(run: Run, place: int, asked: str) -> str:
+    """Return the idempotency key of what is asked at a row, with at most 64 characters.
+
+    After a restore the same call at the same move has the same key, so that the far side still knows it; the rows
+    that the restore, people and the runtime add in one of the two lives do not count. Another call there, or a call
+    of another run that was given the same number, has another key: it would be taken for done. What is no call has
+    the hash of the rows before, which no other life repeats.
+    """
+    born = run.created_at.astimezone(UTC).isoformat(timespec="microseconds")
+    told = hashlib.sha256(f"{born} {place} {asked}".encode()).hexdigest()
+    return f"run-{run.pk}-{place}-{told[:12]}"
+
+
+def _took_place(attempt: store.Asked) -> bool:
+    """Return whether a failed attempt ran: under the key of one that did not the far side takes nothing any more."""
+    said = ANSWER.validate_json(attempt.answer_json) if attempt.answer_json else None
+    return isinstance(said, Failed) and said.ran
+
+
+def _reached(after: Snapshot, move: Onward) -> Snapshot:
+    """Return it with the call that was reached counted, where a rule looks at how often that was."""
+    if not isinstance(move, Ask) or move.attempt > 1 or not (call := fingerprint_of(move.effect)):
+        return after
+    if not any(rule.when.same_call for _, rule in after.rules):
+        return after
+    return replace(after, calls={**after.calls, call: after.calls.get(call, 0) + 1})
+
+
+def _shown(at: Position, prompt_hash: str, blocks: list[Block]) -> str:
+    """Return the hash chain over what the model has been shown, with these blocks."""
+    if at.blocks is not None:
+        at.blocks += blocks
+    return store.prompt_chain(prompt_hash, blocks)

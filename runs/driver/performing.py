@@ -1,0 +1,255 @@
+"""Performs what a run asks of its model and its tools, and finds out what became of a lost call."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from contextlib import AbstractContextManager
+
+from django.utils import timezone
+
+from runs import store
+from runs.adapters.tool import NotHappened
+from runs.adapters.toolbox import MayHaveHappened
+from runs.driver import spool
+from runs.driver.attempts import Attempts
+from runs.driver.holds import Hold, Leaving
+from runs.driver.ports import Ports
+from runs.driver.position import HeldBack, Position, Started, Written
+from runs.driver.recall import recall
+from runs.driver.streaming import Watcher
+from runs.driver.turns import Turn, turn_at
+from runs.driver.window import ANY, Reader
+from runs.engine.context import CHARACTERS_PER_TOKEN
+from runs.engine.effects import (
+    Answer,
+    Compaction,
+    Effect,
+    Failed,
+    ModelCall,
+    ModelReplied,
+    ToolCall,
+    ToolReturned,
+    Usage,
+)
+from runs.engine.facts import MADE_ANEW, Notice
+from runs.engine.gates import after_restore
+from runs.engine.kernel import Known, uncertain
+from runs.engine.moves import Ask
+from runs.engine.ports import ModelRequest
+from runs.engine.snapshot import Pending
+from runs.engine.timeline import prompt
+from runs.failpoints import failpoint
+
+log = logging.getLogger(__name__)
+
+
+class Performer:
+    """Calls the model and the tools of one run."""
+
+    def __init__(self, at: Position, hold: Hold, ports: Ports, reader: Reader, attempts: Attempts) -> None:
+        self.at = at
+        self.hold = hold
+        self.ports = ports
+        self.reader = reader
+        self.attempts = attempts
+        opening = prompt(at.machine, reader.terms, (), ANY)
+        self._opening_hash = _digest(ports.model_key, *(message.text for message in opening))
+        self.went_back = at.run.steps.filter(kind="rewind").exists()
+        """Only then can a prompt come again, and its reply be in the cache."""
+
+    def perform(self) -> Answer | Ask | None:
+        """Return the answer to the ask that waits, or the ask that takes its place.
+
+        None where the limits leave no room for a model call. `LookAgain` where a tool's call may not begin any more,
+        `Leaving` where the worker is to leave the run.
+        """
+        pending, asked = self.at.snapshot.pending, self.at.asked
+        assert pending is not None and asked is not None
+        if self._is_lost(pending.effect, asked):
+            return self._find_out(pending, asked)
+        with self.hold.within(asked):
+            return self._performed(pending.effect, asked)
+
+    def _performed(self, effect: Effect, asked: store.Asked) -> Answer | Ask | None:
+        asked.started_at = timezone.now()
+        match effect:
+            case ModelCall() as call:
+                with self.hold.cuttable():
+                    return self._unless_cut(self._ask_model(call, asked))
+            case Compaction() as compaction:
+                with self.hold.cuttable():
+                    return self._unless_cut(self._summarise(compaction, asked))
+            case ToolCall(infra=True) as call:
+                return recall(self.at.run, call)
+            case ToolCall(repeatable=True) as call:
+                self._check_again(asked)
+                if (known := self._read_before(call, asked.seq)) is not None:
+                    return known
+                with self.hold.cuttable():
+                    return self._call_tool(call, asked)
+            case ToolCall() as call:
+                if (kept := self._kept(asked)) is not None:
+                    return kept
+                if not isinstance(self.at.phase, Started):
+                    self._start(call, asked.seq)
+                failpoint("after_started")
+                store.check_seat(self.at.run.pk, self.at.epoch)
+                return self._call_tool(call, asked)
+        raise TypeError(f"{effect.kind} is not performed by a worker")
+
+    # --- the model --------------------------------------------------------------------------------------------------
+
+    def _ask_model(self, call: ModelCall, asked: store.Asked) -> Answer | None:
+        at, snapshot = self.at, self.at.snapshot
+        shown = store.prompt_chain(at.prompt_hash, at.blocks_held_back())
+        asked.prompt_hash = _digest(
+            self._opening_hash, shown, call.reply, call.tail, str(call.sanitize), str(call.longest)
+        )
+        at.last_reply = asked.seq
+        if call.cacheable and self.went_back and (known := self._remembered(asked.prompt_hash)) is not None:
+            return known
+        if not self.attempts.reserve(call, call.role, asked, snapshot.limits):
+            return None
+        self.attempts.count(asked)
+        reads = self.ports.reads_prompt
+        messages = self.reader.messages(call) if reads else ()
+        asked.prompt_chars = sum(len(message.text) for message in messages)
+        asked.prompt_upto = snapshot.head
+        request = ModelRequest(
+            role=call.role,
+            nth=asked.nth,
+            messages=messages,
+            reply_schema=at.machine.reply_schema(call.reply, snapshot.state) if reads else None,
+            reply_name=call.reply,
+            reply_tokens=call.reply_tokens,
+            room=call.room,
+        )
+        with self._turn(asked.prompt_chars) as turn, self.hold.outside(slow=self.ports.slow):
+            answer = turn.heard(self.ports.model.ask(request, Watcher(self.hold, snapshot.node).watch))
+        if isinstance(answer, ModelReplied):
+            self.reader.counted(answer.usage.input_tokens, asked.prompt_chars)
+        return answer
+
+    def _remembered(self, prompt_hash: str) -> ModelReplied | None:
+        """Return the reply that this run was given to the same prompt before, once it had passed validation."""
+        found = (
+            self.at.run.exchanges.filter(prompt_hash=prompt_hash, remembered=True).order_by("-seq").first()
+        )
+        if found is None or found.answer_json is None:
+            return None
+        known = ModelReplied.model_validate_json(found.answer_json)
+        return known.model_copy(update={"usage": Usage(), "cached": True})
+
+    def _summarise(self, compaction: Compaction, asked: store.Asked) -> Answer:
+        if not self.attempts.reserve(compaction.holds, "summary", asked, self.at.snapshot.limits):
+            return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
+        self.attempts.count(asked)
+        asked.prompt_upto = self.at.snapshot.head
+        characters = compaction.tokens_before * CHARACTERS_PER_TOKEN
+        with self._turn(characters) as turn, self.hold.outside(slow=self.ports.slow):
+            answer = self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
+            return turn.heard(answer)
+
+    def _turn(self, characters: int) -> AbstractContextManager[Turn]:
+        """The call's turn at a model that only so many may call at once or in a minute."""
+        return turn_at(self.ports.limits, self.hold.lease, characters)
+
+    def _unless_cut(self, answer: Answer | None) -> Answer | None:
+        """A model call that fails while its worker leaves was cut, or might as well have been: it is made again."""
+        if self.hold.leaving and isinstance(answer, Failed):
+            raise Leaving(self.at.run.pk)
+        return answer
+
+    # --- tools ------------------------------------------------------------------------------------------------------
+
+    def _read_before(self, call: ToolCall, seq: int) -> ToolReturned | None:
+        """Return the earlier result of the same read, where `cache_reads` is set and there is one."""
+        if not self.reader.terms.settings.cache_reads or call.effects != "read":
+            return None
+        spec = self.ports.tools.specs.get(call.tool)
+        return store.read_before(self.at.run, call, seq) if spec is not None and spec.cacheable else None
+
+    def _check_again(self, asked: store.Asked) -> None:
+        """Raise `LookAgain` where a call that the gates did not let pass just now may not begin any more."""
+        at, host = self.at, self.at.host
+        if isinstance(at.phase, HeldBack | Written) and not host:
+            return
+        if not store.still_holds(at.run.pk, asked.seq, at.site_rules, host):
+            raise store.LookAgain
+
+    def _start(self, call: ToolCall, seq: int) -> None:
+        """Commit the intent of a call that must not happen twice.
+
+        In a restored run a person has said yes to it, or the far side can tell it from the first by its key.
+        """
+        at = self.at
+        gate = () if call.idempotent else after_restore(at.snapshot.restored)
+        if gate and gate[0] not in store.passed_before(at.run.pk, seq):
+            raise store.LookAgain
+        store.start(at.run.pk, at.epoch, seq, at.site_rules, at.host)
+
+    def _call_tool(self, call: ToolCall, asked: store.Asked) -> Answer | Ask:
+        self.attempts.count(asked)
+        try:
+            with self.hold.outside(slow=self.ports.slow):
+                answer = self.ports.tools.call(call, asked.nth, asked.key)
+        except MayHaveHappened as fault:
+            log.warning("run %s: %s", self.at.run.pk, fault)
+        else:
+            if not call.repeatable:
+                spool.put(asked.key, answer)
+            return answer
+        said = self._heard_of(call, "cut off", asked)
+        if said is not NotHappened.FOR_SURE:
+            return said
+        why = f"{call.tool} was cut off, and says that the call did not happen."
+        return Failed(blame="transient", message=why, ran=False)
+
+    # --- lost calls -------------------------------------------------------------------------------------------------
+
+    def _is_lost(self, effect: Effect, asked: store.Asked) -> bool:
+        """Return whether a worker that is gone started the call, and it can't simply be made again."""
+        if asked.status != "started" or isinstance(self.at.phase, Started):
+            return False
+        return isinstance(effect, ToolCall) and not (effect.repeatable or effect.idempotent)
+
+    def _find_out(self, pending: Pending, asked: store.Asked) -> Answer | Ask:
+        """Return what became of a lost call. One that did not happen is made anew: the worker failed, not the call."""
+        call = pending.effect
+        assert isinstance(call, ToolCall)
+        if (kept := self._kept(asked)) is not None:
+            return kept
+        restored = store.lost_by_restore(self.at.run.pk, pending.seq)
+        said = self._heard_of(call, "restored" if restored else "worker lost", asked)
+        if said is not NotHappened.FOR_SURE:
+            return said
+        lost = "This site was restored from a backup" if restored else "A worker was lost or stopped"
+        why = f"{lost}, and {call.tool} says that the call did not happen. It is made anew."
+        return Ask(call, (Notice(code=MADE_ANEW, message=why),), attempt=pending.attempt)
+
+    def _kept(self, asked: store.Asked) -> Answer | None:
+        """Return the answer that a worker left on this disk when it died before the database had it."""
+        kept = None if isinstance(self.at.phase, Started) else spool.get(asked.key)
+        if kept is not None:
+            self.attempts.count(asked)
+        return kept
+
+    def _heard_of(
+        self, call: ToolCall, cause: Known, asked: store.Asked
+    ) -> ToolReturned | Failed | Ask | NotHappened:
+        """Return what the far side says became of a call. Where it can't tell, a person is asked."""
+        with self.hold.outside(slow=self.ports.slow):
+            said = self.ports.tools.happened(call, asked.key)
+        if said is None:
+            known: list[Known] = [cause]
+            if self.ports.tools.can_ask(call):
+                known.append("tool can't tell")
+            return Ask(uncertain(self.at.snapshot, *known))
+        if said is not NotHappened.FOR_SURE:
+            self.attempts.count(asked)
+        return said.model_copy(update={"by_asking": True}) if isinstance(said, ToolReturned) else said
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

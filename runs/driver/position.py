@@ -1,0 +1,176 @@
+"""Where a worker stands in its run: the run in memory, and how far it is committed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+from django.db import OperationalError, connection
+
+from runs import store
+from runs.driver.away import once_there
+from runs.engine.effects import Answer, ChildRun, HumanCall, ToolCall
+from runs.engine.machine import Block, Machine, Terms
+from runs.engine.outward import allowed_by_person
+from runs.engine.snapshot import Snapshot
+from runs.engine.timeline import blocks_of
+from runs.models import Run
+
+log = logging.getLogger(__name__)
+
+TIMES_KEPT = 5
+"""How often it is tried to keep a paid answer; each try waits as long as the database lets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Between two moves. An ask that waits was written before this slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Before an effect that may be repeated. Its ask is written together with what follows from it."""
+
+    row: store.Row
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """After an ask that this worker has written: the gates have let it pass a moment ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Before a side effect whose intent this worker has committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """After a question that was written with its prepared answer. Where that does not fit, it waits for a person."""
+
+    unfit: store.BadDecision | None
+
+
+Phase = Between | HeldBack | Written | Started | Settled
+
+
+class Paid(NamedTuple):
+    """An answer that has come, its ask, and whether the ask is in the database."""
+
+    asked: store.Asked
+    answer: Answer
+    written: bool
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The moves since the last commit. Nothing outside has seen them, and no effect has begun since."""
+
+    batch: store.Batch
+    since: float
+    paid: Paid | None = None
+    """The answer that they follow from."""
+    said: store.Said | None = None
+    """The prepared answer to the question that they end with."""
+
+
+class Position:
+    """A run as its worker has it in memory. Another worker finds in the rows what is committed of it."""
+
+    def __init__(self, run: Run, epoch: int, terms: Terms) -> None:
+        self.run = run
+        self.epoch = epoch
+        self.loaded = store.load(run, terms)
+        self.machine: Machine = self.loaded.machine
+        self.snapshot: Snapshot = self.loaded.snapshot
+        waits = self.loaded.exchange
+        self.asked = store.Asked.stored(waits) if waits is not None else None
+        """The exchange of the ask that waits."""
+        self.phase: Phase = Between()
+        self.gathered: Gathered | None = None
+        self.noted: list[store.Row] = []
+        """Rows that say that the site's rules have changed, and are written before all else."""
+        self.site_rules = self.loaded.site_rules
+        """The text of the site's rules by which moves are decided; the log has them."""
+        self.budgets = self.loaded.budgets
+        self.head_hash, self.prompt_hash = run.head_hash, run.prompt_hash
+        self.blocks: list[Block] | None = None
+        """What the model has been shown; read only where a model reads prompts."""
+        self.last_reply: int | None = None
+        """The ask of the last model reply, which the cache may remember."""
+        self.remembers: tuple[str, str] | None = None
+        """The transition with which it does."""
+        self.counted_s = self.snapshot.totals.active_seconds
+        """What the run has been active as far as its row has it from here."""
+        self.mark = time.monotonic()
+        """When the active time was last counted."""
+        self._took_s = 0.0
+
+    @cached_property
+    def added(self) -> int:
+        """Rows that are no moves; as long as this worker has the run, every other row is its own."""
+        return store.rows_added(self.run.pk, self.loaded.snapshot.head)
+
+    @property
+    def parked(self) -> bool:
+        """Whether the ask that waits is for a person or a child to answer."""
+        pending = self.snapshot.pending
+        return pending is not None and isinstance(pending.effect, HumanCall | ChildRun)
+
+    @property
+    def host(self) -> str:
+        """The host that the call which waits contacts only because a person allowed it for this run."""
+        pending = self.snapshot.pending
+        if pending is None or not isinstance(pending.effect, ToolCall):
+            return ""
+        return allowed_by_person(self.snapshot.state, pending.effect)
+
+    def blocks_held_back(self) -> list[Block]:
+        """Return how the model reads the ask that is not written yet."""
+        if not isinstance(self.phase, HeldBack) or self.phase.row.facts_json == "[]":
+            return []
+        row = self.phase.row
+        return blocks_of(self.machine, self.machine.facts.validate_json(row.facts_json), row.seq)
+
+    def paid(self, asked: store.Asked, answer: Answer) -> Paid:
+        """Return the answer to the ask that waits, to be kept where it leads nowhere."""
+        return Paid(asked, answer, written=not isinstance(self.phase, HeldBack))
+
+    def keep(self, paid: Paid) -> None:
+        """Save the answer for the next worker where its ask is written, else as cost.
+
+        The time that it took counts too; of a model call that failed only what it used does.
+        """
+        asked = paid.asked
+        if asked.answer_json is None:
+            asked.answered(paid.answer)
+        seconds = round(self.snapshot.totals.active_seconds - self.counted_s, 6)
+        keep = partial(store.keep_answer, self.run.pk, self.epoch, asked, seconds, written=paid.written)
+        for _ in range(TIMES_KEPT):
+            try:
+                once_there(keep)
+                return
+            except OperationalError as fault:  # the row was locked for too long
+                log.warning("run %s: a paid answer could not be kept yet: %s", self.run.pk, fault)
+                connection.close_if_unusable_or_obsolete()
+
+    def tick(self) -> None:
+        """Add the time since the last look to what the run has been active."""
+        now, totals = time.monotonic(), self.snapshot.totals
+        active = totals.active_seconds + now - self.mark
+        self._took_s += now - self.mark
+        self.mark = now
+        totals = replace(totals, active_seconds=round(active, 6))
+        self.snapshot = replace(self.snapshot, totals=totals)
+
+    def age_s(self, gathered: Gathered) -> float:
+        """Return for how many seconds moves have waited for a commit."""
+        return time.monotonic() - gathered.since
+
+    def took_ms(self) -> float:
+        """Return the milliseconds that the move at hand took, its call included: no clock can jump in them."""
+        ms, self._took_s = round(self._took_s * 1000, 3), 0.0
+        return ms

@@ -1,0 +1,383 @@
+"""Drives a run for one slice: decides what next, writes it, performs it, until the run parks or ends or is left.
+
+The ask of an effect that may be repeated is held back, and written together with what follows from its answer, in
+one transaction; any other ask is written before its effect begins (docs/runtime.md, "Commits").
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import get_args
+
+from pydantic import ValidationError
+
+from runs import live, store
+from runs.adapters.scripted import BadScript
+from runs.driver import spool
+from runs.driver.attempts import Attempts
+from runs.driver.batches import can_be_held_back, gather, hold_back, opened
+from runs.driver.holds import Hold, Leaving
+from runs.driver.looking_again import decided, move_instead
+from runs.driver.performing import Performer
+from runs.driver.ports import NoModel, ports_of
+from runs.driver.position import Between, Gathered, HeldBack, Position, Settled, Started, Written
+from runs.driver.slices import BadAnswer, Slice
+from runs.driver.window import Reader
+from runs.engine.effects import Answer, ChildFinished, Compaction, ModelReplied, Role, Summarised, ToolCall
+from runs.engine.facts import Exited, RangeSummarised, SiteRulesChanged
+from runs.engine.kernel import MORE_ROOM, Decision, asked_anew, cost_of, lost_too_often
+from runs.engine.machine import END, Block, Terms
+from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
+from runs.engine.outward import carried_to
+from runs.engine.rules import named
+from runs.engine.timeline import needed
+from runs.failpoints import failpoint
+from runs.models import Run, RunStatus
+
+log = logging.getLogger(__name__)
+
+RULES_S = 1.0
+"""Seconds for which the site's rules are not read again, but for a deed."""
+
+MOST_ROWS, LONGEST_S = 50, 0.1
+"""Rows and seconds after which the gathered moves are committed even if no effect begins."""
+
+
+class FaultAgain(Exception):
+    """Each worker that drives the run meets a fault of our own code."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"{store.MOST_LOST} workers in a row met a fault here, the last: {fault}")
+
+
+UNUSABLE = (NoModel, BadScript, ValidationError, FaultAgain)
+"""What the installation lacks for a run to be driven at all; trying again would not help."""
+
+
+class Worker:
+    """Drives the run that it holds for one slice. `at` is where it stands in the run."""
+
+    at: Position
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.run = Run.objects.get(pk=hold.lease.run_id)
+        self.woken: list[int] = []
+        """Other runs that want a worker now: a child that was started, a parent that was answered."""
+        self.rules_read_at = -RULES_S
+
+    def drive(self, limit: Slice) -> list[int]:
+        """Drive the run for one slice. Return the runs that want a worker next."""
+        try:
+            if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST and self._left_to_a_person(times):
+                return self.woken
+            self._prepare()
+        except UNUSABLE as fault:
+            self._refuse(fault)
+            return self.woken
+        try:
+            goes_on = self._make_moves(limit)
+        finally:
+            self.flush()  # what was gathered before a fault, too
+        return [*self.woken, self.run.pk] if goes_on else self.woken
+
+    def _make_moves(self, limit: Slice) -> bool:
+        """Make moves until the run parks, ends or is left. Return whether it wants a worker at once."""
+        at, answer = self.at, self.at.loaded.answer
+        started, moves = time.monotonic(), 0
+        while at.snapshot.node != END:
+            if self.hold.leaving and not isinstance(at.phase, Started):
+                return True
+            if at.snapshot.pending is not None and answer is None:
+                if at.parked:
+                    return self._parked()
+                try:
+                    answer = self._perform()
+                except (Leaving, store.Halted):
+                    return True
+                if answer is None:
+                    continue  # another ask is written in its place
+                failpoint("after_effect")
+            move = self._step(answer)
+            answer = None
+            moves += 1
+            if isinstance(move, Ask) and (move.delay_s or at.parked):
+                return self._parked()
+            if isinstance(at.phase, HeldBack | Started) or at.snapshot.node == END:
+                continue  # another worker can't go on from here
+            if moves >= limit.moves:
+                return True
+            if time.monotonic() - started > limit.seconds:
+                if store.others_wait():
+                    return True
+                started = time.monotonic()
+        return False
+
+    def _parked(self) -> bool:
+        """Leave the run with its ask. Return whether it goes on at once: the question has its answer already."""
+        match self.at.phase:
+            case Settled(unfit=None):
+                return True
+            case Settled(unfit=store.BadDecision() as fault):
+                raise BadAnswer(fault.sentence) from fault
+        held = Run.objects.filter(pk=self.run.pk, epoch=self.at.epoch, status=RunStatus.RUNNING)
+        held.update(status=RunStatus.WAITING)
+        return False
+
+    # --- beginning --------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Read the run once, and build its world."""
+        store.clear_parts(self.run.pk)
+        store.tell_restored(self.run)
+        self.ports = ports_of(self.run)
+        self.ports.tools.may_contact = lambda host: not carried_to(self.at.snapshot.state, host)
+        terms = store.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided, still=True)
+        self._load(terms)
+        limited = self.run.root_id is not None or self.at.snapshot.limits
+        may_share = bool(limited and store.may_share(self.run))
+        if may_share and self.run.root_id is None and store.take_over(self.run):
+            self._load(terms)
+        self.attempts = Attempts(self.run, self.hold.lease, self.ports, may_share=may_share)
+        self.reader = Reader(self.at, self.ports, self._told)
+        self.performer = Performer(self.at, self.hold, self.ports, self.reader, self.attempts)
+        if getattr(terms.settings, "cache", False) and self.at.machine.remembers:
+            self.at.remembers = self.at.machine.remembers
+            self.at.last_reply = store.last_reply(self.run.pk)
+        self._follow_rules()
+
+    def _load(self, terms: Terms) -> None:
+        self.at = Position(self.run, self.hold.lease.epoch, terms)
+
+    def _refuse(self, fault: Exception) -> None:
+        """Stop the run with a reason, so that it takes no worker with it."""
+        log.warning("run %s can't be driven: %s", self.run.pk, fault)
+        self._load(store.terms_of(self.run, {}))
+        no_model = isinstance(fault, NoModel)
+        reason = "model_error" if no_model else "fatal_error"
+        why = f"{fault} Then fork this run, and go on there." if no_model else str(fault)
+        answer = self.at.loaded.answer
+        stop = Stop(reason, (*cost_of(answer), Exited(reason=reason, message=why)))
+        self.write(Decision(stop, self.at.snapshot.totals.after(answer)), None)
+
+    def _left_to_a_person(self, times: int) -> bool:
+        """Open a question instead of a further try; nothing of the run's world is built, for it may be the cause.
+
+        Where an answer waits, a question would take its place: the run is paused. Return False where it only parks.
+        """
+        faults = store.faults_in_a_row(self.run)
+        if len(faults) == store.MOST_LOST:
+            raise FaultAgain(faults[0])
+        self._load(store.terms_of(self.run, {}))
+        if self.at.loaded.answer is not None:
+            store.pause_after_losses(self.run, times, len(faults))
+        elif self.at.parked:
+            return False
+        else:
+            self._put(lost_too_often(self.at.snapshot, times, len(faults)))
+        return True
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    def _step(self, answer: Answer | None) -> Move:
+        """Decide and write one move. An answer whose conclusion can't be drawn is kept all the same."""
+        at, asked, pending = self.at, self.at.asked, self.at.snapshot.pending
+        at.tick()
+        if answer is None:
+            self._follow_rules()
+        cut = isinstance(answer, ModelReplied) and answer.ended == "length"
+        try:
+            self._look(MORE_ROOM if cut else 1)
+            decision = decided(at, answer)
+        except BaseException:
+            self.keep(asked, answer)
+            raise
+        self.write(decision, answer)
+        move = decision.move
+        if isinstance(move, Rewind):
+            self.performer.went_back = True
+            at.last_reply = store.last_reply(self.run.pk)
+        if isinstance(move, Compact):
+            made = next(fact for fact in move.facts if isinstance(fact, RangeSummarised))
+            self.reader.compacted(at.snapshot.head, made)
+        elif isinstance(answer, Summarised) and pending and isinstance(pending.effect, Compaction):
+            self.reader.not_used(pending.effect)
+        return move
+
+    def _look(self, room: int = 1) -> None:
+        """Add to the snapshot what is beside the rows: the window, the use of the family, the next price.
+
+        `room` is how many times its usual length the next reply may have.
+        """
+        at = self.at
+        if (window := self.reader.window()) is not at.snapshot.window:
+            at.snapshot = replace(at.snapshot, window=window)
+        if self.attempts.may_share:
+            shared = store.limits_shared_by(self.run)
+            roles = get_args(Role) if shared else ()
+            uses = {role: use for role in roles if (use := self.attempts.next_use(role))}
+            at.snapshot = replace(at.snapshot, shared=shared, next_use=uses)
+        if any(rule.when.next_cost_usd is not None for _, rule in at.snapshot.rules):
+            at.snapshot = replace(at.snapshot, next_cost_usd=self.reader.price() * room)
+
+    def _told(self) -> list[Block]:
+        """Return what the model has been shown, the ask that is held back included."""
+        at = self.at
+        if at.blocks is None:
+            self.flush()
+            at.blocks = store.load_window(self.run, at.machine, at.snapshot.head)
+        return at.blocks + at.blocks_held_back()
+
+    def _perform(self) -> Answer | None:
+        """Perform the ask that waits. Return its answer; None where the loop has to look at the run again."""
+        done: Answer | Move | None
+        try:
+            done = self.performer.perform()
+            if done is None:
+                done = self._without_room()
+        except store.LookAgain:
+            self._follow(store.site_rules())
+            done = move_instead(self.at)
+            if done is None:
+                self._write_noted()
+                return None
+        if isinstance(done, Move):
+            self._put(done)
+            return None
+        return done
+
+    def _without_room(self) -> Move:
+        """Another run of the family was quicker, or a lost call counts: the gates look again, now or next time."""
+        at, waits = self.at, self.at.snapshot.pending
+        if not isinstance(at.phase, HeldBack):
+            self._look()
+            move = asked_anew(at.machine, at.snapshot)
+            if not isinstance(move, Ask) or waits is None or move.effect != waits.effect:
+                return move
+        raise Leaving(self.run.pk)
+
+    # --- the site's rules -------------------------------------------------------------------------------------------
+
+    def _follow_rules(self) -> None:
+        """Go by the site's rules of now, at most a second old, before the gates are asked."""
+        waits = self.at.snapshot.pending
+        # A call that waits was let pass by the rules of then; it is looked at again directly before the deed.
+        if isinstance(self.at.phase, HeldBack) or (waits is not None and isinstance(waits.effect, ToolCall)):
+            return
+        if time.monotonic() - self.rules_read_at >= RULES_S:
+            self.rules_read_at = time.monotonic()
+            self._follow(store.site_rules())
+
+    def _follow(self, site: store.SiteRules) -> None:
+        """Go by these rules of the site from here on; where they are others, the next batch says so first."""
+        at = self.at
+        if site.text == at.site_rules:
+            return
+        self.flush()  # the calls that were reached are counted in the database
+        seq, facts = at.snapshot.head + 1, store.facts_text((SiteRulesChanged(rules=site.told),))
+        at.noted.append(store.Row(seq, "note", at.snapshot.node, facts_json=facts))
+        rules = named(at.snapshot.state.terms, site.rules)
+        calls = store.reached_calls(self.run, rules, seq)
+        at.snapshot = replace(at.snapshot, head=seq, rules_now=rules, calls=calls)
+        at.site_rules = site.text
+        at.added += 1
+
+    def _write_noted(self) -> None:
+        """Write that the site's rules have changed, where nothing else follows from it."""
+        if self.at.noted:
+            self.at.gathered, self.at.noted = opened(self.at, self.at.snapshot.totals), []
+            self.flush()
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def _put(self, move: Move) -> None:
+        """Write a move that no answer led to, and that costs nothing."""
+        self.write(Decision(move, self.at.snapshot.totals), None)
+
+    def write(self, decision: Decision, answer: Answer | None) -> None:
+        """Gather a move with the answer it concludes, and commit before the next effect begins."""
+        at, move, asked = self.at, decision.move, self.at.asked
+        if isinstance(move, Ask) and answer is None and can_be_held_back(at, move):
+            self.flush()  # its effect begins before it is written
+            hold_back(at, move, decision.totals)
+            return
+        try:
+            if isinstance(move, Rewind):
+                self._write_noted()  # it is gone over as every row before
+                self.flush()
+            gathered = gather(at, decision, answer)
+        except BaseException:
+            self.keep(asked, answer)
+            raise
+        at.gathered, at.noted = gathered, []
+        at.phase = Written() if isinstance(move, Ask) else Between()
+        at.prompt_hash = gathered.batch.prompt_hash
+        if isinstance(move, Compact) and at.blocks is not None:
+            at.blocks = needed(at.blocks)
+        if self._must_commit(gathered, move, answer):
+            self.flush()
+            if isinstance(move, Rewind):
+                store.stop_children(self.run.pk, move.to)
+        failpoint("between_moves")
+
+    def _must_commit(self, gathered: Gathered, move: Move, answer: Answer | None) -> bool:
+        """Return whether the gathered moves can't wait for the next one.
+
+        A child's answer can't: a shared limit counts the child's cost by its parent's committed steps.
+        """
+        late = self.at.age_s(gathered) > LONGEST_S
+        last = not isinstance(move, Go | Compact) or self.at.snapshot.node == END
+        return last or late or len(gathered.batch.rows) >= MOST_ROWS or isinstance(answer, ChildFinished)
+
+    def flush(self) -> None:
+        """Commit the gathered moves in one transaction, then notify viewers.
+
+        A commit that fails is not retried, because it may have taken effect; the paid answer is kept by itself.
+        """
+        at, gathered = self.at, self.at.gathered
+        at.gathered = None
+        if gathered is None:
+            return
+        try:
+            self._commit(gathered)
+        except BaseException:
+            if gathered.paid is not None:
+                at.keep(gathered.paid)
+            raise
+        failpoint("after_commit_before_ring")
+        batch = gathered.batch
+        if batch.asked and batch.asked[-1].status == "started":
+            at.phase = Started()
+        if batch.concluded is not None and batch.concluded.kind == "tool_call":
+            spool.drop(batch.concluded.key)
+        at.counted_s = batch.totals.active_seconds
+        self._notify(batch)
+
+    def _commit(self, gathered: Gathered) -> None:
+        """Write the batch; a question with the answer that was prepared for it."""
+        if gathered.paid is not None:
+            failpoint("before_conclusion_commit")
+        if gathered.batch.rows[-1].kind == "ask":
+            failpoint("before_ask_commit")
+        if gathered.said is None:
+            self.at.head_hash = store.commit(gathered.batch)
+            return
+        self.at.head_hash, unfit = store.commit_answered(gathered.batch, gathered.said)
+        self.at.phase = Settled(unfit)
+
+    def _notify(self, batch: store.Batch) -> None:
+        live.ring(self.run.pk, batch.rows[-1].seq)
+        if batch.interrupt is not None and self.at.phase != Settled(None):
+            live.ring_inbox()
+        if batch.child is not None:
+            self.woken.append(batch.child[0].pk)
+        if batch.parent is not None:
+            self.woken.append(batch.parent[0])
+            live.ring(batch.parent[0], 0)
+
+    def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
+        """Save the paid answer to the ask that waits, where it led nowhere."""
+        if answer is not None and asked is not None:
+            self.at.keep(self.at.paid(asked, answer))
