@@ -71,7 +71,7 @@ def take_turn(limits: Limits, lease: Lease, tokens: int) -> int | Full:
         moment = now()
         turns = ModelTurn.objects.filter(profile=limits.profile)
         turns.filter(run=lease.run_id, ended_at=None).update(ended_at=moment)
-        turns.filter(_over(moment), began_at__lte=now - MINUTE).delete()
+        turns.filter(_over(moment), began_at__lte=moment - MINUTE).delete()
         if (full := _full(limits, turns, tokens, moment)) is not None:
             return full
         turn = ModelTurn.objects.create(

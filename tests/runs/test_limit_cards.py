@@ -23,7 +23,7 @@ from runs.reading.exporting import export
 from runs.reading.limits import as_asked, rounded_up
 from runs.reading.panels import panels
 from runs.reading.rows import row_views
-from runs.store.limits_shared_by import has_room
+from runs.store.shared_limits import has_room
 from tests.factories import alice, bob, signed_in
 from tests.runs.running import (
     FINAL,
