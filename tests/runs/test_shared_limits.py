@@ -775,7 +775,7 @@ def test_without_the_lock_of_the_family_they_would(monkeypatch: pytest.MonkeyPat
     run = waiting_run(1.0)
     members = [run, *(fork(run) for _ in range(3))]
     before = {member.pk: store.limits_shared_by(member) for member in members}
-    monkeypatch.setattr("runs.store.limits_shared_by.shared_limits", lambda member: before[member.pk])
+    monkeypatch.setattr("runs.store.shared_limits.limits_shared_by", lambda member: before[member.pk])
     worst = store.Worst(cost_usd=0.3, tokens=100)
     got = [store.reserve(member, Run.objects.get(pk=member.pk).epoch, worst, {}) for member in members]
     assert sum(got) == 4, "1.2 of 1.0"
