@@ -9,7 +9,7 @@ from django.utils.deprecation import MiddlewareMixin
 from runs.views.requests import refused
 
 PAGES = {
-    **dict.fromkeys(("abort", "pause", "resume", "replay"), "run"),
+    **dict.fromkeys(("abort", "pause", "resume", "replay", "try-now"), "run"),
     **dict.fromkeys(("compact", "pin", "unpin", "summary-edit", "summary-undo"), "context"),
     "decision": "interrupt",
     "sign-out": "runs",
