@@ -37,7 +37,8 @@ def continue_run(
     check_continuing(run, by)
     played = script or (None if model or run.model else run.script_json or None)
     dropped = OF_ONE_RUN if played else OF_ONE_RUN + OF_ONE_GOAL
-    kept = _without(run.settings, dropped) | (settings or {}) | ({"model": model} if model else {})
+    kept = _without(run.settings, dropped) | ({"model": run.switched_to} if run.switched_to else {})
+    kept |= (settings or {}) | ({"model": model} if model else {})
     new = new_run(machine=run.machine, goal=goal, settings=kept, owner=by, script=played)
     made = store.continue_run(run, new)
     if driven_by == "a worker":

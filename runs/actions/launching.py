@@ -287,20 +287,17 @@ def _model_of(
     return profile.name, None
 
 
-def no_price(name: str) -> str:
-    """Return why a limit on cost can't hold with this model, and the ways out."""
-    return (
-        f"The model “{name}” has no price, so a limit on cost would never be reached. Enter its prices in its "
-        "profile (0 for a free model), set a limit on tokens instead, or choose another model."
-    )
+def without_price(checked: Settings, model: str) -> str:
+    """Return the first of the models of a run and its children that has no price; empty where each has one."""
+    models = dict.fromkeys((model, *_models_below(checked)))
+    return next(filter(None, map(driver.without_price, models)), "")
 
 
 def _check_prices(checked: Settings, model: str, path: str, problems: list[Problem]) -> None:
     """A limit on cost holds for a run and its children: each of their models needs a price."""
     if checked.limits.cost_usd is not None:
-        models = dict.fromkeys((model, *_models_below(checked)))
-        if unpriced := next(filter(None, map(driver.without_price, models)), ""):
-            problems.append(Problem(f"{path}.limits.cost_usd", no_price(unpriced)))
+        if unpriced := without_price(checked, model):
+            problems.append(Problem(f"{path}.limits.cost_usd", driver.no_price(unpriced)))
         return
     for name, child in checked.subgraphs.items():
         inner = CATALOGUE[child.machine].settings.model_validate(child.settings)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from runs import driver, store
 from runs.actions.common import NotAllowed, as_told, check_steering, name_of, note_of, tell
-from runs.actions.launching import no_price
 from runs.engine.facts import KeptAnswer
 from runs.models import Decision, Interrupt, Run
 from runs.rights import Person, may_decide
@@ -50,7 +49,7 @@ def decide(
         fingerprint=fingerprint,
     )
     if verdict == "resume" and isinstance(args, dict):
-        _check_model(interrupt_id, args.get("model"))
+        _check_model(interrupt_id, args.get("model"), check)
     try:
         decision = store.decide(interrupt_id, said, check)
     except Conflict:
@@ -62,16 +61,14 @@ def decide(
     return decision
 
 
-def _check_model(interrupt_id: Any, named: Any) -> None:
-    """`BadDecision` where a model is named that the run can't call."""
-    if not isinstance(named, str) or named not in store.others_than(""):
-        return  # it is refused with the names of those that there are
-    if why := driver.why_not([named]).get(named):
-        raise BadDecision(why, "args.model")
+def _check_model(interrupt_id: Any, named: Any, check: Callable[[Run], None]) -> None:
+    """`BadDecision` where a model is named that the run can't call; not told to whoever may not decide."""
     run = Run.objects.filter(interrupts=interrupt_id).first()
-    unpriced = driver.without_price(named)
-    if run is not None and unpriced and store.limits_cost(run):
-        raise BadDecision(no_price(unpriced), "args.model")
+    if run is None or not isinstance(named, str) or named not in store.others_than(""):
+        return  # it is refused with the names of those that there are
+    check(run)
+    if why := driver.unfit_for(run, named):
+        raise BadDecision(why, "args.model")
 
 
 def _let_others_go_on(run: Run, said: store.Said, by: Person) -> None:

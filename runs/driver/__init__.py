@@ -19,7 +19,7 @@ from runs.driver.away import once_there
 from runs.driver.desk import DESK
 from runs.driver.draining import cut_off, drain, what_is_cut
 from runs.driver.holds import closing, held, holds_any, reopen
-from runs.driver.ports import load_libraries, tool_specs, why_not, without_price
+from runs.driver.ports import load_libraries, no_price, tool_specs, unfit_for, why_not, without_price
 from runs.driver.replaying import Difference, made_again, record_of, replay_run
 from runs.driver.slices import WHOLE, BadAnswer, Slice
 from runs.driver.worker import Worker
@@ -42,11 +42,13 @@ __all__ = [
     "holds_any",
     "load_libraries",
     "made_again",
+    "no_price",
     "once_there",
     "record_of",
     "reopen",
     "replay_run",
     "tool_specs",
+    "unfit_for",
     "what_is_cut",
     "why_not",
     "without_price",

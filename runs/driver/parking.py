@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from runs import store
-from runs.driver.ports import script_of
+from runs.driver.ports import script_of, unfit_for
 from runs.engine.effects import ChildRun, HumanCall
 from runs.engine.facts import ApprovalLapsed, Fact
 from runs.engine.gates import rule_that_asks
@@ -55,7 +55,11 @@ def _prepared_answer(run: Run, state: State, call: HumanCall, move: Ask) -> stor
     if any(isinstance(fact, ApprovalLapsed) for fact in move.facts):
         return None
     rule = rule_that_asks(call, move.facts)
-    return store.prepared_answer(run, call, state.terms.settings.answers, rule)
+    said = store.prepared_answer(run, call, state.terms.settings.answers, rule)
+    named = said.args.get("model") if said is not None and isinstance(said.args, dict) else None
+    if call.model and isinstance(named, str) and unfit_for(run, named):
+        return None  # a person is told why, and answers
+    return said
 
 
 def _question(run: Run, machine: Machine, state: State, call: HumanCall, seq: int) -> Interrupt:

@@ -76,10 +76,10 @@ class Performer:
         match effect:
             case ModelCall() as call:
                 with self.hold.cuttable():
-                    return self._unless_cut(self._ask_model(call, asked))
+                    return self._unless_cut(self._ask_model(call, asked), asked)
             case Compaction() as compaction:
                 with self.hold.cuttable():
-                    return self._unless_cut(self._summarise(compaction, asked))
+                    return self._unless_cut(self._summarise(compaction, asked), asked)
             case ToolCall(infra=True) as call:
                 return recall(self.at.run, call)
             case ToolCall(repeatable=True) as call:
@@ -155,9 +155,14 @@ class Performer:
         """The call's turn at a model that only so many may call at once or in a minute."""
         return turn_at(self.ports.limits, self.hold.lease, characters)
 
-    def _unless_cut(self, answer: Answer | None) -> Answer | None:
-        """A model call that fails while its worker leaves was cut, or might as well have been: it is made again."""
+    def _unless_cut(self, answer: Answer | None, asked: store.Asked) -> Answer | None:
+        """A model call that fails while its worker leaves was cut, or might as well have been: it is made again.
+
+        What it has used is paid all the same.
+        """
         if self.hold.leaving and isinstance(answer, Failed):
+            if answer.usage != Usage():
+                self.at.keep(self.at.paid(asked, answer))
             raise Leaving(self.at.run.pk)
         return answer
 

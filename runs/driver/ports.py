@@ -133,12 +133,28 @@ def load_libraries() -> None:
 
 def without_price(name: str) -> str:
     """Return the first of a model and its fallbacks that has no price; empty where each has one."""
-    profile = ModelProfile.objects.filter(name=name).first()
-    while profile is not None:
+    profile, seen = ModelProfile.objects.filter(name=name).first(), set[int]()
+    while profile is not None and profile.pk not in seen:
+        seen.add(profile.pk)
         if profile.kind != ModelProfile.Kind.SCRIPT and not has_price(profile):
             return profile.name
         profile = profile.fallback
     return ""
+
+
+def unfit_for(run: Run, name: str) -> str:
+    """Return why the run can't go on with the model of that name; empty where it can."""
+    if why := why_not([name]).get(name, ""):
+        return why
+    return no_price(unpriced) if (unpriced := without_price(name)) and store.limits_cost(run) else ""
+
+
+def no_price(name: str) -> str:
+    """Return why a limit on cost can't hold with this model, and the ways out."""
+    return (
+        f"The model “{name}” has no price, so a limit on cost would never be reached. Enter its prices in its "
+        "profile (0 for a free model), set a limit on tokens instead, or choose another model."
+    )
 
 
 def why_not(names: Iterable[str]) -> dict[str, str]:

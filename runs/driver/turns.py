@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+
+from django.db import DatabaseError
 
 from runs import store
+from runs.driver.away import once_there
 from runs.driver.holds import Leaving
 from runs.engine.context import CHARACTERS_PER_TOKEN
-from runs.engine.effects import Answer
+from runs.engine.effects import Answer, Failed
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -19,10 +26,12 @@ class Turn:
     used: int | None = None
 
     def heard(self, answer: Answer) -> Answer:
-        """Take what the answer says that the call used."""
+        """Take what the answer says that the call used; one that broke off has used what was estimated, or counted."""
         usage = getattr(answer, "usage", None)
         if usage is not None:
-            self.used = usage.input_tokens + usage.output_tokens
+            counted = usage.input_tokens + usage.output_tokens
+            broke_off = isinstance(answer, Failed) and answer.blame == "transient" and not answer.wait_s
+            self.used = None if broke_off and not counted else counted
         return answer
 
 
@@ -43,4 +52,9 @@ def turn_at(limits: store.Limits | None, lease: store.Lease, characters: int) ->
     try:
         yield turn
     finally:
-        store.end_turn(taken, turn.used)
+        try:
+            once_there(partial(store.end_turn, taken, turn.used))
+        except (
+            DatabaseError
+        ) as fault:  # the answer is worth more than the place, which is free with the run's lease
+            log.warning("run %s: the end of its turn was not saved: %s", lease.run_id, fault)

@@ -238,7 +238,12 @@ class Worker:
             if done is None:
                 done = self._without_room()
         except store.LookAgain:
-            self._follow(store.site_rules())
+            site = store.site_rules()
+            if isinstance(self.at.phase, HeldBack) and site.text != self.at.site_rules:
+                raise Leaving(
+                    self.run.pk
+                ) from None  # its ask is not written: the next slice decides by these rules
+            self._follow(site)
             done = move_instead(self.at)
             if done is None:
                 self._write_noted()
@@ -350,8 +355,8 @@ class Worker:
         batch = gathered.batch
         if batch.asked and batch.asked[-1].status == "started":
             at.phase = Started()
-        if batch.concluded is not None and batch.concluded.kind == "tool_call":
-            spool.drop(batch.concluded.key)
+        if gathered.paid is not None and gathered.paid.asked.kind == "tool_call":
+            spool.drop(gathered.paid.asked.key)
         at.counted_s = batch.totals.active_seconds
         self._notify(batch)
 

@@ -98,7 +98,7 @@ class Run(models.Model):
     """The site's skills as they stood at launch; none where the machine shows none, or the run is older than this."""
     model = models.CharField(max_length=80, blank=True, default="")
     """The model that it was launched with; empty for a script of its own."""
-    switched_to = models.CharField(max_length=80, blank=True, default="")
+    switched_to = models.CharField(max_length=80, blank=True, default="", db_default="")
     """The model that has taken its place since, by a person or as its fallback; the log says so. Empty: none has."""
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"

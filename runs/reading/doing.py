@@ -31,7 +31,7 @@ class Doing:
     busy: bool = False
     """Whether the next attempt waits for a model server that is busy or away."""
     turn: bool = False
-    """Whether it waits for its turn at a model that only so many may call at once or in a minute."""
+    """Whether it is queued for a model that only so many may call at once or in a minute."""
 
 
 def doing_of(run: Run) -> Doing | None:
@@ -66,7 +66,7 @@ def _turn_of(run: Run) -> Doing | None:
     noun = waits["limit"] if waits["most"] != 1 else waits["limit"].removesuffix("s")
     counted = f"{waits['most']:,} {noun}"
     most = MOST[waits["limit"]].format(counted)
-    what = f"Waits for its turn at model {waits['model']}: at most {most}"
+    what = f"Queued for model {waits['model']}: at most {most}"
     return Doing(what, next_at=run.due_at, turn=True)
 
 

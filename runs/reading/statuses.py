@@ -33,7 +33,7 @@ def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
     if run.status == RunStatus.WAITING and not asks:
         return Word("Waiting for a child", "clock", "quiet")
     if waits_for_turn(run) is not None:
-        return Word("Waiting for its turn", "clock", "quiet")
+        return Word("Queued for model", "clock", "quiet")
     if run.status == RunStatus.QUEUED and run.head and run.due_at > timezone.now():
         return Word("Retrying soon", "clock", "quiet")
     return words.STATUS["replayed" if run.replayed_only else run.status]

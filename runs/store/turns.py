@@ -19,6 +19,7 @@ from django.db.models.functions import Now
 from runs.engine.values import canonical
 from runs.models import ModelProfile, ModelTurn, Run, RunStatus
 from runs.store.db import again, now
+from runs.store.errors import Fenced
 from runs.store.leases import Lease
 
 MINUTE = timedelta(minutes=1)
@@ -65,11 +66,17 @@ def limits_of(profile: ModelProfile) -> Limits | None:
 
 @again
 def take_turn(limits: Limits, lease: Lease, tokens: int) -> int | Full:
-    """Return the key of a turn at a call that uses `tokens` at most, or the limit that it has to wait for."""
+    """Return the key of a turn at a call that uses `tokens` at most, or the limit that it has to wait for.
+
+    `Fenced` where the run has another worker by now.
+    """
     with transaction.atomic():
         list(ModelProfile.objects.select_for_update().filter(pk=limits.profile).values_list("pk"))
+        if not Run.objects.filter(pk=lease.run_id, epoch=lease.epoch).exists():
+            raise Fenced(lease.run_id, lease.epoch)
         moment = now()
         turns = ModelTurn.objects.filter(profile=limits.profile)
+        turns.filter(began_at__gt=moment).update(began_at=moment)  # the clock was set back
         turns.filter(run=lease.run_id, ended_at=None).update(ended_at=moment)
         turns.filter(_over(moment), began_at__lte=moment - MINUTE).delete()
         if (full := _full(limits, turns, tokens, moment)) is not None:

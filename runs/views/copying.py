@@ -60,6 +60,7 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
     context = {
         "run": run,
         "at": at,
+        "model": store.model_at(run, at),
         "how": how,
         "row": row_view(run, at) if at else None,
         "form": form,

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.db.models import F
 from django.urls import reverse
 
@@ -93,6 +94,40 @@ def test_a_place_is_free_once_a_person_takes_the_run_from_its_worker() -> None:
     let_all_go()
 
 
+def test_a_worker_that_has_lost_its_run_takes_no_turn_and_ends_no_other_workers() -> None:
+    with FakeModelServer([]) as server:
+        late = claimed(server, most_calls=2)
+    lose_worker(Run.objects.get(pk=late.run_id))
+    now = store.claim(late.run_id, "now")
+    assert now is not None
+    turn = taken(now)
+    with pytest.raises(store.Fenced):
+        store.take_turn(limits(), late, 10)
+    assert ModelTurn.objects.get(pk=turn).ended_at is None
+    let_all_go()
+
+
+def test_a_clock_that_is_set_back_leaves_no_turn_in_the_future() -> None:
+    with FakeModelServer([]) as server:
+        one, two = (claimed(server, most_requests=1) for _ in range(2))
+    taken(one)
+    later(-3600)
+    full(two)
+    later(61)
+    taken(two)
+    let_all_go()
+
+
+def test_a_reply_is_used_though_the_end_of_its_turn_can_t_be_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(*_: Any) -> None:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(store, "end_turn", locked)
+    with FakeModelServer([FINAL]) as server:
+        assert work(launched(server, most_calls=1)).status == "succeeded"
+        assert len(server.asked) == 1
+
+
 def test_only_so_many_requests_begin_in_a_minute() -> None:
     with FakeModelServer([]) as server:
         one, two, three = (claimed(server, most_requests=2) for _ in range(3))
@@ -151,9 +186,9 @@ def test_a_run_waits_for_its_turn_without_a_worker_and_its_page_says_for_what() 
         assert (run.due_at - store.now()).total_seconds() > 0
         browser = signed_in(cast_member("carol", is_superuser=True))
         page = browser.get(reverse("run", args=[run.pk])).text
-        assert "Waits for its turn at model tiny: at most 1 call at once." in page
-        assert "Waiting for its turn" in page and "Try now" not in page
-        assert "Waiting for its turn" in browser.get(reverse("runs")).text
+        assert "Queued for model tiny: at most 1 call at once." in page
+        assert "Queued for model" in page and "Try now" not in page
+        assert "Queued for model" in browser.get(reverse("runs")).text
         store.end_turn(turn, 7)
         assert work(run).status == "succeeded"
         assert ModelTurn.objects.filter(run=run).get().tokens == 47

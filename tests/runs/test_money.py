@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from runs import actions
+from runs import actions, driver
 from runs.adapters.prices import Tariff
 from runs.models import ModelProfile, Run
 from runs.reading import export, row_views
@@ -180,6 +180,34 @@ def test_no_other_model_without_a_price_is_named_for_a_run_with_a_limit_on_cost(
         ModelProfile.objects.filter(name="spare").update(input_price=0.0)
         decide(run, "resume", args={"model": "spare"})
         assert work(run).status == "succeeded"
+
+
+def test_a_fork_that_shares_a_limit_on_cost_takes_no_model_without_a_price() -> None:
+    with FakeModelServer([FINAL]) as server:
+        profile("spare", base_url=server.base_url)
+        launched(server, **MINE)
+        limited = {"model": "tiny", "limits": {"cost_usd": 1.0}}
+        root = actions.start_run(owner=None, machine="ruled", goal="Work out 12*7+9", settings=limited)
+        with pytest.raises(actions.BadLaunch, match="The model “spare” has no price"):
+            actions.fork(root, at=0, by=None, settings={"limits": None, "model": "spare"})
+        assert actions.fork(root, at=0, by=None, settings={"limits": None}).root_id == root.pk
+
+
+def test_an_answer_given_beforehand_names_no_model_without_a_price_under_a_limit_on_cost() -> None:
+    answer = {"verdict": "resume", "args": {"model": "spare"}}
+    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([FINAL]) as other:
+        profile("spare", base_url=other.base_url)
+        run = launched(server, **MINE)
+        limited = {"limits": {"cost_usd": 1.0}, "answers": [answer]}
+        run = work(actions.fork(run, at=0, by=None, settings=limited))
+        assert (pending(run).kind, run.switched_to, len(other.asked)) == ("manual", "", 0)
+
+
+def test_fallbacks_that_lead_in_a_circle_are_each_looked_at_once() -> None:
+    first, second = profile("first", input_price=0.0), profile("second", input_price=0.0)
+    ModelProfile.objects.filter(pk=first.pk).update(fallback=second)
+    ModelProfile.objects.filter(pk=second.pk).update(fallback=first)
+    assert driver.without_price("first") == ""
 
 
 def test_a_fallback_that_has_lost_its_price_is_passed_over_where_cost_is_limited() -> None:

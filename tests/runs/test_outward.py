@@ -16,7 +16,7 @@ from runs.adapters.tools import TOOLS, fetch_url
 from runs.adapters.wire import trusted
 from runs.driver import Slice, tool_specs
 from runs.driver.replaying import made_again, record_of
-from runs.models import Decision, Run, SiteHost
+from runs.models import Decision, Run, SiteHost, SiteRule
 from runs.reading import export
 from runs.reading.outlines import outline_of
 from runs.reading.script_export import launch_of
@@ -105,6 +105,17 @@ def test_a_host_is_allowed_for_the_run_as_long_as_its_giver_may_decide(owner: Us
     decide(run, "approve", allow_host=True)
     assert pending(work(run)).host == "other.test"
     assert actions.replay(run, by=None)[1] is None
+
+
+def test_a_rule_that_comes_before_a_visit_that_needs_no_question_leaves_the_steps_in_order() -> None:
+    run = work(launched(READ, GO, AGAIN))
+    decide(run, "approve", allow_host=True)
+    rule = json.dumps({"when": {"tool": "send_*"}, "do": "ask"})
+    slice_of(run, only="decision", before=lambda: SiteRule.objects.get_or_create(rule_json=rule) and None)
+    assert work(run).status == "succeeded"
+    assert visited(run) == ["https://api.test/?d=1", "https://api.test/2"]
+    seqs = list(run.steps.order_by("seq").values_list("seq", flat=True))
+    assert seqs == list(range(1, run.head + 1))
 
 
 @pytest.mark.parametrize(

@@ -235,3 +235,25 @@ def test_a_model_in_the_column_that_the_log_does_not_tell_is_found() -> None:
     misfit = store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
     assert misfit is not None and "model" in misfit.why
     Run.objects.filter(pk=run.pk).update(switched_to="spare")
+
+
+def test_who_may_not_decide_is_not_told_why_a_model_cant_be_called() -> None:
+    with FakeModelServer([NO_CREDIT]) as server:
+        spare(server, name="keyless", key_variable="SECRET_KEY")
+        run = asks_for_model(work(launched(server)))
+    with pytest.raises(actions.NotAllowed):
+        asked, args = pending(run).pk, {"model": "keyless"}
+        actions.decide(asked, verdict="resume", args=args, by=cast_member("dora"), channel="web")
+
+
+def test_a_fork_and_a_follow_up_name_the_model_that_they_will_call() -> None:
+    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([FINAL] * 2) as other:
+        spare(other)
+        run = work(launched(server))
+        decide(run, "resume", args={"model": "spare"})
+        run = work(run)
+        browser = signed_in(cast_member("carol", is_superuser=True))
+        page = browser.get(reverse("fork", args=[run.pk]) + "?at=0").text
+        assert "unchanged (tiny)" in page and '<option value="spare">' in page
+        later = actions.continue_run(run, goal="And then?", by=None)
+        assert later.model == "spare"

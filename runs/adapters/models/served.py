@@ -86,7 +86,8 @@ class ServedModel:
         try:
             told = call(self._settings, request, left_out, deadline, self._net, heard, read)
         except Cut:
-            return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+            cut = Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+            return self._paid(cut, heard)
         except Refused as refused:
             return self._paid(self._refused(refused), heard)
         except Unsent as fault:
