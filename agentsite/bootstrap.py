@@ -26,7 +26,7 @@ TAKE_DATA = frozenset({"up", "local_model", "backup", "restore"})
 WANT_A_SITE = frozenset(
     {
         *("abort", "backup", "compare", "continue", "decide", "export", "fork", "halt", "launch", "pause"),
-        *("replay", "rerun", "resume", "rollback", "sign_in_link", "unhalt", "verify"),
+        *("replay", "rerun", "resume", "rollback", "sign_in_link", "try_now", "unhalt", "verify"),
     }
 )
 """The commands that are about a site that is there."""
