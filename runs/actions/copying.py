@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from runs import driver, store, tasks
 from runs.actions.common import NotAllowed, as_told, name_of, note_of
-from runs.actions.launching import BadLaunch, Problem, new_run, place_of, sentence_of, without_price
+from runs.actions.launching import BadLaunch, Problem, first_without_price, new_run, place_of, sentence_of
 from runs.adapters.scripted import BadScript
 from runs.engine.effects import HumanCall, question_of
 from runs.engine.facts import KeptAnswer
@@ -132,7 +132,7 @@ def _forked(wanted: _Fork) -> Run:
     new = new_run(machine=run.machine, goal=run.goal, settings=settings, owner=by, script=script)
     new = replace(new, goal=run.goal)  # to the letter: the rows that are copied were made by it
     shared = new.script is None and store.limits_cost(run.root or run)
-    if shared and (unpriced := without_price(new.checked, new.model)):
+    if shared and (unpriced := first_without_price(new.checked, new.model)):
         raise BadLaunch((Problem("settings.model", driver.no_price(unpriced)),))
     unsaved = store.unsaved(new)
     terms = store.terms_of(unsaved, driver.tool_specs(unsaved))

@@ -287,7 +287,7 @@ def _model_of(
     return profile.name, None
 
 
-def without_price(checked: Settings, model: str) -> str:
+def first_without_price(checked: Settings, model: str) -> str:
     """Return the first of the models of a run and its children that has no price; empty where each has one."""
     models = dict.fromkeys((model, *_models_below(checked)))
     return next(filter(None, map(driver.without_price, models)), "")
@@ -296,7 +296,7 @@ def without_price(checked: Settings, model: str) -> str:
 def _check_prices(checked: Settings, model: str, path: str, problems: list[Problem]) -> None:
     """A limit on cost holds for a run and its children: each of their models needs a price."""
     if checked.limits.cost_usd is not None:
-        if unpriced := without_price(checked, model):
+        if unpriced := first_without_price(checked, model):
             problems.append(Problem(f"{path}.limits.cost_usd", driver.no_price(unpriced)))
         return
     for name, child in checked.subgraphs.items():

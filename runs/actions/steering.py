@@ -62,7 +62,7 @@ def decide(
 
 
 def _check_model(interrupt_id: Any, named: Any, check: Callable[[Run], None]) -> None:
-    """`BadDecision` where a model is named that the run can't call; not told to whoever may not decide."""
+    """Raise `BadDecision` if the run can't call the named model. `check` refuses people without the right first."""
     run = Run.objects.filter(interrupts=interrupt_id).first()
     if run is None or not isinstance(named, str) or named not in store.others_than(""):
         return  # it is refused with the names of those that there are

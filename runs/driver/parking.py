@@ -58,7 +58,7 @@ def _prepared_answer(run: Run, state: State, call: HumanCall, move: Ask) -> stor
     said = store.prepared_answer(run, call, state.terms.settings.answers, rule)
     named = said.args.get("model") if said is not None and isinstance(said.args, dict) else None
     if call.model and isinstance(named, str) and unfit_for(run, named):
-        return None  # a person is told why, and answers
+        return None  # the question waits for a person
     return said
 
 

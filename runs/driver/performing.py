@@ -152,7 +152,7 @@ class Performer:
             return turn.heard(answer)
 
     def _turn(self, characters: int) -> AbstractContextManager[Turn]:
-        """The call's turn at a model that only so many may call at once or in a minute."""
+        """Take the call's turn at a model with limits."""
         return turn_at(self.ports.limits, self.hold.lease, characters)
 
     def _unless_cut(self, answer: Answer | None, asked: store.Asked) -> Answer | None:
@@ -220,7 +220,7 @@ class Performer:
         return isinstance(effect, ToolCall) and not (effect.repeatable or effect.idempotent)
 
     def _find_out(self, pending: Pending, asked: store.Asked) -> Answer | Ask:
-        """Return what became of a lost call. One that did not happen is made anew: the worker failed, not the call."""
+        """Return what became of a lost call. A call that did not happen is repeated as the same attempt."""
         call = pending.effect
         assert isinstance(call, ToolCall)
         if (kept := self._kept(asked)) is not None:

@@ -26,7 +26,7 @@ class Turn:
     used: int | None = None
 
     def heard(self, answer: Answer) -> Answer:
-        """Take what the answer says that the call used; one that broke off has used what was estimated, or counted."""
+        """Note what the call used. A call that broke off without a count keeps its estimate."""
         usage = getattr(answer, "usage", None)
         if usage is not None:
             counted = usage.input_tokens + usage.output_tokens
@@ -52,9 +52,8 @@ def turn_at(limits: store.Limits | None, lease: store.Lease, characters: int) ->
     try:
         yield turn
     finally:
+        # The answer is worth more than the place, which is free with the run's lease.
         try:
             once_there(partial(store.end_turn, taken, turn.used))
-        except (
-            DatabaseError
-        ) as fault:  # the answer is worth more than the place, which is free with the run's lease
+        except DatabaseError as fault:
             log.warning("run %s: the end of its turn was not saved: %s", lease.run_id, fault)

@@ -170,10 +170,7 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
         case effect, Failed(blame="transient", message=why) as failed if (
             effect and pending and tries(pending) < ATTEMPTS and not is_patient(effect, failed)
         ):
-            number = tries(pending) + 1
-            notice = Notice(code="retried", message=f"{why} Attempt {number} of {ATTEMPTS}.".strip())
-            again = Ask(effect, (notice,), DELAYS_S[number - 2], pending.attempt + 1)
-            return Decision(again, totals)
+            return Decision(_retry(pending, effect, why), totals)
         case ModelCall(closes="") as call, Failed(message=why) if call.at_limit != "fail":
             return Decision(_stop("model_error", why), totals)
         case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
@@ -190,6 +187,13 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
     return _Ready(answer, totals.after(answer))
 
 
+def _retry(pending: Pending, effect: Effect, why: str) -> Ask:
+    """Return the next attempt at a call that failed for a passing reason, after a delay."""
+    number = tries(pending) + 1
+    notice = Notice(code="retried", message=f"{why} Attempt {number} of {ATTEMPTS}.".strip())
+    return Ask(effect, (notice,), DELAYS_S[number - 2], pending.attempt + 1)
+
+
 def _unended(
     snapshot: Snapshot, pending: Pending, call: ModelCall, replied: ModelReplied
 ) -> Decision | _Ready | _Again:
@@ -197,9 +201,7 @@ def _unended(
     after a length once, with more room; after a content filter once; after an error as after any passing failure."""
     totals = snapshot.totals.after(replied)
     if replied.ended == "error" and tries(pending) < ATTEMPTS:
-        number = tries(pending) + 1
-        notice = Notice(code="retried", message=f"{unended(replied)} Attempt {number} of {ATTEMPTS}.")
-        return _Again(Ask(call, (notice,), DELAYS_S[number - 2], pending.attempt + 1), totals)
+        return _Again(_retry(pending, call, unended(replied)), totals)
     if replied.ended != "error" and not call.cut:
         room = MORE_ROOM if replied.ended == "length" else call.room
         notice = Notice(code=f"reply_{replied.ended}", message=unended_told(replied))

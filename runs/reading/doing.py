@@ -52,7 +52,7 @@ MOST = {"calls": "{} at once", "requests": "{} a minute", "tokens": "{} a minute
 
 def waits_for_turn(run: Run) -> dict[str, Any] | None:
     """Return which limit of its model the run waits for (model, limit, most); None where it does not."""
-    if run.status != RunStatus.QUEUED or '"turn"' not in run.doing_json:
+    if run.status != RunStatus.QUEUED or not run.doing_json:
         return None
     told = json.loads(run.doing_json)
     found: dict[str, Any] | None = told.get("turn") if told["epoch"] == run.epoch else None

@@ -19,7 +19,6 @@ from runs.reading.inspector import OutsideEffect, outside_effects_after
 from runs.reading.phrases import Data, Line
 from runs.reading.questions import titles_of
 from runs.reading.restored import unknown_of
-from runs.reading.script_export import called_after, live_asks
 from runs.reading.speaking import FIRST
 
 
@@ -129,10 +128,10 @@ def _live_asks_after(run: Run, at: int) -> list[Exchange]:
 
     A generation at a time, however many there are.
     """
-    live = live_asks(run, at)
+    live = store.live_asks(run, at)
     found = list(run.exchanges.filter(seq__in=live).exclude(status="asked"))
     seqs = set(live)
-    called = [child for seq, child in called_after(run, at).items() if seq in seqs]
+    called = [child for seq, child in store.called_after(run, at).items() if seq in seqs]
     while called:
         found += Exchange.objects.filter(_is_live("run", "seq"), run__in=called).exclude(status="asked")
         called = list(Run.objects.filter(_is_live("parent", "parent_seq"), parent__in=called))

@@ -14,8 +14,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from django.db.models import QuerySet
-
 from runs import driver
 from runs.adapters.folder import RunFolder
 from runs.adapters.scripted import ParamType
@@ -32,8 +30,8 @@ from runs.engine.effects import (
 )
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
-from runs.models import Decision, Exchange, Interrupt, Run, Step
-from runs.store import NotPossible, called_after, folder_of
+from runs.models import Decision, Exchange, Interrupt, Run
+from runs.store import NotPossible, called_after, folder_of, live_asks
 from runs.store.db import of_one_moment
 
 
@@ -44,11 +42,6 @@ class Untold(NotPossible):
         super().__init__(
             f"The run can't be exported in this form: {why}. Export it as a test (pytest) instead."
         )
-
-
-def live_asks(run: Run, after: int = 0) -> QuerySet[Step, int]:
-    """The rows after row `after` that asked for something, and were not gone back over."""
-    return run.steps.filter(seq__gt=after, live=True, kind=Step.Kind.ASK).values_list("seq", flat=True)
 
 
 def called_by(run: Run) -> list[Run]:

@@ -10,6 +10,7 @@ from runs.store.after_row import (
     called_after,
     copy_mark,
     deeds_after,
+    live_asks,
     rewinds_after,
     rollback_mark,
 )
@@ -253,6 +254,7 @@ __all__ = [
     "limits_cost",
     "limits_of",
     "limits_shared_by",
+    "live_asks",
     "load",
     "load_blocks",
     "load_window",

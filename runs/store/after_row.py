@@ -36,6 +36,11 @@ def deeds_after(run: Run, seq: int) -> list[Deed]:
     return [*own, *_deeds(Exchange.objects.filter(run__in=called), called)]
 
 
+def live_asks(run: Run, after: int = 0) -> QuerySet[Step, int]:
+    """Return the numbers of the asks after step `after` that were not rolled back."""
+    return run.steps.filter(seq__gt=after, live=True, kind=Step.Kind.ASK).values_list("seq", flat=True)
+
+
 def called_after(run: Run, after: int = 0) -> dict[int, Run]:
     """Return the children of the rows after row `after`, by the row that called each; those gone back over too."""
     found: dict[int, Run] = {}

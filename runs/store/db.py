@@ -20,6 +20,11 @@ from runs.engine.fact_kinds import name_of
 from runs.models import Run
 from runs.store.errors import Busy
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
 
 def rows(sql: str, *params: Any) -> list[Any]:
     """Return every row of a query."""
@@ -67,10 +72,6 @@ def now() -> datetime:
     return datetime.fromisoformat(moment).replace(tzinfo=UTC) if isinstance(moment, str) else moment
 
 
-Given = ParamSpec("Given")
-Read = TypeVar("Read")
-
-
 @contextmanager
 def snapshot(*, however_long: bool = False) -> Iterator[None]:
     """Everything read in here is of one moment; nobody who writes waits for it.
@@ -109,12 +110,12 @@ def _in_transaction() -> bool:
 
 
 def of_one_moment(
-    read: Callable[Concatenate[Run, Given], Read],
-) -> Callable[Concatenate[Run, Given], Read]:
+    read: Callable[Concatenate[Run, P], T],
+) -> Callable[Concatenate[Run, P], T]:
     """A reader of a run that may be moving: what it reads is of one moment, the run's own row included."""
 
     @wraps(read)
-    def reader(run: Run, *args: Given.args, **kwargs: Given.kwargs) -> Read:
+    def reader(run: Run, *args: P.args, **kwargs: P.kwargs) -> T:
         with snapshot():
             return read(Run.objects.get(pk=run.pk), *args, **kwargs)
 
@@ -138,9 +139,6 @@ def impatient() -> Iterator[None]:
         yield
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 TIMES = 4
 """How often it is tried: the other transaction has what it wanted then, and ends."""
 
@@ -150,11 +148,14 @@ GIVEN_UP = ("40P01", "40001")
 WAITED = ("55P03", "SQLITE_BUSY")
 """A lock was waited for in vain, for as long as is allowed: not tried again."""
 
-log = logging.getLogger(__name__)
-
 
 def again(deed: Callable[P, T]) -> Callable[P, T]:
-    """Repeat `deed` where the database gave it up; after the last time the fault is passed on."""
+    """Repeat `deed` where the database gave it up, at most `TIMES` times in all.
+
+    PostgreSQL ends one of two transactions that wait for each other; it has written nothing. `deed` opens its own
+    transaction, and changes nothing outside it that a second time would spoil. Within a transaction of the caller's
+    nothing is repeated.
+    """
 
     @wraps(deed)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -171,7 +172,7 @@ def again(deed: Callable[P, T]) -> Callable[P, T]:
 
 
 def for_people(deed: Callable[P, T]) -> Callable[P, T]:
-    """The same for what a person does, who is told in a sentence (`Busy`) where it can't be done at this moment."""
+    """Repeat `deed` as `again` does; raise `Busy`, a sentence for the person, where it can't be done now."""
     repeated = again(deed)
 
     @wraps(deed)
