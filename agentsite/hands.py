@@ -11,8 +11,9 @@ from django.conf import settings
 from django.db import connections
 from django.db.models.functions import Now
 
-from runs import driver, store
+from runs import driver
 from runs.models import Run
+from runs.store import halting, health
 from runs.tasks import drive_on
 
 LATE_S = 6.0
@@ -78,8 +79,8 @@ def _look_again_and_again() -> None:
         try:
             hands.take(late_runs())
         except Exception as fault:
-            if store.is_away(fault):
-                store.wait_until_back(driver.closing)
+            if health.is_away(fault):
+                health.wait_until_back(driver.closing)
             else:
                 log.exception("runs that are due can't be looked for; the next look tries again")
         finally:
@@ -90,7 +91,7 @@ def _look_again_and_again() -> None:
 
 def late_runs() -> list[int]:
     """Return the runs that hints did not bring to a worker; all that are due where there are no hints."""
-    if store.halt_now() is not None:
+    if halting.halt_now() is not None:
         return []
     late = Now() - timedelta(seconds=LATE_S if settings.HINTS else 0)
     return list(

@@ -15,11 +15,12 @@ from django.db import OperationalError
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from runs import driver, live, store
+from runs import driver, live
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.messenger import Messenger
 from runs.models import Interrupt, Run
+from runs.store import db, decisions, errors, halting, health, jumps, leases
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ def _send(run_id: int) -> bool:
 
 
 _messenger = Messenger(_send)
-_clocks = store.Clocks()
+_clocks = jumps.Clocks()
 """As the last sweep of this process saw them."""
 atexit.register(flush)
 
@@ -94,9 +95,9 @@ def sweep() -> int:
     While the site is halted nobody is hinted at: no run could be claimed.
     """
     _clocks.follow()
-    store.look_for_lost()
+    leases.look_for_lost()
     _apply_deadlines()
-    if store.halt_now() is not None:
+    if halting.halt_now() is not None:
         return 0
     quiet = (
         Q(hinted_at__isnull=True)
@@ -121,12 +122,12 @@ def _apply_deadlines() -> None:
     pending = Interrupt.objects.filter(status=Interrupt.Status.PENDING, run__machine__in=CATALOGUE)
     for interrupt in pending.filter(deadline__lte=Now()).order_by("?")[:SWEEP_AT_MOST]:
         try:
-            with store.impatient():
-                store.decide(interrupt.pk, store.unanswered(interrupt))
-        except (store.Conflict, store.NotPossible):
+            with db.impatient():
+                decisions.decide(interrupt.pk, decisions.unanswered(interrupt))
+        except (errors.Conflict, errors.NotPossible):
             continue
         except Exception as fault:
-            if store.is_away(fault):
+            if health.is_away(fault):
                 raise
             if isinstance(fault, OperationalError):  # as a rule its run's row is locked
                 log.warning(

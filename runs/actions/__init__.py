@@ -11,7 +11,8 @@ from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, u
 from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
 from runs.actions.steering import Resumption, abort, decide, pause, resume, resume_restored, rewind, try_now
 from runs.rights import may_decide, may_halt, may_launch, may_mend, may_steer
-from runs.store import AlreadyHalted, BadDecision, Conflict, NotPossible, ToldOtherwise
+from runs.store.errors import BadDecision, Conflict, NotPossible, ToldOtherwise
+from runs.store.halting import AlreadyHalted
 
 __all__ = [
     "MAX_HALT_REASON",

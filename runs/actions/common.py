@@ -10,7 +10,7 @@ from runs import live, tasks
 from runs.engine.values import clean_text
 from runs.models import Run
 from runs.rights import OPERATOR, Person, may_steer
-from runs.store import NotPossible, ToldOtherwise
+from runs.store.errors import NotPossible, ToldOtherwise
 
 
 class NotAllowed(Exception):

@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 from django.db import transaction
 
-from runs import store, tasks
+from runs import tasks
 from runs.actions.copying import check_copying
 from runs.actions.launching import new_run
 from runs.models import Run
 from runs.rights import Person
+from runs.store import continuing
 
 OF_ONE_RUN = ("answers",)
 """Settings that are for the run alone that they were given for."""
@@ -40,7 +41,7 @@ def continue_run(
     kept = _without(run.settings, dropped) | ({"model": run.switched_to} if run.switched_to else {})
     kept |= (settings or {}) | ({"model": model} if model else {})
     new = new_run(machine=run.machine, goal=goal, settings=kept, owner=by, script=played)
-    made = store.continue_run(run, new)
+    made = continuing.continue_run(run, new)
     if driven_by == "a worker":
         transaction.on_commit(lambda: tasks.hint(made.pk))
     return made
@@ -49,7 +50,7 @@ def continue_run(
 def check_continuing(run: Run, by: Person) -> None:
     """`NotAllowed` where the person may not continue the run, `NotPossible` where it can't be continued."""
     check_copying(by, run)
-    store.check_continuing(run)
+    continuing.check_continuing(run)
 
 
 def _without(settings: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from django.db import transaction
 from pydantic import ValidationError
 
-from runs import driver, store, tasks
+from runs import driver, tasks
 from runs.actions.common import NotAllowed, as_told, name_of, note_of
 from runs.actions.launching import BadLaunch, Problem, first_without_price, new_run, place_of, sentence_of
 from runs.adapters.scripted import BadScript
@@ -24,7 +24,8 @@ from runs.engine.values import canonical, clean, clean_text
 from runs.machines import CATALOGUE
 from runs.models import Interrupt, Run
 from runs.rights import Person, may_decide, may_launch
-from runs.store import BadDecision, NotPossible
+from runs.store import after_row, copying, creating, decisions, loading, shared_limits, switching
+from runs.store.errors import BadDecision, NotPossible
 
 Answers = Literal["ask again", "keep"]
 """What is to become of the answers that people gave after the row."""
@@ -84,7 +85,7 @@ def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.
     """
     check_copying(by, run)
     if to is not None:
-        store.check_row(run, to)
+        copying.check_row(run, to)
     try:
         return driver.replay_run(run, by.pk if by is not None else None, to)
     except (driver.NoMachine, BadScript, ValidationError) as fault:
@@ -122,7 +123,7 @@ def _forked(wanted: _Fork) -> Run:
     check_copying(by, run)
     if run.machine not in CATALOGUE:
         raise NotPossible(f"Run {run.pk} needs the machine {run.machine}, which is not installed.")
-    store.check_fork(run, at)
+    copying.check_fork(run, at)
     if (wanted.decision is not None or wanted.answers == "keep") and not may_decide(by, run):
         raise NotAllowed("Giving answers in a fork needs the right to decide.")
     settings = _settings_of_fork(run, at, wanted.settings)
@@ -131,27 +132,27 @@ def _forked(wanted: _Fork) -> Run:
     script = wanted.script if wanted.script is not None else _script_of_fork(run, wanted.settings)
     new = new_run(machine=run.machine, goal=run.goal, settings=settings, owner=by, script=script)
     new = replace(new, goal=run.goal)  # to the letter: the rows that are copied were made by it
-    shared = new.script is None and store.limits_cost(run.root or run)
+    shared = new.script is None and shared_limits.limits_cost(run.root or run)
     if shared and (unpriced := first_without_price(new.checked, new.model)):
         raise BadLaunch((Problem("settings.model", driver.no_price(unpriced)),))
-    unsaved = store.unsaved(new)
-    terms = store.terms_of(unsaved, driver.tool_specs(unsaved))
+    unsaved = creating.unsaved(new)
+    terms = loading.terms_of(unsaved, driver.tool_specs(unsaved))
     kept: tuple[KeptAnswer, ...] = ()
     answered = at
     if wanted.decision is not None:
         answered, first = _first_answer(run, at, wanted.decision)
         kept = (first,)
     if wanted.answers == "keep":  # the question that `decision` answers is not answered as before too
-        kept += store.answers_after(run, answered, store.PEOPLE)
-    change = store.Change(
+        kept += copying.answers_after(run, answered, copying.PEOPLE)
+    change = copying.Change(
         by=name_of(by),
         message=note_of(wanted.message),
         settings=_changed(run.settings, settings),
         state=_state_of_fork(wanted, terms, clean({} if wanted.state is None else wanted.state)),
         answers=kept,
     )
-    check = as_told(wanted.seen, store.copy_mark, at)
-    made = store.fork_run(run, at, new, terms, change, wanted.origin, check)
+    check = as_told(wanted.seen, after_row.copy_mark, at)
+    made = copying.fork_run(run, at, new, terms, change, wanted.origin, check)
     if wanted.driven_by == "a worker":
         transaction.on_commit(lambda: tasks.hint(made.pk))
     return made
@@ -162,9 +163,9 @@ def _settings_of_fork(run: Run, at: int, changes: dict[str, Any] | None) -> dict
     if changes is not None and not isinstance(changes, dict):
         raise BadLaunch((Problem("settings", "The settings must be a JSON object."),))
     settings = run.settings
-    if limits := store.limits_at(run, at):
+    if limits := copying.limits_at(run, at):
         settings["limits"] = {**settings.get("limits", {}), **limits}
-    if (model := store.model_at(run, at)) != run.model:
+    if (model := switching.model_at(run, at)) != run.model:
         settings["model"] = model
     for name, value in clean(changes or {}).items():
         settings[name] = value
@@ -176,7 +177,7 @@ def _settings_of_fork(run: Run, at: int, changes: dict[str, Any] | None) -> dict
 def _without_next_answer(run: Run, at: int, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings without the launch's answer to the question that is answered otherwise: it is for no later one."""
     answers = settings.get("answers") or []
-    used = store.given_answers(run.pk).filter(interrupt__seq__lte=at).count()
+    used = decisions.given_answers(run.pk).filter(interrupt__seq__lte=at).count()
     left = [*answers[:used], *answers[used + 1 :]]
     others = {name: value for name, value in settings.items() if name != "answers"}
     return {**others, "answers": left} if left else others
@@ -206,11 +207,11 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[int, Kep
     verdict, message = str(decision.get("verdict") or ""), clean_text(str(decision.get("message") or ""))
     if verdict == "rollback":
         raise BadLaunch((Problem("decision.verdict", "Fork from an earlier step instead of rolling back."),))
-    said = store.Said(
-        verdict=verdict, by_name="", channel=store.IN_FORK, args=decision.get("args"), message=message
+    said = decisions.Said(
+        verdict=verdict, by_name="", channel=copying.IN_FORK, args=decision.get("args"), message=message
     )
     try:
-        args = store.check_answer(interrupt, said)
+        args = decisions.check_answer(interrupt, said)
     except BadDecision as fault:
         raise BadLaunch((Problem(f"decision.{fault.field}", fault.sentence),)) from None
     return interrupt.seq, KeptAnswer(
@@ -228,7 +229,7 @@ def _question(run: Run, at: int, seen: Any) -> tuple[Interrupt, HumanCall]:
 
     Where nobody says what they saw (`seen` is None) it may be any.
     """
-    question = store.first_question(run, at)
+    question = copying.first_question(run, at)
     if question is None:
         why = f"Run {run.pk} has no question after step {at}."
         if seen is not None:
@@ -247,7 +248,7 @@ def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict
         raise BadLaunch((Problem("state", "The state must be a JSON object."),))
     run, at, machine = wanted.run, wanted.at, CATALOGUE[wanted.run.machine]
     before = terms.model_copy(update={"settings": machine.settings.model_validate(run.settings)})
-    now = store.state_at(run, machine, before, at).model_dump(mode="json")
+    now = loading.state_at(run, machine, before, at).model_dump(mode="json")
     values = carried(
         machine.open(before).model_dump(mode="json"), machine.open(terms).model_dump(mode="json"), now
     )
@@ -272,9 +273,9 @@ def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict
         ) from None
     if flaws := tuple(refused(opened, state)):
         raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in flaws))
-    _check_goes_on(machine, store.check_fork(run, at), opened, state, changes)
+    _check_goes_on(machine, copying.check_fork(run, at), opened, state, changes)
     asked = carried_over(
-        store.terms_of(run, {}),
+        loading.terms_of(run, {}),
         terms,
         state.interrupts_asked,
         machine.turns(state),

@@ -10,7 +10,7 @@ from django.conf import settings as site
 from django.db import transaction
 from pydantic import ValidationError
 
-from runs import driver, store, tasks
+from runs import driver, tasks
 from runs.actions.common import NotAllowed
 from runs.adapters.scripted import BadScript, Script, parse_script
 from runs.adapters.tools import TOOLS
@@ -20,6 +20,7 @@ from runs.engine.values import MAX_DEPTH, MAX_NODES, clean, clean_text, is_too_l
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run, SiteHost
 from runs.rights import Person, decides, may_launch
+from runs.store import creating, site_rules
 
 MAX_GOAL = 20_000
 """Characters of a goal."""
@@ -60,7 +61,7 @@ def start_run(
 ) -> Run:
     """Launch a run: its row and budget in one transaction, the hint for a worker on commit."""
     new = new_run(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
-    run = store.create_run(new)
+    run = creating.create_run(new)
     if driven_by == "a worker":
         transaction.on_commit(lambda: tasks.hint(run.pk))
     return run
@@ -73,10 +74,10 @@ def new_run(
     settings: dict[str, Any],
     owner: Person,
     script: dict[str, Any] | str | None,
-) -> store.NewRun:
+) -> creating.NewRun:
     """What a run begins with, checked, and with the site's rules of today."""
     checked = check_launch(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
-    return store.NewRun(
+    return creating.NewRun(
         machine=machine,
         goal=clean_text(goal.strip()),
         settings=checked.given,
@@ -85,7 +86,7 @@ def new_run(
         model=checked.model,
         owner_id=owner.pk if owner is not None else None,
         by_operator=owner is None,
-        site_rules=store.site_rules().told,
+        site_rules=site_rules.site_rules().told,
         site_hosts=tuple(SiteHost.objects.values_list("host", flat=True)),
     )
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from runs import store
 from runs.actions.common import NotAllowed, name_of, tell
 from runs.engine.values import clean_text
 from runs.models import Run
 from runs.rights import Person, may_mend
-from runs.store import NotPossible
+from runs.store import mending
+from runs.store.errors import NotPossible
 
 
 def edit_summary(run: Run, *, seq: int, version: int, text: str, reason: str, by: Person) -> int:
     """Correct the summary of the compaction in row `seq`, which the person saw at `version`; the new version."""
     _check_mending(by, run)
     reason = _reason(reason, "Enter a reason; it is kept with the version.")
-    after = store.edit_summary(run.pk, seq, version, clean_text(text.strip()), name_of(by), reason)
+    after = mending.edit_summary(run.pk, seq, version, clean_text(text.strip()), name_of(by), reason)
     tell(run.pk)
     return after
 
@@ -25,28 +25,28 @@ def undo_summary(run: Run, *, seq: int, reason: str, by: Person, version: int | 
     `version` is the one that the person saw; None where they did not say.
     """
     _check_mending(by, run)
-    store.undo_summary(run.pk, seq, version, name_of(by), _reason(reason, "Enter a reason."))
+    mending.undo_summary(run.pk, seq, version, name_of(by), _reason(reason, "Enter a reason."))
     tell(run.pk)
 
 
 def pin(run: Run, *, path: str, by: Person, reason: str = "") -> None:
     """Let no compaction touch a row's blocks (`st:<seq>`) or a summary (`su:<seq>`)."""
     _check_mending(by, run)
-    store.pin(run.pk, path, name_of(by), _reason(reason))
+    mending.pin(run.pk, path, name_of(by), _reason(reason))
     tell(run.pk)
 
 
 def unpin(run: Run, *, path: str, by: Person, reason: str = "") -> None:
     """Take a pin away."""
     _check_mending(by, run)
-    store.unpin(run.pk, path, name_of(by), _reason(reason))
+    mending.unpin(run.pk, path, name_of(by), _reason(reason))
     tell(run.pk)
 
 
 def compact_now(run: Run, *, by: Person, reason: str = "") -> None:
     """Have the context compacted before the run's next model call."""
     _check_mending(by, run)
-    store.want_compaction(run.pk, name_of(by), _reason(reason))
+    mending.want_compaction(run.pk, name_of(by), _reason(reason))
     tell(run.pk)
 
 

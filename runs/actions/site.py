@@ -9,14 +9,15 @@ from django.conf import settings as site
 from django.db import transaction
 from pydantic import ValidationError
 
-from runs import store, tasks
+from runs import tasks
 from runs.actions.common import NotAllowed, name_of, tell_all
 from runs.adapters.secrets import seal
 from runs.engine.settings import InterruptRule
 from runs.engine.values import clean_text
 from runs.models import Halt, ModelProfile, RunStatus
 from runs.rights import Person, may_halt
-from runs.store import NotPossible
+from runs.store import halting
+from runs.store.errors import NotPossible
 
 log = logging.getLogger(__name__)
 
@@ -35,22 +36,22 @@ def halt_site(*, by: Person, reason: str) -> Halt:
         raise NotPossible(
             f"A reason has at most {MAX_HALT_REASON} characters; this one has {len(reason)}; nothing was halted."
         )
-    halt = store.halt_site(name_of(by), reason)
+    halt = halting.halt_site(name_of(by), reason)
     if by is not None:  # the operator at the terminal has it before their eyes
         log.warning("halted by %s: %r", halt.by_name, halt.reason)
-    tell_all(store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.PAUSED))
+    tell_all(halting.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.PAUSED))
     return halt
 
 
 def unhalt_site(*, by: Person) -> int:
     """Let the site work again; how many runs want a worker now."""
     _check_halting(by)
-    if store.unhalt_site(name_of(by)) is None:
+    if halting.unhalt_site(name_of(by)) is None:
         raise NotPossible("The site is not halted.")
     if by is not None:
         log.warning("no longer halted, by %s", name_of(by))
-    wanting = store.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING)
-    tell_all([*wanting, *store.unfinished_ids(RunStatus.WAITING, RunStatus.PAUSED)])
+    wanting = halting.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING)
+    tell_all([*wanting, *halting.unfinished_ids(RunStatus.WAITING, RunStatus.PAUSED)])
     transaction.on_commit(lambda: tasks.hint(*wanting))
     return len(wanting)
 

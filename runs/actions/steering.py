@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from runs import driver, store
+from runs import driver
 from runs.actions.common import NotAllowed, as_told, check_steering, name_of, note_of, tell
 from runs.engine.facts import KeptAnswer
 from runs.models import Decision, Interrupt, Run
 from runs.rights import Person, may_decide
-from runs.store import BadDecision, Busy, Conflict, NotPossible
+from runs.store import after_row, copying, decisions, restored, shared_limits, switching
+from runs.store.errors import BadDecision, Busy, Conflict, NotPossible
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def decide(
         if not may_decide(by, run):
             raise NotAllowed("You may not decide this. A reviewer can.")
 
-    said = store.Said(
+    said = decisions.Said(
         verdict=verdict,
         by_name=name_of(by),
         by_id=by.pk if by is not None else None,
@@ -51,7 +52,7 @@ def decide(
     if verdict == "resume" and isinstance(args, dict):
         _check_model(interrupt_id, args.get("model"), check)
     try:
-        decision = store.decide(interrupt_id, said, check)
+        decision = decisions.decide(interrupt_id, said, check)
     except Conflict:
         tell(Interrupt.objects.get(pk=interrupt_id).run_id)  # the deadline may have decided just now
         raise
@@ -64,22 +65,22 @@ def decide(
 def _check_model(interrupt_id: Any, named: Any, check: Callable[[Run], None]) -> None:
     """Raise `BadDecision` if the run can't call the named model. `check` refuses people without the right first."""
     run = Run.objects.filter(interrupts=interrupt_id).first()
-    if run is None or not isinstance(named, str) or named not in store.others_than(""):
+    if run is None or not isinstance(named, str) or named not in switching.others_than(""):
         return  # it is refused with the names of those that there are
     check(run)
     if why := driver.unfit_for(run, named):
         raise BadDecision(why, "args.model")
 
 
-def _let_others_go_on(run: Run, said: store.Said, by: Person) -> None:
+def _let_others_go_on(run: Run, said: decisions.Said, by: Person) -> None:
     """What is added to a shared limit is there for all that share it: those that it has room for need not ask."""
-    for question in store.held_with_room(run):
+    for question in shared_limits.held_with_room(run):
         if not may_decide(by, question.run):
             continue
         why = f"Added in run {run.pk}; there is room for this one too."
         freed = replace(said, args=None, message=why, revision=question.revision, fingerprint=None)
         try:
-            store.decide(question.pk, freed)
+            decisions.decide(question.pk, freed)
         except (BadDecision, Busy, Conflict, NotPossible):
             continue  # the room is gone, somebody answered, or the run is busy or over: its question stands as it is
         tell(question.run_id)
@@ -89,7 +90,7 @@ def abort(run: Run, *, by: Person, message: str = "") -> Run:
     """End the run for good."""
     check_steering(by, run)
     parent = run.parent_id
-    after = store.abort(run.pk, name_of(by), note_of(message))
+    after = decisions.abort(run.pk, name_of(by), note_of(message))
     tell(run.pk)
     if parent is not None:
         tell(parent)
@@ -99,7 +100,7 @@ def abort(run: Run, *, by: Person, message: str = "") -> Run:
 def pause(run: Run, *, by: Person, message: str = "") -> Run:
     """Hold the run until it is resumed."""
     check_steering(by, run)
-    after = store.pause(run.pk, name_of(by), note_of(message))
+    after = decisions.pause(run.pk, name_of(by), note_of(message))
     tell(run.pk)
     return after
 
@@ -107,7 +108,7 @@ def pause(run: Run, *, by: Person, message: str = "") -> Run:
 def try_now(run: Run, *, by: Person) -> Run:
     """Have the next attempt of a call made at once that waits for it."""
     check_steering(by, run)
-    after = store.try_now(run.pk, name_of(by))
+    after = decisions.try_now(run.pk, name_of(by))
     tell(run.pk)
     return after
 
@@ -115,7 +116,7 @@ def try_now(run: Run, *, by: Person) -> Run:
 def resume(run: Run, *, by: Person) -> Run:
     """Let a paused run go on."""
     check_steering(by, run)
-    after = store.resume(run.pk, name_of(by))
+    after = decisions.resume(run.pk, name_of(by))
     tell(run.pk)
     return after
 
@@ -139,7 +140,7 @@ def resume_restored(run_ids: Iterable[int], *, by: Person) -> Resumption:
             continue
         try:
             check_steering(by, run)
-            resumed.append(store.resume_restored(run_id, name_of(by)))
+            resumed.append(restored.resume_restored(run_id, name_of(by)))
         except (NotAllowed, NotPossible) as why:
             passed_over.append(why.sentence)
         except Exception:
@@ -168,8 +169,8 @@ def rewind(
     if answers == "keep":
         if not may_decide(by, run):
             raise NotAllowed("Keeping answers needs the right to decide. Choose “Ask again” instead.")
-        kept = store.answers_after(run, to, (*store.PEOPLE, store.SETTINGS))
-    check = as_told(seen, store.rollback_mark, to)
-    after = store.rewind(run.pk, to, name_of(by), note_of(message), kept, check)
+        kept = copying.answers_after(run, to, (*copying.PEOPLE, copying.SETTINGS))
+    check = as_told(seen, after_row.rollback_mark, to)
+    after = decisions.rewind(run.pk, to, name_of(by), note_of(message), kept, check)
     tell(run.pk)
     return after

@@ -15,11 +15,11 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from runs import forms, reading
+from runs import forms
 from runs.admin.parts import OfRunsAdmin, ReadableList, RunFilter, page_link
 from runs.forms.life import check_life
 from runs.models import Decision, Interrupt
-from runs.reading import words
+from runs.reading import cards, words
 from runs.reading.cards import Card, headlines
 from runs.reading.hidden_text import visible
 
@@ -95,7 +95,7 @@ class InterruptAdmin(OfRunsAdmin):
         if question is None:
             messages.warning(request, "Question not found, or you may not see its run.")
             return redirect("admin:index")
-        return self._page(request, reading.card_of(question, request.user))
+        return self._page(request, cards.card_of(question, request.user))
 
     def decide(self, request: HttpRequest, interrupt_id: Any) -> HttpResponse:
         """Decide, as on the question's own page. What can't be taken comes back with what was typed, and why."""

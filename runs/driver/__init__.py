@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from django.db import DatabaseError
 
-from runs import live, store
+from runs import live
 from runs.driver.alone import drive_alone
 from runs.driver.away import once_there
 from runs.driver.desk import DESK
@@ -26,6 +26,7 @@ from runs.driver.worker import Worker
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE, NoMachine
 from runs.models import Run, RunStatus
+from runs.store import db, errors, halting, health, leases
 
 __all__ = [
     "BadAnswer",
@@ -69,19 +70,19 @@ def drive_among_others(run_id: int) -> list[int]:
     """Drive the run as `drive` does; in a process of its own where its last worker was lost and it has not moved."""
     try:
         return drive(run_id, suspects="refused")
-    except store.Suspect:
+    except leases.Suspect:
         return drive_alone(run_id)
 
 
 def drive(run_id: int, worker: str = "", suspects: Literal["taken", "refused"] = "taken") -> list[int]:
     """Drive the run for one slice, if it is due and no worker has it. Return the runs that want a worker next."""
     if closing():
-        store.want_a_hint(run_id)
+        leases.want_a_hint(run_id)
         return []
-    token = worker or store.new_worker()
+    token = worker or leases.new_worker()
     with DESK.seat(unwanted=closing) as seated:
         if not seated:
-            store.want_a_hint(run_id)
+            leases.want_a_hint(run_id)
             return []
         failpoint("before_claim")
         return _unless_away(run_id, token, lambda: _drive(run_id, token, suspects), [run_id])
@@ -92,33 +93,33 @@ def _unless_away(run_id: int, token: str, drive_slice: Callable[[], T], otherwis
     try:
         return drive_slice()
     except DatabaseError as fault:
-        if not store.is_away(fault):
+        if not health.is_away(fault):
             raise
-        once_there(lambda: store.give_back(run_id, token))
+        once_there(lambda: leases.give_back(run_id, token))
         return otherwise
 
 
 def _drive(run_id: int, token: str, suspects: Literal["taken", "refused"]) -> list[int]:
-    lease = store.claim(run_id, token, suspects)
+    lease = leases.claim(run_id, token, suspects)
     if lease is None:
         return []
     failpoint("after_claim")
     with held(lease, DESK) as hold:
         try:
             return Worker(hold).drive(Slice())
-        except store.Fenced:
+        except errors.Fenced:
             return [run_id]  # whoever took the seat may have hinted while this worker still sat in it
         except BadAnswer as fault:
             log.warning("run %s: %s It waits for a person.", run_id, fault.sentence)
             return []
         except Exception as fault:
-            if store.is_away(fault):
+            if health.is_away(fault):
                 raise
             log.exception("run %s met a fault; it is tried again in %g s", run_id, POSTPONED_S)
-            store.postpone(lease, POSTPONED_S, fault)
+            leases.postpone(lease, POSTPONED_S, fault)
             return []
         finally:
-            store.let_go(lease)
+            leases.let_go(lease)
             live.ring(run_id, 0)
 
 
@@ -135,14 +136,14 @@ def drive_inline(run_id: int) -> Run:
             if not _child_moved(run):
                 return Run.objects.get(pk=run_id)
             continue
-        wait = (run.due_at - store.now()).total_seconds()
+        wait = (run.due_at - db.now()).total_seconds()
         if wait > 0:
             time.sleep(wait)
         if not _drive_strictly(run_id):
-            if (halt := store.halt_now()) is not None:
-                raise store.Halted(halt)
+            if (halt := halting.halt_now()) is not None:
+                raise halting.Halted(halt)
             time.sleep(LOOK_AGAIN_S)
-            store.look_for_lost(Run.objects.filter(pk=run_id))
+            leases.look_for_lost(Run.objects.filter(pk=run_id))
 
 
 def _child_moved(run: Run) -> bool:
@@ -155,20 +156,20 @@ def _child_moved(run: Run) -> bool:
 
 def _drive_strictly(run_id: int) -> bool:
     """One slice, where nobody else has the run; a bad answer among the settings is the caller's to report."""
-    token = store.new_worker()
+    token = leases.new_worker()
     return _unless_away(run_id, token, lambda: _driven_strictly(run_id, token), otherwise=True)
 
 
 def _driven_strictly(run_id: int, token: str) -> bool:
-    lease = store.claim(run_id, token)
+    lease = leases.claim(run_id, token)
     if lease is None:
         return False
     failpoint("after_claim")
     with held(lease) as hold:
         try:
             Worker(hold).drive(WHOLE)
-        except store.Fenced:
+        except errors.Fenced:
             return True
         finally:
-            store.let_go(lease)
+            leases.let_go(lease)
     return True

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from django.core.management import call_command
 
-from runs import store
 from runs.driver.away import once_there
 from runs.driver.holds import closing
 from runs.processes import state_of
+from runs.store import leases
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
@@ -41,7 +41,7 @@ def drive_alone(run_id: int) -> list[int]:
 
     Where the run has one already, or no place is free, nobody waits here: the run is hinted at again.
     """
-    token = store.new_worker()
+    token = leases.new_worker()
     process = fork_context().Process(target=call_command, args=("drive_alone", str(run_id), token))
     with _guard:
         if closing() or run_id in _running or len(_running) >= AT_ONCE:
@@ -56,7 +56,7 @@ def drive_alone(run_id: int) -> list[int]:
     finally:
         del _running[run_id]
     if process.exitcode:
-        once_there(lambda: store.lose(token))
+        once_there(lambda: leases.lose(token))
     return [run_id]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from runs import store
 from runs.driver.holds import Leaving
 from runs.driver.ports import Ports
 from runs.engine.effects import ModelCall, Role
 from runs.engine.settings import LimitName
 from runs.models import Run
+from runs.store import errors, leases, loading, log, shared_limits
 
 TURN_S = 1.0
 """Seconds until a run looks again whether it may make a call whose cost is not known beforehand."""
@@ -19,28 +19,28 @@ TURN_S = 1.0
 class Attempts:
     """The attempts of one run."""
 
-    def __init__(self, run: Run, lease: store.Lease, ports: Ports, *, may_share: bool) -> None:
+    def __init__(self, run: Run, lease: leases.Lease, ports: Ports, *, may_share: bool) -> None:
         self._run = run
         self._lease = lease
         self._ports = ports
         self.may_share = may_share
         """Whether others may use up its limits too: a fork may begin at any moment."""
-        self._made = Counter(store.attempts_of(run))
+        self._made = Counter(loading.attempts_of(run))
 
-    def count(self, asked: store.Asked) -> None:
+    def count(self, asked: log.Asked) -> None:
         """Number the attempt; one that is made again keeps its number."""
         if asked.nth == 0:
             self._made[f"{asked.kind} {asked.name}"] += 1
             asked.nth = self._made[f"{asked.kind} {asked.name}"]
 
-    def next_use(self, role: Role, kind: str = "model_call", nth: int = 0) -> store.Worst | None:
+    def next_use(self, role: Role, kind: str = "model_call", nth: int = 0) -> shared_limits.Worst | None:
         """Return what the next call of the role will use, where others may share a limit and a script tells."""
         if self._ports.next_use is None or self._ports.price is not None or not self.may_share:
             return None
         return self._ports.next_use(role, nth or self._made[f"{kind} {role}"] + 1)
 
     def reserve(
-        self, call: ModelCall, role: Role, asked: store.Asked, limits: Mapping[LimitName, float]
+        self, call: ModelCall, role: Role, asked: log.Asked, limits: Mapping[LimitName, float]
     ) -> bool:
         """Reserve what `call`, or the summary that makes room for it, may use. Return whether the limits allow it.
 
@@ -50,15 +50,15 @@ class Attempts:
         if call.at_limit != "pass" and (use := self.next_use(role, asked.kind, asked.nth)):
             worst, limits = use, {}
         try:
-            return worst is None or store.reserve(self._run, self._lease.epoch, worst, limits)
-        except store.NotYet:
-            store.rest(self._lease, TURN_S)
+            return worst is None or shared_limits.reserve(self._run, self._lease.epoch, worst, limits)
+        except errors.NotYet:
+            leases.rest(self._lease, TURN_S)
             raise Leaving(self._run.pk) from None
 
-    def _worst(self, call: ModelCall) -> store.Worst | None:
+    def _worst(self, call: ModelCall) -> shared_limits.Worst | None:
         """Return what the call may use at most; None where no limit needs to know."""
         price = self._ports.price
         if price is None or not call.input_tokens:
             return None
         cost = price.cost(call.input_tokens, call.reply_tokens)
-        return store.Worst(cost or None, call.input_tokens + call.reply_tokens)
+        return shared_limits.Worst(cost or None, call.input_tokens + call.reply_tokens)

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from django.db import DatabaseError
 
-from runs import store
 from runs.driver.holds import closing
+from runs.store import health
 
 T = TypeVar("T")
 
@@ -22,5 +22,5 @@ def once_there(deed: Callable[[], T]) -> T:
         try:
             return deed()
         except DatabaseError as fault:
-            if not store.is_away(fault) or not store.wait_until_back(closing):
+            if not health.is_away(fault) or not health.wait_until_back(closing):
                 raise

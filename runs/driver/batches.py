@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import replace
 from datetime import UTC
 
-from runs import store
 from runs.driver.parking import park
 from runs.driver.position import Gathered, HeldBack, Position
 from runs.engine.effects import (
@@ -30,6 +29,7 @@ from runs.engine.settings import LIMIT_NAMES
 from runs.engine.snapshot import Snapshot, Totals
 from runs.engine.timeline import blocks_of
 from runs.models import Run
+from runs.store import appending, artifacts, endings, going_back, loading, log, switching
 
 Onward = Ask | Go | Stop | Compact
 """Every move but a rollback."""
@@ -52,7 +52,7 @@ def gather(at: Position, decision: Decision, answer: Answer | None) -> Gathered:
         _go_on(at, gathered, move, decision.totals)
     if answer is not None and asked is not None:
         batch.rows[-1].cover("answer", asked.seq, asked)
-    made = store.made_by(move.facts, answer, asked.seq if asked else None)
+    made = artifacts.made_by(move.facts, answer, asked.seq if asked else None)
     batch.artifacts += tuple((batch.rows[-1].seq, one) for one in made)
     return gathered
 
@@ -61,7 +61,7 @@ def opened(at: Position, totals: Totals) -> Gathered:
     """Return a copy of what is gathered, with what is noted, to add a move to."""
     gathered = at.gathered
     if gathered is None:
-        batch = store.Batch(
+        batch = log.Batch(
             run_id=at.run.pk,
             epoch=at.epoch,
             node=at.snapshot.node,
@@ -98,7 +98,7 @@ def can_be_held_back(at: Position, move: Ask) -> bool:
     return isinstance(effect, ModelCall) or (isinstance(effect, ToolCall) and effect.repeatable)
 
 
-def _conclude(at: Position, batch: store.Batch, answer: Answer | None) -> None:
+def _conclude(at: Position, batch: log.Batch, answer: Answer | None) -> None:
     """Add the ask that is answered: written now where it was held back, else completed."""
     asked = at.asked
     if isinstance(at.phase, HeldBack) and asked is not None:
@@ -127,36 +127,36 @@ def _go_on(at: Position, gathered: Gathered, move: Onward, totals: Totals) -> No
         if isinstance(move.effect, ToolCall):
             batch.host = allowed_by_person(before.state, move.effect)
         gathered.said = park(batch, at.run, at.machine, after.state, move)
-        batch.changes |= store.column_of(move.facts)
+        batch.changes |= switching.column_of(move.facts)
     if isinstance(move, Go) and (before.node, move.edge) == at.remembers:
         batch.remembered = at.last_reply
     at.snapshot, at.asked = _reached(after, move), asked
 
 
-def _go_back(at: Position, batch: store.Batch, move: Rewind) -> None:
+def _go_back(at: Position, batch: log.Batch, move: Rewind) -> None:
     at.loaded.snapshot = at.snapshot
     at.run.node, at.run.head = at.snapshot.node, at.snapshot.head
-    back, after = store.rewind_batch(at.loaded, move)
+    back, after = going_back.rewind_batch(at.loaded, move)
     batch.rows += back.rows
     batch.node, batch.prompt_hash = after.node, back.prompt_hash
     batch.budgets, batch.dead_after = back.budgets, back.dead_after
     for line in batch.budgets:
         at.budgets[line.scope, line.name] = (line.used, line.limit)
-    after = replace(after, calls=store.reached_calls(at.run, after.rules, move.to))
+    after = replace(after, calls=loading.reached_calls(at.run, after.rules, move.to))
     at.snapshot, at.asked, at.blocks = after, None, None
 
 
-def _end(at: Position, batch: store.Batch, after: Snapshot) -> None:
+def _end(at: Position, batch: log.Batch, after: Snapshot) -> None:
     """Add the columns of a run that has ended, and its answer to its parent."""
     if at.asked is not None and at.asked.status != "answered" and not isinstance(at.phase, HeldBack):
         batch.left_behind = at.asked.seq
-    batch.changes = store.ended(at.machine, after.state)
+    batch.changes = endings.ended(at.machine, after.state)
     unwritten = [row.facts_json for row in batch.rows]
     cost = after.totals.cost_usd
-    batch.parent = store.for_parent(at.run, at.machine, after.state, batch.changes, cost, unwritten)
+    batch.parent = endings.for_parent(at.run, at.machine, after.state, batch.changes, cost, unwritten)
 
 
-def _budget(at: Position, batch: store.Batch, after: Snapshot) -> None:
+def _budget(at: Position, batch: log.Batch, after: Snapshot) -> None:
     """Add the budget lines that have changed."""
     lines = list(at.machine.budget(after.state))
     for name in LIMIT_NAMES:
@@ -170,11 +170,11 @@ def _budget(at: Position, batch: store.Batch, after: Snapshot) -> None:
 
 
 def _rows(
-    at: Position, batch: store.Batch | None, move: Onward, after: Snapshot
-) -> tuple[store.Row, store.Asked | None]:
+    at: Position, batch: log.Batch | None, move: Onward, after: Snapshot
+) -> tuple[log.Row, log.Asked | None]:
     """Return the move's row and, of an ask, its exchange; `batch` has the rows before that are not committed."""
     before = at.snapshot
-    row = store.Row(before.head + 1, "ask", before.node, facts_json=store.facts_text(move.facts))
+    row = log.Row(before.head + 1, "ask", before.node, facts_json=appending.facts_text(move.facts))
     if after.state is not before.state and after.state != before.state:
         row.state_json = after.state.model_dump_json()
     match move:
@@ -192,7 +192,7 @@ def _rows(
     return row, None
 
 
-def _exchange(at: Position, batch: store.Batch | None, move: Ask, seq: int) -> store.Asked:
+def _exchange(at: Position, batch: log.Batch | None, move: Ask, seq: int) -> log.Asked:
     """Return the exchange of an ask; that of a side effect is marked as started."""
     effect, call = move.effect, fingerprint_of(move.effect)
     deed = isinstance(effect, ToolCall) and not effect.repeatable and not move.delay_s
@@ -201,8 +201,8 @@ def _exchange(at: Position, batch: store.Batch | None, move: Ask, seq: int) -> s
     elif call:
         key = _key(at.run, seq - at.added, call)
     else:
-        key = _key(at.run, seq, store.hash_after(batch) if batch else at.head_hash)
-    return store.Asked(
+        key = _key(at.run, seq, log.hash_after(batch) if batch else at.head_hash)
+    return log.Asked(
         seq=seq,
         kind=effect.kind,
         name=_name(effect),
@@ -240,7 +240,7 @@ def _key(run: Run, place: int, asked: str) -> str:
     return f"run-{run.pk}-{place}-{told[:12]}"
 
 
-def _took_place(attempt: store.Asked) -> bool:
+def _took_place(attempt: log.Asked) -> bool:
     """Return whether a failed attempt ran: under the key of one that did not the far side takes nothing any more."""
     said = ANSWER.validate_json(attempt.answer_json) if attempt.answer_json else None
     return isinstance(said, Failed) and said.ran
@@ -259,4 +259,4 @@ def _shown(at: Position, prompt_hash: str, blocks: list[Block]) -> str:
     """Return the hash chain over what the model has been shown, with these blocks."""
     if at.blocks is not None:
         at.blocks += blocks
-    return store.prompt_chain(prompt_hash, blocks)
+    return appending.prompt_chain(prompt_hash, blocks)

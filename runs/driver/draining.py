@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 from django.db import DatabaseError
 
-from runs import store
 from runs.driver import alone, holds, spool
 from runs.models import Exchange
+from runs.store import leases
 
 UNNAMED = "The calls under way can't be named."
 
@@ -40,7 +40,7 @@ def cut_off(end: Callable[[], object]) -> None:
     """
     run_ids = holds.not_left()
     try:
-        with store.kept_still(run_ids):
+        with leases.kept_still(run_ids):
             if said := what_is_cut(run_ids):
                 log.warning("%s", said)
             end()

@@ -18,9 +18,11 @@ from typing import Any
 from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
-from runs import live, store
+from runs import live
 from runs.driver.desk import Desk
 from runs.models import Run
+from runs.store import db, errors, halting, health, leases
+from runs.store.log import Asked
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class Leaving(Exception):
 class Hold:
     """A lease that is being renewed; `lost` once somebody else has the seat."""
 
-    lease: store.Lease
+    lease: leases.Lease
     lost: bool = False
     desk: Desk | None = None
     """Where its thread has a seat; None where it works alone in its process."""
@@ -69,7 +71,7 @@ class Hold:
         return not self.lost and not self.leaving
 
     @contextmanager
-    def within(self, asked: store.Asked) -> Iterator[None]:
+    def within(self, asked: Asked) -> Iterator[None]:
         """The call that the worker is in as long as the `with` lasts."""
         since = timezone.now().isoformat()
         told = {"seq": asked.seq, "kind": asked.kind, "name": asked.name, "attempt": asked.attempt}
@@ -92,7 +94,7 @@ class Hold:
     def cuttable(self) -> Iterator[None]:
         """An effect that may be repeated: `Leaving` where it should not begin, and it may be cut at any time."""
         if not self.wanted() and self.lost:
-            raise store.Fenced(self.lease.run_id, self.lease.epoch)
+            raise errors.Fenced(self.lease.run_id, self.lease.epoch)
         with self._guard:
             if self.leaving:
                 raise Leaving(self.lease.run_id)
@@ -109,8 +111,8 @@ class Hold:
             self.leaving = True
             if not self._cuttable or self.given_back:
                 return False
-            with store.impatient():
-                self.given_back = store.hand_back(self.lease)
+            with db.impatient():
+                self.given_back = leases.hand_back(self.lease)
             return self.given_back
 
 
@@ -178,7 +180,7 @@ class _Renewer:
                     self._thread = None
                     return
             jumped = abs(_ahead() - clock) > JUMP_S  # the machine slept, or its clock was set
-            if woken or jumped or time.monotonic() - renewed >= store.RENEW_S:
+            if woken or jumped or time.monotonic() - renewed >= leases.RENEW_S:
                 renewed, clock, due = time.monotonic(), _ahead(), holds
             try:
                 due = [hold for hold in due if not _renew(hold)]
@@ -186,7 +188,7 @@ class _Renewer:
                     _tell(hold)
                 _look(holds)
             except DatabaseError:  # it is away: all are renewed as soon as it is back
-                due = holds if store.wait_until_back(closing) else due
+                due = holds if health.wait_until_back(closing) else due
             connection.close()
 
 
@@ -198,9 +200,9 @@ def _ahead() -> float:
 def _renew(hold: Hold) -> bool:
     """Whether that is settled for now: a lease whose row is locked is not lost, and is tried again at once."""
     try:
-        hold.lost = hold.lost or hold.given_back or not store.renew(hold.lease)
+        hold.lost = hold.lost or hold.given_back or not leases.renew(hold.lease)
     except Exception as fault:
-        if store.is_away(fault):
+        if health.is_away(fault):
             raise
         if isinstance(fault, OperationalError):
             log.warning("the lease of run %s is not renewed yet: %s", hold.lease.run_id, fault)
@@ -217,7 +219,7 @@ def _tell(hold: Hold) -> None:
         return
     hold.told = doing
     try:
-        store.tell_doing(hold.lease, doing)
+        leases.tell_doing(hold.lease, doing)
     except Exception as fault:  # it is only for the eye
         log.warning("the call of run %s that is under way can't be told: %s", hold.lease.run_id, fault)
     else:
@@ -229,9 +231,9 @@ def _look(holds: list[Hold]) -> None:
     try:
         seats = Run.objects.filter(pk__in=[hold.lease.run_id for hold in holds])
         epochs = dict(seats.values_list("pk", "epoch"))
-        halted = store.halt_now() is not None
+        halted = halting.halt_now() is not None
     except Exception as fault:
-        if store.is_away(fault):
+        if health.is_away(fault):
             raise
         log.exception("seats and kill switch can't be read; claims, intents and commits read them themselves")
         return
@@ -254,7 +256,7 @@ _renewer = _Renewer()
 
 
 @contextmanager
-def held(lease: store.Lease, desk: Desk | None = None) -> Iterator[Hold]:
+def held(lease: leases.Lease, desk: Desk | None = None) -> Iterator[Hold]:
     """The hold on a run that was claimed, for the length of a `with`; by a thread with a seat at `desk`."""
     hold = Hold(lease, desk=desk)
     _renewer.add(hold)

@@ -5,11 +5,11 @@ See docs/runtime.md, "Questions".
 
 from __future__ import annotations
 
-from runs import store
 from runs.driver.position import Position
 from runs.engine.effects import Answer, HumanCall, HumanSaid, ToolCall
 from runs.engine.kernel import Decision, decide, looked_at_again, opened_anew, uncertain
 from runs.engine.moves import Ask, Move
+from runs.store import deeds
 
 
 def decided(at: Position, answer: Answer | None) -> Decision:
@@ -17,7 +17,7 @@ def decided(at: Position, answer: Answer | None) -> Decision:
     snapshot = at.snapshot
     waits = snapshot.pending
     if isinstance(answer, HumanSaid) and waits is not None and isinstance(waits.effect, HumanCall):
-        lapsed = store.lapsed_at(at.run.pk, waits.seq)
+        lapsed = deeds.lapsed_at(at.run.pk, waits.seq)
         if lapsed is not None:
             return Decision(opened_anew(snapshot, waits.effect, lapsed), snapshot.totals)
     return decide(at.machine, snapshot, answer)
@@ -31,12 +31,12 @@ def move_instead(at: Position) -> Move | None:
     """
     run_id, waits = at.run.pk, at.snapshot.pending
     assert waits is not None and isinstance(waits.effect, ToolCall) and at.asked is not None
-    move = looked_at_again(at.machine, at.snapshot, store.passed_before(run_id, waits.seq))
-    lapsed = store.lapsed_before(run_id, waits.seq, at.host)
+    move = looked_at_again(at.machine, at.snapshot, deeds.passed_before(run_id, waits.seq))
+    lapsed = deeds.lapsed_before(run_id, waits.seq, at.host)
     if move == Ask(waits.effect, attempt=waits.attempt):
         if lapsed is None:
             return None
-        move = opened_anew(at.snapshot, store.question_at(run_id, lapsed.question), lapsed)
+        move = opened_anew(at.snapshot, deeds.question_at(run_id, lapsed.question), lapsed)
     tried = at.asked.status == "started" or waits.attempt > 1
     if not tried or waits.effect.repeatable:
         return move

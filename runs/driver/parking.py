@@ -6,7 +6,6 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from runs import store
 from runs.driver.ports import script_of, unfit_for
 from runs.engine.effects import ChildRun, HumanCall
 from runs.engine.facts import ApprovalLapsed, Fact
@@ -18,11 +17,12 @@ from runs.engine.settings import Settings
 from runs.engine.values import canonical, fingerprint
 from runs.machines import CATALOGUE
 from runs.models import Interrupt, Run, RunStatus
+from runs.store import appending, copying, creating, db, decisions, loading, log
 
 RISKS = {"none": "low", "read": "low", "write": "medium", "send": "high", "execute": "high"}
 
 
-def park(batch: store.Batch, run: Run, machine: Machine, state: State, move: Ask) -> store.Said | None:
+def park(batch: log.Batch, run: Run, machine: Machine, state: State, move: Ask) -> decisions.Said | None:
     """Add to the batch what its last row waits for. Return the prepared answer to a question, where there is one.
 
     `state` is that after the move.
@@ -42,7 +42,7 @@ def park(batch: store.Batch, run: Run, machine: Machine, state: State, move: Ask
             read = inherited(state)
             batch.child = child, checked, _first_row(child, read) if read else None
         case _ if move.delay_s:
-            due = store.now() + timedelta(seconds=move.delay_s)
+            due = db.now() + timedelta(seconds=move.delay_s)
             batch.changes = {"status": RunStatus.QUEUED.value, "due_at": due}
     return None
 
@@ -50,12 +50,12 @@ def park(batch: store.Batch, run: Run, machine: Machine, state: State, move: Ask
 # --- questions ------------------------------------------------------------------------------------------------------
 
 
-def _prepared_answer(run: Run, state: State, call: HumanCall, move: Ask) -> store.Said | None:
+def _prepared_answer(run: Run, state: State, call: HumanCall, move: Ask) -> decisions.Said | None:
     """Return the answer that was given beforehand; a question that is asked anew waits for a person."""
     if any(isinstance(fact, ApprovalLapsed) for fact in move.facts):
         return None
     rule = rule_that_asks(call, move.facts)
-    said = store.prepared_answer(run, call, state.terms.settings.answers, rule)
+    said = copying.prepared_answer(run, call, state.terms.settings.answers, rule)
     named = said.args.get("model") if said is not None and isinstance(said.args, dict) else None
     if call.model and isinstance(named, str) and unfit_for(run, named):
         return None  # the question waits for a person
@@ -72,7 +72,7 @@ def _question(run: Run, machine: Machine, state: State, call: HumanCall, seq: in
     if call.about == "plan" and machine.plan is not None:
         args = machine.plan.shown(state)
         schema, print_ = machine.plan.schema, fingerprint("plan", args)
-    deadline = store.now() + timedelta(seconds=call.deadline_s) if call.deadline_s else None
+    deadline = db.now() + timedelta(seconds=call.deadline_s) if call.deadline_s else None
     return Interrupt(
         run=run,
         seq=seq,
@@ -115,7 +115,7 @@ def _child(run: Run, state: State, call: ChildRun, seq: int, site_rules: str) ->
         # By the rows, those gone back over included: a copy has the rows, and no children for them.
         nth = run.exchanges.filter(kind="child_run", name=call.tool).count() + 1
         script = script_of(run.script_json).for_child(call.name, nth).as_json()
-    new = store.NewRun(
+    new = creating.NewRun(
         machine=named.machine,
         goal=call.goal,
         settings=settings,
@@ -127,7 +127,7 @@ def _child(run: Run, state: State, call: ChildRun, seq: int, site_rules: str) ->
         site_rules=tuple(json.loads(site_rules)),
         site_hosts=tuple(json.loads(run.site_hosts_json)),
     )
-    child = store.unsaved(new)
+    child = creating.unsaved(new)
     child.parent_id, child.parent_seq, child.child_name = run.pk, seq, call.name
     child.root_id = run.root_id or run.pk
     child.restored_at = run.restored_at
@@ -143,11 +143,11 @@ def _for_child(run: Run, state: State, given: dict[str, Any]) -> dict[str, Any]:
     return {"hosts": hosts, **given} if hosts else given
 
 
-def _first_row(child: Run, read: tuple[Fact, ...]) -> store.Row:
+def _first_row(child: Run, read: tuple[Fact, ...]) -> log.Row:
     """Return the row that a child begins with: its goal may carry what its parent has read."""
     machine = CATALOGUE[child.machine]
-    state = machine.fold(machine.open(store.terms_of(child, {})), read)
-    facts = store.facts_text(read)
-    row = store.Row(1, "note", child.node, facts_json=facts, state_json=state.model_dump_json())
+    state = machine.fold(machine.open(loading.terms_of(child, {})), read)
+    facts = appending.facts_text(read)
+    row = log.Row(1, "note", child.node, facts_json=facts, state_json=state.model_dump_json())
     child.head, child.head_hash = row.seq, row.hashed(child.head_hash)
     return row

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 
 from django.utils import timezone
 
-from runs import store
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver import spool
@@ -40,6 +39,9 @@ from runs.engine.ports import ModelRequest
 from runs.engine.snapshot import Pending
 from runs.engine.timeline import prompt
 from runs.failpoints import failpoint
+from runs.store import appending, cached_reads, deeds
+from runs.store.log import Asked, check_seat, start
+from runs.store.restored import lost_by_restore
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class Performer:
         with self.hold.within(asked):
             return self._performed(pending.effect, asked)
 
-    def _performed(self, effect: Effect, asked: store.Asked) -> Answer | Ask | None:
+    def _performed(self, effect: Effect, asked: Asked) -> Answer | Ask | None:
         asked.started_at = timezone.now()
         match effect:
             case ModelCall() as call:
@@ -94,15 +96,15 @@ class Performer:
                 if not isinstance(self.at.phase, Started):
                     self._start(call, asked.seq)
                 failpoint("after_started")
-                store.check_seat(self.at.run.pk, self.at.epoch)
+                check_seat(self.at.run.pk, self.at.epoch)
                 return self._call_tool(call, asked)
         raise TypeError(f"{effect.kind} is not performed by a worker")
 
     # --- the model --------------------------------------------------------------------------------------------------
 
-    def _ask_model(self, call: ModelCall, asked: store.Asked) -> Answer | None:
+    def _ask_model(self, call: ModelCall, asked: Asked) -> Answer | None:
         at, snapshot = self.at, self.at.snapshot
-        shown = store.prompt_chain(at.prompt_hash, at.blocks_held_back())
+        shown = appending.prompt_chain(at.prompt_hash, at.blocks_held_back())
         asked.prompt_hash = _digest(
             self._opening_hash, shown, call.reply, call.tail, str(call.sanitize), str(call.longest)
         )
@@ -141,7 +143,7 @@ class Performer:
         known = ModelReplied.model_validate_json(found.answer_json)
         return known.model_copy(update={"usage": Usage(), "cached": True})
 
-    def _summarise(self, compaction: Compaction, asked: store.Asked) -> Answer:
+    def _summarise(self, compaction: Compaction, asked: Asked) -> Answer:
         if not self.attempts.reserve(compaction.holds, "summary", asked, self.at.snapshot.limits):
             return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
         self.attempts.count(asked)
@@ -155,7 +157,7 @@ class Performer:
         """Take the call's turn at a model with limits."""
         return turn_at(self.ports.limits, self.hold.lease, characters)
 
-    def _unless_cut(self, answer: Answer | None, asked: store.Asked) -> Answer | None:
+    def _unless_cut(self, answer: Answer | None, asked: Asked) -> Answer | None:
         """A model call that fails while its worker leaves was cut, or might as well have been: it is made again.
 
         What it has used is paid all the same.
@@ -173,15 +175,17 @@ class Performer:
         if not self.reader.terms.settings.cache_reads or call.effects != "read":
             return None
         spec = self.ports.tools.specs.get(call.tool)
-        return store.read_before(self.at.run, call, seq) if spec is not None and spec.cacheable else None
+        return (
+            cached_reads.read_before(self.at.run, call, seq) if spec is not None and spec.cacheable else None
+        )
 
-    def _check_again(self, asked: store.Asked) -> None:
+    def _check_again(self, asked: Asked) -> None:
         """Raise `LookAgain` where a call that the gates did not let pass just now may not begin any more."""
         at, host = self.at, self.at.host
         if isinstance(at.phase, HeldBack | Written) and not host:
             return
-        if not store.still_holds(at.run.pk, asked.seq, at.site_rules, host):
-            raise store.LookAgain
+        if not deeds.still_holds(at.run.pk, asked.seq, at.site_rules, host):
+            raise deeds.LookAgain
 
     def _start(self, call: ToolCall, seq: int) -> None:
         """Commit the intent of a call that must not happen twice.
@@ -190,11 +194,11 @@ class Performer:
         """
         at = self.at
         gate = () if call.idempotent else after_restore(at.snapshot.restored)
-        if gate and gate[0] not in store.passed_before(at.run.pk, seq):
-            raise store.LookAgain
-        store.start(at.run.pk, at.epoch, seq, at.site_rules, at.host)
+        if gate and gate[0] not in deeds.passed_before(at.run.pk, seq):
+            raise deeds.LookAgain
+        start(at.run.pk, at.epoch, seq, at.site_rules, at.host)
 
-    def _call_tool(self, call: ToolCall, asked: store.Asked) -> Answer | Ask:
+    def _call_tool(self, call: ToolCall, asked: Asked) -> Answer | Ask:
         self.attempts.count(asked)
         try:
             with self.hold.outside(slow=self.ports.slow):
@@ -213,19 +217,19 @@ class Performer:
 
     # --- lost calls -------------------------------------------------------------------------------------------------
 
-    def _is_lost(self, effect: Effect, asked: store.Asked) -> bool:
+    def _is_lost(self, effect: Effect, asked: Asked) -> bool:
         """Return whether a worker that is gone started the call, and it can't simply be made again."""
         if asked.status != "started" or isinstance(self.at.phase, Started):
             return False
         return isinstance(effect, ToolCall) and not (effect.repeatable or effect.idempotent)
 
-    def _find_out(self, pending: Pending, asked: store.Asked) -> Answer | Ask:
+    def _find_out(self, pending: Pending, asked: Asked) -> Answer | Ask:
         """Return what became of a lost call. A call that did not happen is repeated as the same attempt."""
         call = pending.effect
         assert isinstance(call, ToolCall)
         if (kept := self._kept(asked)) is not None:
             return kept
-        restored = store.lost_by_restore(self.at.run.pk, pending.seq)
+        restored = lost_by_restore(self.at.run.pk, pending.seq)
         said = self._heard_of(call, "restored" if restored else "worker lost", asked)
         if said is not NotHappened.FOR_SURE:
             return said
@@ -233,7 +237,7 @@ class Performer:
         why = f"{lost}, and {call.tool} says that the call did not happen. It is made anew."
         return Ask(call, (Notice(code=MADE_ANEW, message=why),), attempt=pending.attempt)
 
-    def _kept(self, asked: store.Asked) -> Answer | None:
+    def _kept(self, asked: Asked) -> Answer | None:
         """Return the answer that a worker left on this disk when it died before the database had it."""
         kept = None if isinstance(self.at.phase, Started) else spool.get(asked.key)
         if kept is not None:
@@ -241,7 +245,7 @@ class Performer:
         return kept
 
     def _heard_of(
-        self, call: ToolCall, cause: Known, asked: store.Asked
+        self, call: ToolCall, cause: Known, asked: Asked
     ) -> ToolReturned | Failed | Ask | NotHappened:
         """Return what the far side says became of a call. Where it can't tell, a person is asked."""
         with self.hold.outside(slow=self.ports.slow):

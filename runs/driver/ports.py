@@ -11,7 +11,6 @@ from typing import cast
 from django.conf import settings
 from pydantic import ValidationError
 
-from runs import store
 from runs.adapters.models import Kind, ModelSettings, ServedModel, how_to_add, load_library, missing_package
 from runs.adapters.prices import Tariff
 from runs.adapters.scripted import Script, ScriptedModel, stored_script
@@ -23,6 +22,7 @@ from runs.engine.snapshot import Price, Worst
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import KEY_VARIABLE, ModelProfile, Run
+from runs.store import creating, shared_limits, turns
 
 PRICES = ("input_price", "output_price", "cached_price", "cache_write_price", "reasoning_price")
 """Fields of a profile, in USD per million tokens."""
@@ -64,7 +64,7 @@ class Ports:
     tools: Toolbox
     next_use: Callable[[Role, int], Worst] | None = None
     """What call number n of a role will use, where that is known exactly: a script's."""
-    limits: store.Limits | None = None
+    limits: turns.Limits | None = None
     """How much all workers together may call the model; None where they may as much as they like."""
     slow: bool = True
     """Whether a call may take longer than to open a connection to the database anew."""
@@ -86,14 +86,14 @@ def ports_of(run: Run) -> Ports:
     key = f"{profile.address} {profile.model_id} 0"
     if profile.seed is not None:
         key = f"{key} seed {profile.seed}"
-    tokens, price, limits = prompt_tokens(profile), price_of(profile), store.limits_of(profile)
+    tokens, price, limits = prompt_tokens(profile), price_of(profile), turns.limits_of(profile)
     return Ports(model, key, True, profile.guided, tokens, price, tools, limits=limits)
 
 
 def _fallback(run: Run, profile: ModelProfile) -> str:
     """Return the model that takes over where this one stays away; empty where the run has none that it may call."""
     spare = profile.fallback
-    if spare is None or why_not([spare.name]) or (not has_price(spare) and store.limits_cost(run)):
+    if spare is None or why_not([spare.name]) or (not has_price(spare) and shared_limits.limits_cost(run)):
         return ""
     return spare.name
 
@@ -146,7 +146,7 @@ def unfit_for(run: Run, name: str) -> str:
     """Return why the run can't go on with the model of that name; empty where it can."""
     if why := why_not([name]).get(name, ""):
         return why
-    return no_price(unpriced) if (unpriced := without_price(name)) and store.limits_cost(run) else ""
+    return no_price(unpriced) if (unpriced := without_price(name)) and shared_limits.limits_cost(run) else ""
 
 
 def no_price(name: str) -> str:
@@ -230,6 +230,6 @@ def _toolbox(run: Run, script: Script | None) -> Toolbox:
     """The tools that the run's settings, its script and its machine name."""
     machine = CATALOGUE[run.machine]
     wanted = machine.settings.model_validate_json(run.settings_json)
-    folder = store.folder_of(run.pk)
+    folder = creating.folder_of(run.pk)
     fixed = [name for name, child in wanted.subgraphs.items() if child.at]
     return Toolbox(wanted.tools, folder, script, wanted.subgraphs, built_in=machine.built_in, fixed=fixed)

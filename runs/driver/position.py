@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from django.db import OperationalError, connection
 
-from runs import store
 from runs.driver.away import once_there
 from runs.engine.effects import Answer, ChildRun, HumanCall, ToolCall
 from runs.engine.machine import Block, Machine, Terms
@@ -18,6 +17,8 @@ from runs.engine.outward import allowed_by_person
 from runs.engine.snapshot import Snapshot
 from runs.engine.timeline import blocks_of
 from runs.models import Run
+from runs.store import decisions, errors, late_answers, loading
+from runs.store.log import Asked, Batch, Row
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Between:
 class HeldBack:
     """Before an effect that may be repeated. Its ask is written together with what follows from it."""
 
-    row: store.Row
+    row: Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Started:
 class Settled:
     """After a question that was written with its prepared answer. Where that does not fit, it waits for a person."""
 
-    unfit: store.BadDecision | None
+    unfit: errors.BadDecision | None
 
 
 Phase = Between | HeldBack | Written | Started | Settled
@@ -60,7 +61,7 @@ Phase = Between | HeldBack | Written | Started | Settled
 class Paid(NamedTuple):
     """An answer that has come, its ask, and whether the ask is in the database."""
 
-    asked: store.Asked
+    asked: Asked
     answer: Answer
     written: bool
 
@@ -69,11 +70,11 @@ class Paid(NamedTuple):
 class Gathered:
     """The moves since the last commit. Nothing outside has seen them, and no effect has begun since."""
 
-    batch: store.Batch
+    batch: Batch
     since: float
     paid: Paid | None = None
     """The answer that they follow from."""
-    said: store.Said | None = None
+    said: decisions.Said | None = None
     """The prepared answer to the question that they end with."""
 
 
@@ -83,15 +84,15 @@ class Position:
     def __init__(self, run: Run, epoch: int, terms: Terms) -> None:
         self.run = run
         self.epoch = epoch
-        self.loaded = store.load(run, terms)
+        self.loaded = loading.load(run, terms)
         self.machine: Machine = self.loaded.machine
         self.snapshot: Snapshot = self.loaded.snapshot
         waits = self.loaded.exchange
-        self.asked = store.Asked.stored(waits) if waits is not None else None
+        self.asked = Asked.stored(waits) if waits is not None else None
         """The exchange of the ask that waits."""
         self.phase: Phase = Between()
         self.gathered: Gathered | None = None
-        self.noted: list[store.Row] = []
+        self.noted: list[Row] = []
         """Rows that say that the site's rules have changed, and are written before all else."""
         self.site_rules = self.loaded.site_rules
         """The text of the site's rules by which moves are decided; the log has them."""
@@ -112,7 +113,7 @@ class Position:
     @cached_property
     def added(self) -> int:
         """Rows that are no moves; as long as this worker has the run, every other row is its own."""
-        return store.rows_added(self.run.pk, self.loaded.snapshot.head)
+        return loading.rows_added(self.run.pk, self.loaded.snapshot.head)
 
     @property
     def parked(self) -> bool:
@@ -135,7 +136,7 @@ class Position:
         row = self.phase.row
         return blocks_of(self.machine, self.machine.facts.validate_json(row.facts_json), row.seq)
 
-    def paid(self, asked: store.Asked, answer: Answer) -> Paid:
+    def paid(self, asked: Asked, answer: Answer) -> Paid:
         """Return the answer to the ask that waits, to be kept where it leads nowhere."""
         return Paid(asked, answer, written=not isinstance(self.phase, HeldBack))
 
@@ -148,7 +149,9 @@ class Position:
         if asked.answer_json is None:
             asked.answered(paid.answer)
         seconds = round(self.snapshot.totals.active_seconds - self.counted_s, 6)
-        keep = partial(store.keep_answer, self.run.pk, self.epoch, asked, seconds, written=paid.written)
+        keep = partial(
+            late_answers.keep_answer, self.run.pk, self.epoch, asked, seconds, written=paid.written
+        )
         for _ in range(TIMES_KEPT):
             try:
                 once_there(keep)

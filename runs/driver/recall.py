@@ -12,10 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from runs import store
 from runs.engine.effects import Failed, ToolCall, ToolReturned
 from runs.models import Run
-from runs.store import memory
+from runs.store import artifacts, loading, memory
 
 TOP_K = 5
 """Blocks that a search gives where nothing is said."""
@@ -143,9 +142,9 @@ def _in_run(run: Run, path: str) -> str | None:
         case "st" if number is not None:
             return memory.text_of(run, number) or None
         case "su" if number is not None:
-            return store.summary_text(run, number)
+            return loading.summary_text(run, number)
         case "fi":
-            return store.artifact_text(run, name)
+            return artifacts.artifact_text(run, name)
     return None
 
 

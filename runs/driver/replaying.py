@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 
 from django.db import transaction
 
-from runs import store
 from runs.driver.ports import price_of, prompt_tokens, tool_specs
 from runs.engine.context import ratio
 from runs.engine.facts import Forked
@@ -15,13 +14,14 @@ from runs.engine.machine import Machine
 from runs.engine.replaying import Difference, Opening, Record, RecordedRow, Replay
 from runs.machines import CATALOGUE
 from runs.models import Exchange, ModelProfile, Run, Step
+from runs.store import copying, creating, db, loading
 
 
 def record_of(run: Run) -> Record:
     """The run as it is kept, to be made again. What a fork was given is where its replay begins."""
     machine = CATALOGUE[run.machine]
     profile = None if run.script_json else ModelProfile.objects.filter(name=run.model_name).first()
-    terms = store.terms_of(run, tool_specs(run), guided=bool(profile and profile.guided))
+    terms = loading.terms_of(run, tool_specs(run), guided=bool(profile and profile.guided))
     steps = list(run.steps.order_by("seq"))
     exchanges = {exchange.seq: exchange for exchange in run.exchanges.all()}
     begins = max((step.seq for step in steps if step.has("run.forked")), default=0)
@@ -54,7 +54,7 @@ def _opening(run: Run, machine: Machine, given: list[Step], exchanges: dict[int,
         state = json.loads(step.state_json) if step.state_json else state
         if step.kind == Step.Kind.TRANSITION and step.to:
             targets[step.seq] = (step.to, state)
-    gone = store.gone_over(run.steps.filter(seq__lte=last))
+    gone = loading.gone_over(run.steps.filter(seq__lte=last))
     # As it was when the fork began: it may have gone back over some of them since.
     live = [step for step in given if not any(step.seq in over for over in gone)]
     asked = [exchanges[step.seq] for step in live if step.kind == Step.Kind.ASK]
@@ -66,7 +66,7 @@ def _opening(run: Run, machine: Machine, given: list[Step], exchanges: dict[int,
         node=given[-1].node,
         state=state,
         targets={seq: kept for seq, kept in targets.items() if seq <= forked.seq},
-        totals=asdict(store.totals_at(run, last)),
+        totals=asdict(copying.totals_at(run, last)),
         calls=tuple((found.seq, found.fingerprint) for found in asked if _reached(found)),
         facts=tuple((step.seq, tuple(json.loads(step.facts_json))) for step in live),
         restored=max((step.seq for step in given if step.has("run.restored")), default=0),
@@ -129,7 +129,7 @@ def made_again(record: Record) -> Replay:
     return Replay(CATALOGUE[record.machine], record).upto()
 
 
-@store.for_people
+@db.for_people
 def replay_run(run: Run, owner_id: int | None, upto: int | None = None) -> tuple[Run, Difference | None]:
     """A new run of the rows as they come out again, to row `upto` or all; and the first difference.
 
@@ -150,7 +150,7 @@ def _made_again(run: Run, upto: int | None) -> _Family:
 
 def _write(family: _Family, owner_id: int | None, parent: tuple[Run, int, str] | None) -> Run:
     run = family.run
-    new = store.NewRun(
+    new = creating.NewRun(
         machine=run.machine,
         goal=run.goal,
         settings=run.settings,
@@ -162,7 +162,7 @@ def _write(family: _Family, owner_id: int | None, parent: tuple[Run, int, str] |
         site_rules=tuple(json.loads(run.site_rules_json)),
         site_hosts=tuple(json.loads(run.site_hosts_json)),
     )
-    made = store.write_replay(run, family.replay, new, parent)
+    made = copying.write_replay(run, family.replay, new, parent)
     for child in family.children:
         _write(child, owner_id, (made, child.run.parent_seq or 0, child.run.child_name))
     return made

@@ -10,11 +10,11 @@ from functools import partial
 
 from django.db import DatabaseError
 
-from runs import store
 from runs.driver.away import once_there
 from runs.driver.holds import Leaving
 from runs.engine.context import CHARACTERS_PER_TOKEN
 from runs.engine.effects import Answer, Failed
+from runs.store import leases, turns
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Turn:
 
 
 @contextmanager
-def turn_at(limits: store.Limits | None, lease: store.Lease, characters: int) -> Iterator[Turn]:
+def turn_at(limits: turns.Limits | None, lease: leases.Lease, characters: int) -> Iterator[Turn]:
     """Have a turn for the length of a `with`; `Leaving` where the run has to wait for one, without a worker.
 
     The prompt has so many characters.
@@ -45,15 +45,15 @@ def turn_at(limits: store.Limits | None, lease: store.Lease, characters: int) ->
     if limits is None:
         yield turn
         return
-    taken = store.take_turn(limits, lease, characters // CHARACTERS_PER_TOKEN + limits.reply_tokens)
-    if isinstance(taken, store.Full):
-        store.wait_for_turn(lease, taken, limits.name)
+    taken = turns.take_turn(limits, lease, characters // CHARACTERS_PER_TOKEN + limits.reply_tokens)
+    if isinstance(taken, turns.Full):
+        turns.wait_for_turn(lease, taken, limits.name)
         raise Leaving(lease.run_id)
     try:
         yield turn
     finally:
         # The answer is worth more than the place, which is free with the run's lease.
         try:
-            once_there(partial(store.end_turn, taken, turn.used))
+            once_there(partial(turns.end_turn, taken, turn.used))
         except DatabaseError as fault:
             log.warning("run %s: the end of its turn was not saved: %s", lease.run_id, fault)

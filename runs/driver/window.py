@@ -8,7 +8,6 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from runs import store
 from runs.driver.ports import Ports
 from runs.driver.position import Position
 from runs.engine import context
@@ -21,6 +20,7 @@ from runs.engine.timeline import folded, prompt
 from runs.machines.prompts import summary
 from runs.models import Run
 from runs.signals import on_after_compaction, on_before_compaction
+from runs.store import loading
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Reader:
         self.settings = self.terms.settings.context
         self.limit = self.settings.limit_tokens or ports.context_tokens
         self.per_character = self._counted() if self.limit else 1 / context.CHARACTERS_PER_TOKEN
-        self.wanted = store.compaction_wanted(at.run)
+        self.wanted = loading.compaction_wanted(at.run)
 
     def _counted(self) -> float:
         """Tokens per character, by what the provider counted last for this run."""

@@ -13,7 +13,7 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from runs import live, store
+from runs import live
 from runs.adapters.scripted import BadScript
 from runs.driver import spool
 from runs.driver.attempts import Attempts
@@ -35,6 +35,20 @@ from runs.engine.rules import named
 from runs.engine.timeline import needed
 from runs.failpoints import failpoint
 from runs.models import Run, RunStatus
+from runs.store import (
+    appending,
+    artifacts,
+    decisions,
+    deeds,
+    errors,
+    halting,
+    leases,
+    loading,
+    restored,
+    shared_limits,
+    site_rules,
+)
+from runs.store.log import Asked, Batch, Row, commit
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +63,7 @@ class FaultAgain(Exception):
     """Each worker that drives the run meets a fault of our own code."""
 
     def __init__(self, fault: str) -> None:
-        super().__init__(f"{store.MOST_LOST} workers in a row met a fault here, the last: {fault}")
+        super().__init__(f"{leases.MOST_LOST} workers in a row met a fault here, the last: {fault}")
 
 
 UNUSABLE = (NoModel, BadScript, ValidationError, FaultAgain)
@@ -71,7 +85,9 @@ class Worker:
     def drive(self, limit: Slice) -> list[int]:
         """Drive the run for one slice. Return the runs that want a worker next."""
         try:
-            if (times := store.lost_in_a_row(self.run)) >= store.MOST_LOST and self._left_to_a_person(times):
+            if (times := leases.lost_in_a_row(self.run)) >= leases.MOST_LOST and self._left_to_a_person(
+                times
+            ):
                 return self.woken
             self._prepare()
         except UNUSABLE as fault:
@@ -95,7 +111,7 @@ class Worker:
                     return self._parked()
                 try:
                     answer = self._perform()
-                except (Leaving, store.Halted):
+                except (Leaving, halting.Halted):
                     return True
                 if answer is None:
                     continue  # another ask is written in its place
@@ -110,7 +126,7 @@ class Worker:
             if moves >= limit.moves:
                 return True
             if time.monotonic() - started > limit.seconds:
-                if store.others_wait():
+                if leases.others_wait():
                     return True
                 started = time.monotonic()
         return False
@@ -120,7 +136,7 @@ class Worker:
         match self.at.phase:
             case Settled(unfit=None):
                 return True
-            case Settled(unfit=store.BadDecision() as fault):
+            case Settled(unfit=errors.BadDecision() as fault):
                 raise BadAnswer(fault.sentence) from fault
         held = Run.objects.filter(pk=self.run.pk, epoch=self.at.epoch, status=RunStatus.RUNNING)
         held.update(status=RunStatus.WAITING)
@@ -130,22 +146,22 @@ class Worker:
 
     def _prepare(self) -> None:
         """Read the run once, and build its world."""
-        store.clear_parts(self.run.pk)
-        store.tell_restored(self.run)
+        artifacts.clear_parts(self.run.pk)
+        restored.tell_restored(self.run)
         self.ports = ports_of(self.run)
         self.ports.tools.may_contact = lambda host: not carried_to(self.at.snapshot.state, host)
-        terms = store.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided, still=True)
+        terms = loading.terms_of(self.run, self.ports.tools.specs, guided=self.ports.guided, still=True)
         self._load(terms)
         limited = self.run.root_id is not None or self.at.snapshot.limits
-        may_share = bool(limited and store.may_share(self.run))
-        if may_share and self.run.root_id is None and store.take_over(self.run):
+        may_share = bool(limited and shared_limits.may_share(self.run))
+        if may_share and self.run.root_id is None and shared_limits.take_over(self.run):
             self._load(terms)
         self.attempts = Attempts(self.run, self.hold.lease, self.ports, may_share=may_share)
         self.reader = Reader(self.at, self.ports, self._told)
         self.performer = Performer(self.at, self.hold, self.ports, self.reader, self.attempts)
         if getattr(terms.settings, "cache", False) and self.at.machine.remembers:
             self.at.remembers = self.at.machine.remembers
-            self.at.last_reply = store.last_reply(self.run.pk)
+            self.at.last_reply = loading.last_reply(self.run.pk)
         self._follow_rules()
 
     def _load(self, terms: Terms) -> None:
@@ -154,7 +170,7 @@ class Worker:
     def _refuse(self, fault: Exception) -> None:
         """Stop the run with a reason, so that it takes no worker with it."""
         log.warning("run %s can't be driven: %s", self.run.pk, fault)
-        self._load(store.terms_of(self.run, {}))
+        self._load(loading.terms_of(self.run, {}))
         no_model = isinstance(fault, NoModel)
         reason = "model_error" if no_model else "fatal_error"
         why = f"{fault} Then fork this run, and go on there." if no_model else str(fault)
@@ -167,12 +183,12 @@ class Worker:
 
         Where an answer waits, a question would take its place: the run is paused. Return False where it only parks.
         """
-        faults = store.faults_in_a_row(self.run)
-        if len(faults) == store.MOST_LOST:
+        faults = leases.faults_in_a_row(self.run)
+        if len(faults) == leases.MOST_LOST:
             raise FaultAgain(faults[0])
-        self._load(store.terms_of(self.run, {}))
+        self._load(loading.terms_of(self.run, {}))
         if self.at.loaded.answer is not None:
-            store.pause_after_losses(self.run, times, len(faults))
+            leases.pause_after_losses(self.run, times, len(faults))
         elif self.at.parked:
             return False
         else:
@@ -198,7 +214,7 @@ class Worker:
         move = decision.move
         if isinstance(move, Rewind):
             self.performer.went_back = True
-            at.last_reply = store.last_reply(self.run.pk)
+            at.last_reply = loading.last_reply(self.run.pk)
         if isinstance(move, Compact):
             made = next(fact for fact in move.facts if isinstance(fact, RangeSummarised))
             self.reader.compacted(at.snapshot.head, made)
@@ -215,7 +231,7 @@ class Worker:
         if (window := self.reader.window()) is not at.snapshot.window:
             at.snapshot = replace(at.snapshot, window=window)
         if self.attempts.may_share:
-            shared = store.limits_shared_by(self.run)
+            shared = shared_limits.limits_shared_by(self.run)
             roles = get_args(Role) if shared else ()
             uses = {role: use for role in roles if (use := self.attempts.next_use(role))}
             at.snapshot = replace(at.snapshot, shared=shared, next_use=uses)
@@ -227,7 +243,7 @@ class Worker:
         at = self.at
         if at.blocks is None:
             self.flush()
-            at.blocks = store.load_window(self.run, at.machine, at.snapshot.head)
+            at.blocks = loading.load_window(self.run, at.machine, at.snapshot.head)
         return at.blocks + at.blocks_held_back()
 
     def _perform(self) -> Answer | None:
@@ -237,8 +253,8 @@ class Worker:
             done = self.performer.perform()
             if done is None:
                 done = self._without_room()
-        except store.LookAgain:
-            site = store.site_rules()
+        except deeds.LookAgain:
+            site = site_rules.site_rules()
             if isinstance(self.at.phase, HeldBack) and site.text != self.at.site_rules:
                 raise Leaving(
                     self.run.pk
@@ -273,18 +289,18 @@ class Worker:
             return
         if time.monotonic() - self.rules_read_at >= RULES_S:
             self.rules_read_at = time.monotonic()
-            self._follow(store.site_rules())
+            self._follow(site_rules.site_rules())
 
-    def _follow(self, site: store.SiteRules) -> None:
+    def _follow(self, site: site_rules.SiteRules) -> None:
         """Go by these rules of the site from here on; where they are others, the next batch says so first."""
         at = self.at
         if site.text == at.site_rules:
             return
         self.flush()  # the calls that were reached are counted in the database
-        seq, facts = at.snapshot.head + 1, store.facts_text((SiteRulesChanged(rules=site.told),))
-        at.noted.append(store.Row(seq, "note", at.snapshot.node, facts_json=facts))
+        seq, facts = at.snapshot.head + 1, appending.facts_text((SiteRulesChanged(rules=site.told),))
+        at.noted.append(Row(seq, "note", at.snapshot.node, facts_json=facts))
         rules = named(at.snapshot.state.terms, site.rules)
-        calls = store.reached_calls(self.run, rules, seq)
+        calls = loading.reached_calls(self.run, rules, seq)
         at.snapshot = replace(at.snapshot, head=seq, rules_now=rules, calls=calls)
         at.site_rules = site.text
         at.added += 1
@@ -324,7 +340,7 @@ class Worker:
         if self._must_commit(gathered, move, answer):
             self.flush()
             if isinstance(move, Rewind):
-                store.stop_children(self.run.pk, move.to)
+                decisions.stop_children(self.run.pk, move.to)
         failpoint("between_moves")
 
     def _must_commit(self, gathered: Gathered, move: Move, answer: Answer | None) -> bool:
@@ -367,12 +383,12 @@ class Worker:
         if gathered.batch.rows[-1].kind == "ask":
             failpoint("before_ask_commit")
         if gathered.said is None:
-            self.at.head_hash = store.commit(gathered.batch)
+            self.at.head_hash = commit(gathered.batch)
             return
-        self.at.head_hash, unfit = store.commit_answered(gathered.batch, gathered.said)
+        self.at.head_hash, unfit = decisions.commit_answered(gathered.batch, gathered.said)
         self.at.phase = Settled(unfit)
 
-    def _notify(self, batch: store.Batch) -> None:
+    def _notify(self, batch: Batch) -> None:
         live.ring(self.run.pk, batch.rows[-1].seq)
         if batch.interrupt is not None and self.at.phase != Settled(None):
             live.ring_inbox()
@@ -382,7 +398,7 @@ class Worker:
             self.woken.append(batch.parent[0])
             live.ring(batch.parent[0], 0)
 
-    def keep(self, asked: store.Asked | None, answer: Answer | None) -> None:
+    def keep(self, asked: Asked | None, answer: Answer | None) -> None:
         """Save the paid answer to the ask that waits, where it led nowhere."""
         if answer is not None and asked is not None:
             self.at.keep(self.at.paid(asked, answer))

@@ -8,10 +8,10 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Final
 
-from runs import reading
 from runs.feeds.feed import Viewer
 from runs.feeds.reads import Person, read
 from runs.live import INBOX, hub
+from runs.reading import banner, cards
 
 INBOX_SPACING_SECONDS: Final = 0.25
 INBOX_SECONDS: Final = 10.0
@@ -92,7 +92,7 @@ class Inbox:
 
 def told_to(person: Person) -> Told:
     """Read from the database."""
-    return Told(reading.pending_count(person), reading.halt_banner(person))
+    return Told(cards.pending_count(person), banner.halt_banner(person))
 
 
 _inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Inbox] = weakref.WeakKeyDictionary()

@@ -12,10 +12,12 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
-from runs import reading, store
 from runs.engine.settings import LimitName
 from runs.engine.snapshot import SharedLimit
 from runs.models import Run, RunStatus
+from runs.reading import in_flight, panels
+from runs.reading.rows import render_row, row_views
+from runs.store import halting, shared_limits
 
 PAGE_ROWS: Final = 200
 CHILDREN: Final = 20
@@ -63,7 +65,7 @@ class Moment(NamedTuple):
     """Whether the site is, as long as the run has not ended."""
     shared: tuple[tuple[LimitName, SharedLimit], ...] = ()
     """The limits that a run that waits shares: others spend of them while nothing else about it changes."""
-    unheard: reading.Unheard | None = None
+    unheard: in_flight.Unheard | None = None
     """The call that a stopped run did not hear of any more: how it ended may come to be known after the last row."""
     used: tuple[float, ...] = ()
     """What a run that has ended used: a call that ends after it is counted still."""
@@ -107,7 +109,7 @@ def look(run_id: int, after: int | None) -> Look:
         moment = moment._replace(children=children_of(run), shared=shared_by(run))
     elif run.finished:
         used = (run.model_calls, run.tool_calls, run.input_tokens, run.output_tokens, run.cost_usd)
-        moment = moment._replace(unheard=reading.unheard_of(run), used=used)
+        moment = moment._replace(unheard=in_flight.unheard_of(run), used=used)
     return Look(moment, rows)
 
 
@@ -125,7 +127,7 @@ def children_of(run: Run) -> tuple[tuple[int, int, str], ...]:
 
 def shared_by(run: Run) -> tuple[tuple[LimitName, SharedLimit], ...]:
     """The limits that a run shares, as they stand; most runs were given none."""
-    return tuple(store.limits_shared_by(run).items()) if store.may_share(run) else ()
+    return tuple(shared_limits.limits_shared_by(run).items()) if shared_limits.may_share(run) else ()
 
 
 def rows_after(run_id: int, after: int) -> tuple[Row, ...]:
@@ -147,7 +149,7 @@ def found(run_id: int) -> Any:
         "exit_reason",
         *used,
     )
-    known = Run.objects.annotate(site_halted=store.is_halted())
+    known = Run.objects.annotate(site_halted=halting.is_halted())
     run = known.filter(pk=run_id).only(*columns).order_by().first()
     if run is None:
         raise Gone(run_id)
@@ -157,12 +159,12 @@ def found(run_id: int) -> Any:
 def rendered(run: Run, after: int) -> tuple[Row, ...]:
     """A page of rows by the template that paints the page."""
     views = (
-        reading.row_views(run, after=after, limit=PAGE_ROWS)
+        row_views(run, after=after, limit=PAGE_ROWS)
         if after
-        else reading.row_views(run, before=PAGE_ROWS + 1, limit=PAGE_ROWS)
+        else row_views(run, before=PAGE_ROWS + 1, limit=PAGE_ROWS)
     )
     return tuple(
-        Row(view.seq, view.rewind_to, json.dumps({"seq": view.seq, "html": reading.render_row(view)}))
+        Row(view.seq, view.rewind_to, json.dumps({"seq": view.seq, "html": render_row(view)}))
         for view in views
     )
 
@@ -172,4 +174,4 @@ def panels_of(run_id: int, person: Person) -> dict[str, str]:
     run = Run.objects.filter(pk=run_id).first()
     if run is None:
         raise Gone(run_id)
-    return reading.panels(run, person)
+    return panels.panels_of(run, person)

@@ -8,14 +8,15 @@ from typing import Any
 
 from django import forms
 
-from runs import store
 from runs.forms.deciding import approved
 from runs.forms.fields import ReadingForm, read_json
 from runs.forms.machines import pretty
 from runs.models import Interrupt, Run
-from runs.reading import second_look, words
+from runs.reading import words
 from runs.reading.arguments import ArgumentField, lines
+from runs.reading.looking import second_look
 from runs.reading.questions import titles_of
+from runs.store import copying
 
 NOT_BEFOREHAND = ("rollback",)
 """What can't be answered beforehand: an earlier row is forked instead."""
@@ -55,7 +56,7 @@ class AnswerFields(ReadingForm):
         return Interrupt.objects.filter(run=self.run, seq=int(seq)).first()
 
     def _next(self) -> Interrupt | None:
-        found = store.first_question(self.run, self.at)
+        found = copying.first_question(self.run, self.at)
         return found[0] if found else None
 
     def answer_initial(self) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 from django import forms
 from django.http import QueryDict
 
-from runs import store
 from runs.actions import MAX_NOTE, Problem
 from runs.engine.machine import State
 from runs.engine.settings import LIMIT_NAMES
@@ -30,6 +29,7 @@ from runs.forms.machines import pretty
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
 from runs.reading.arguments import lines
+from runs.store import copying, loading
 
 OWN_FIELDS = ("model", "limits", "hosts")
 """Settings that have a field of their own in this form."""
@@ -100,8 +100,8 @@ def _number(value: float) -> str:
 def state_values(run: Run, at: int) -> tuple[StateValue, ...]:
     """The control values of the run after row `at`, typed as the machine's state declares them."""
     machine = CATALOGUE[run.machine]
-    terms = store.terms_of(run, {})
-    now = store.state_at(run, machine, terms, at).model_dump(mode="json")
+    terms = loading.terms_of(run, {})
+    now = loading.state_at(run, machine, terms, at).model_dump(mode="json")
     schema = _schema_of(machine.state)
     return tuple(
         _typed(name, schema["properties"][name], schema.get("$defs", {}), now[name])
@@ -161,7 +161,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
         self.values = state_values(run, at)
         for value in self.values:
             self.fields[value.field] = forms.CharField(required=False, strip=False)
-        self.limits = store.limits_at(run, at)
+        self.limits = copying.limits_at(run, at)
         self.others = {name: value for name, value in run.settings.items() if name not in OWN_FIELDS}
         self.ask()
         self.to_be_forked = self.conflict = False

@@ -14,9 +14,9 @@ from runs import actions
 from runs.engine.effects import LET_PASS
 from runs.engine.settings import LIMIT_NAMES, WHOLE_LIMITS
 from runs.models import Interrupt
-from runs.reading import second_look
 from runs.reading.arguments import ReadArguments, read_arguments
 from runs.reading.cards import Card, card_of
+from runs.reading.looking import second_look
 from runs.reading.questions import answer_field, questions_of
 from runs.reading.rollback import Again, staying
 from runs.rights import Person

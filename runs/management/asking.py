@@ -9,12 +9,13 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.models import Interrupt, Run, RunStatus
 from runs.reading.arguments import fields_of
 from runs.reading.cards import headline_now
 from runs.reading.hidden_text import escaped, visible
 from runs.reading.questions import titles_of
+from runs.store import decisions, halting
 
 BAD_INPUT = 2
 NOT_AT_ITS_END = 6
@@ -56,13 +57,13 @@ def exit_code(run: Run) -> int:
 
 def halt_notice() -> str:
     """What is said where the site is halted, since nothing moves then; empty where it works."""
-    halt = store.halt_now()
+    halt = halting.halt_now()
     if halt is None:
         return ""
-    return f"{visible(store.halt_sentence(halt))} Nothing begins until: manage.py unhalt"
+    return f"{visible(halting.halt_sentence(halt))} Nothing begins until: manage.py unhalt"
 
 
-def stopped(halted: store.Halted, what: str) -> CommandError:
+def stopped(halted: halting.Halted, what: str) -> CommandError:
     """The error that ends a command which the halt of the site keeps from its end."""
     return CommandError(f"{what} {visible(str(halted))} Let them: manage.py unhalt", returncode=STOPPED)
 
@@ -84,7 +85,7 @@ def driven_inline(run: Run) -> tuple[Run, CommandError | None]:
     except KeyboardInterrupt:
         run = Run.objects.get(pk=run.pk)
         return run, interrupted(run)
-    except store.Halted as halted:
+    except halting.Halted as halted:
         run = Run.objects.get(pk=run.pk)
         return run, stopped(halted, f"Run {run.pk} stays {run.status}.")
     except driver.BadAnswer:
@@ -95,7 +96,7 @@ def driven_inline(run: Run) -> tuple[Run, CommandError | None]:
 
 def unfit_answer(asked: list[Interrupt]) -> str:
     """What is wrong with the answer of the settings that one of these questions could not take; empty if nothing is."""
-    found = (store.unfit_answer(question) for question in asked)
+    found = (decisions.unfit_answer(question) for question in asked)
     return next((f"settings.answers: {sentence}" for sentence in found if sentence), "")
 
 

@@ -7,12 +7,13 @@ import sys
 from argparse import ArgumentParser
 from typing import Any, Literal
 
-from runs import actions, store
+from runs import actions
 from runs.management.asking import RunsCommand, driven_inline, exit_code, halt_notice, run_of
 from runs.management.going_back import BEGIN_AGAIN, told_first, told_of_beginning_again
 from runs.models import Run
-from runs.reading import export
+from runs.reading.exporting import export
 from runs.reading.rollback import Again, again
+from runs.store import after_row, copying
 
 
 class CopyingCommand(RunsCommand):
@@ -60,8 +61,8 @@ class CopyingCommand(RunsCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Make the run and print its number. Where it may repeat side effects, that is said first and needs --sure."""
         run, at = self.run_of(options), options["at"]
-        store.check_fork(run, at)
-        seen, found = store.copy_mark(run, at), again(run, at)
+        copying.check_fork(run, at)
+        seen, found = after_row.copy_mark(run, at), again(run, at)
         with told_first(told_of_beginning_again(found, at), seen, BEGIN_AGAIN, options) as mark:
             made = self.copied(run, options | {"seen": mark})
         self.tell(found, options)

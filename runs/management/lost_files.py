@@ -8,9 +8,9 @@ from pathlib import Path
 
 from django.conf import settings
 
-from runs import store
 from runs.models import Artifact, Run
 from runs.reading.hidden_text import visible
+from runs.store import artifacts
 
 MOST_NAMED = 3
 
@@ -40,8 +40,8 @@ def lost_files(run: Run | None = None) -> LostFiles:
     """What is lost of one run's files, or of all."""
     gone: list[Artifact] = []
     changed: list[Artifact] = []
-    for one in store.lost_artifacts(run):
-        (changed if store.was_changed(one) else gone).append(one)
+    for one in artifacts.lost_artifacts(run):
+        (changed if artifacts.was_changed(one) else gone).append(one)
     return LostFiles(tuple(gone), tuple(changed))
 
 

@@ -18,7 +18,8 @@ from runs.adapters.tool import ToolError
 from runs.engine.values import clean_text
 from runs.models import Artifact, Run
 from runs.reading.previews import Preview, preview_of
-from runs.store import artifact_bytes, artifacts_of, folder_of
+from runs.store.artifacts import artifact_bytes, artifacts_of
+from runs.store.creating import folder_of
 
 MOST_LISTED = 40
 """Artifacts that the run page lists; a page of their own has all."""

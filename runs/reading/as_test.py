@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from runs import driver
 from runs.engine.replaying import Record
 from runs.models import Run
-from runs.store import NotPossible, check_row
+from runs.store.copying import check_row
 from runs.store.db import of_one_moment
+from runs.store.errors import NotPossible
 
 _FILE = '''"""{title}: replayed from the recorded answers; every step must come out the same.
 

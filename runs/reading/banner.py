@@ -9,7 +9,7 @@ from django.template import loader
 from django.utils.safestring import SafeString
 
 from runs.rights import Person, may_halt
-from runs.store import halt_now
+from runs.store.halting import halt_now
 
 
 @cache

@@ -38,7 +38,7 @@ from runs.reading.restored import doubt_of
 from runs.reading.rollback import Again
 from runs.reading.speaking import reads_of
 from runs.rights import OPERATOR, decides
-from runs.store import others_than
+from runs.store.switching import others_than
 
 Person = User | AnonymousUser
 

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 from runs.models import Interrupt, Run
 from runs.reading import words
 from runs.reading.statuses import exit_of, status_word
-from runs.store import is_halted
+from runs.store.halting import is_halted
 
 MOST = 50
 """Children that a page shows: the newest ones."""

@@ -28,7 +28,7 @@ from runs.models import Compaction, Exchange, Run, Step, tells, tells_of
 from runs.reading import words
 from runs.reading.aligning import differing_words
 from runs.reading.prompts import blocks_at
-from runs.store import context_blocks
+from runs.store.loading import context_blocks
 
 _FACTS: dict[str, type[Fact]] = {
     "conv.range.summary": RangeSummarised,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runs import store
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
 from runs.reading.aligning import Pair, align
@@ -15,6 +14,7 @@ from runs.reading.differences import MISSING, Difference, differences_of
 from runs.reading.drawing import order_of
 from runs.reading.outlines import Data, Outline, outline_of
 from runs.reading.panels import visits_of
+from runs.store import loading
 
 Kind = Literal["same", "differs", "apart"]
 
@@ -140,7 +140,7 @@ def _edited(left: Run, right: Run) -> Iterator[Difference]:
 
 
 def _state_at(run: Run, seq: int) -> Data:
-    state = store.state_at(run, CATALOGUE[run.machine], store.terms_of(run, {}), seq)
+    state = loading.state_at(run, CATALOGUE[run.machine], loading.terms_of(run, {}), seq)
     found: Data = state.model_dump(mode="json")
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs.models import Run
-from runs.store import earlier_runs
+from runs.store.continuing import earlier_runs
 
 MOST_LATER = 50
 """Later runs that are looked up."""

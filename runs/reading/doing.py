@@ -9,7 +9,7 @@ from typing import Any
 
 from runs.engine.effects import ANSWER, EFFECT, Failed, ModelCall
 from runs.models import Exchange, Run, RunStatus, Step
-from runs.store import MOVES
+from runs.store.loading import MOVES
 
 WAYS = {"model_call": "Waiting for the model", "compaction": "Waiting for a summary", "tool_call": "Running"}
 """How a call is told, by its kind."""

@@ -12,9 +12,9 @@ from runs.machines import CATALOGUE
 from runs.models import Artifact, Decision, Exchange, Interrupt, Run, Step
 from runs.reading.compactions import CompactionView, compactions
 from runs.reading.lines import line_of
-from runs.store import load_window
 from runs.store.artifacts import live_artifacts_of, row_name
 from runs.store.db import of_one_moment
+from runs.store.loading import load_window
 from runs.store.shared_limits import SHARED
 
 Data = dict[str, Any]

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from runs.models import Run
 from runs.reading.children import child_html, with_standing
 from runs.reading.words import money
-from runs.store import TOLD
+from runs.store.shared_limits import TOLD
 
 MOST = 20
 """Lines below one run; its page has the rest."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, NamedTuple
 
-from runs import store
 from runs.engine import context
 from runs.engine.effects import EFFECT, ModelCall
 from runs.engine.machine import Block, Machine, Terms
@@ -33,6 +32,7 @@ from runs.models import Exchange, Run, Step
 from runs.reading import words
 from runs.reading.compactions import CompactionView
 from runs.reading.prompts import full_terms, limit_of
+from runs.store import loading
 
 AGENT = ("Agent", "think")
 
@@ -319,7 +319,7 @@ def _begun(run: Run) -> _Kept | None:
 
 def _counted_anew(run: Run, kept: _Kept) -> _Kept:
     machine = CATALOGUE[run.machine]
-    blocks = store.load_window(run, machine, run.head)
+    blocks = loading.load_window(run, machine, run.head)
     found = sizes(pieces(machine, kept.terms, blocks, kept.call))
     return replace(kept, head=run.head, sizes=found, sources=folded(blocks).sources)
 

@@ -29,7 +29,7 @@ from runs.reading.prompts import ASKS
 from runs.reading.questions import whole_title
 from runs.reading.rows import CONCLUDING, RowView, row_view
 from runs.reading.speaking import COMMON, reads_of, speaking
-from runs.store import deeds_after
+from runs.store.after_row import deeds_after
 
 TABS = ("facts", "state", "exchange", "context", "usage")
 MISSING = "—"

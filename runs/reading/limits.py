@@ -20,8 +20,8 @@ from runs.engine.settings import LIMIT_NAMES, PAID_LIMITS, LimitName
 from runs.engine.snapshot import SharedLimit
 from runs.models import Budget, Exchange, Interrupt, ModelProfile, Run
 from runs.reading import words
-from runs.store import Worst, shared_limits_of
 from runs.store.appending import totals_of
+from runs.store.shared_limits import Worst, shared_limits_of
 
 CALLS_AHEAD = 10
 """Calls of the model that a raised limit is to last for, at least."""

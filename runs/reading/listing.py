@@ -15,7 +15,7 @@ from runs.reading.families import Family, families_of
 from runs.reading.panels import progress_line, status_name, status_word
 from runs.reading.statuses import exit_of
 from runs.rights import decides
-from runs.store import is_halted
+from runs.store.halting import is_halted
 
 PAGE = 30
 FIRST = 50

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from runs import store
 from runs.engine.timeline import folded
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
 from runs.reading.compactions import CompactionView, compaction_view
+from runs.store import loading
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class ContextState:
 
 def context_state(run: Run) -> ContextState:
     """What was done to the context of the run."""
-    context = folded(store.context_blocks(run))
+    context = folded(loading.context_blocks(run))
     views = [compaction_view(run, summary.seq) for summary in reversed(context.standing())]
     standing = {f"su:{summary.seq}" for summary in context.standing()}
     kept = [path for path in context.pins if path in standing or not path.startswith("su:")]
     pins = sorted((_pin(path, pinned=True) for path in kept), key=lambda pin: (pin.seq, pin.path))
-    wanted = context.wanted if not run.finished and store.compaction_wanted(run) else None
+    wanted = context.wanted if not run.finished and loading.compaction_wanted(run) else None
     return ContextState(
         summaries=tuple(view for view in views if view is not None),
         pins=tuple(pins),
@@ -60,7 +60,7 @@ def pin_of(run: Run, step: Step) -> PinView | None:
     """What a person could pin of a row: what the model was told in it, or the summary that it made."""
     if not step.live or run.finished:
         return None
-    context = folded(store.context_blocks(run))
+    context = folded(loading.context_blocks(run))
     if step.kind == Step.Kind.COMPACTION:
         standing = any(summary.seq == step.seq for summary in context.standing())
         return _pin(f"su:{step.seq}", pinned=f"su:{step.seq}" in context.pins) if standing else None

@@ -34,7 +34,7 @@ from runs.reading.machine_panel import machine_panel
 from runs.reading.restored import why_restored
 from runs.reading.statuses import exit_of, status_name, status_word
 from runs.rights import decides, may_launch, may_steer
-from runs.store import halt_now
+from runs.store.halting import halt_now
 
 PANELS = ("header", "gauges", "needs", "doing", "strip", "answer", "files", "context", "sources", "children")
 """Those with a template of their own.
@@ -56,7 +56,7 @@ class Visited:
     current: bool
 
 
-def panels(run: Run, user: Any) -> dict[str, str]:
+def panels_of(run: Run, user: Any) -> dict[str, str]:
     """Every panel by its name, as `user` may see it."""
     pending = pending_of(run) or pending_below(run)
     budgets = list(Budget.objects.filter(run=run))

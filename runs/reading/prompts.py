@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from runs import store
 from runs.driver.ports import prompt_tokens, tool_specs
 from runs.engine import context
 from runs.engine.context import NO_LIMIT
@@ -21,6 +20,7 @@ from runs.engine.timeline import Piece, messages, pieces
 from runs.machines import CATALOGUE
 from runs.machines.prompts import summary
 from runs.models import Exchange, ModelProfile, Run, Step
+from runs.store import loading
 
 ASKS = ("model_call", "compaction")
 """Kinds of exchanges that ask a model."""
@@ -100,7 +100,7 @@ def sent_with_the_one_before(run: Run, seq: int) -> tuple[Sent, Sent | None] | N
 
 def _told_to(run: Run, exchange: Exchange) -> list[Block]:
     """What the model had been told when it was asked."""
-    return store.window_at(run, CATALOGUE[run.machine], _upto(exchange))
+    return loading.window_at(run, CATALOGUE[run.machine], _upto(exchange))
 
 
 def _told_before(run: Run, before: Exchange, now: Exchange, blocks: list[Block]) -> list[Block]:
@@ -140,13 +140,13 @@ def _parts(run: Run, effect: ModelCall | Compaction, blocks: list[Block], terms:
 
 def blocks_at(run: Run, seq: int) -> list[Block]:
     """All that the model had been told when `seq` was the newest row, summarised or not."""
-    return store.blocks_at(run, CATALOGUE[run.machine], seq)
+    return loading.blocks_at(run, CATALOGUE[run.machine], seq)
 
 
 def full_terms(run: Run) -> Terms:
     """What the run was agreed on, with its tools as they are now."""
     guided = ModelProfile.objects.filter(name=run.model_name, guided=True).exists()
-    return store.terms_of(run, tool_specs(run), guided=guided)
+    return loading.terms_of(run, tool_specs(run), guided=guided)
 
 
 def limit_of(run: Run, terms: Terms) -> int | None:

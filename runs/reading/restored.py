@@ -12,7 +12,7 @@ from django.utils.dateformat import format as date_text
 from runs import driver
 from runs.models import Interrupt, Run, Step
 from runs.rights import Person, may_steer
-from runs.store import paused_by_restore
+from runs.store.restored import paused_by_restore
 
 AT_ONCE = 100
 """Runs on a page."""

@@ -12,7 +12,6 @@ from operator import itemgetter
 
 from django.db.models import Exists, OuterRef
 
-from runs import store
 from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import words
 from runs.reading.inspector import OutsideEffect, outside_effects_after
@@ -20,6 +19,7 @@ from runs.reading.phrases import Data, Line
 from runs.reading.questions import titles_of
 from runs.reading.restored import unknown_of
 from runs.reading.speaking import FIRST
+from runs.store import after_row, copying, loading
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Again:
     @property
     def answered_by_people(self) -> list[AnsweredQuestion]:
         """What a new run can answer as before; the answers of its settings are given to it anyhow."""
-        return [one for one in self.answered if one.channel in store.PEOPLE]
+        return [one for one in self.answered if one.channel in copying.PEOPLE]
 
     @property
     def sentence(self) -> str:
@@ -103,7 +103,9 @@ def again(run: Run, at: int) -> Again:
     models = [one for one in done if one.kind in ("model_call", "compaction") and one.nth]
     calls = {(one.run_id, one.seq) for one in done if one.kind in ("tool_call", "child_run")}
     outside = outside_effects_after(run, at)
-    given = list(store.answered_after(run, at, (*store.PEOPLE, store.SETTINGS)).select_related("interrupt"))
+    given = list(
+        after_row.answered_after(run, at, (*copying.PEOPLE, copying.SETTINGS)).select_related("interrupt")
+    )
     titles = titles_of([one.interrupt for one in given])
     return Again(
         model_calls=len(models),
@@ -128,10 +130,10 @@ def _live_asks_after(run: Run, at: int) -> list[Exchange]:
 
     A generation at a time, however many there are.
     """
-    live = store.live_asks(run, at)
+    live = after_row.live_asks(run, at)
     found = list(run.exchanges.filter(seq__in=live).exclude(status="asked"))
     seqs = set(live)
-    called = [child for seq, child in store.called_after(run, at).items() if seq in seqs]
+    called = [child for seq, child in after_row.called_after(run, at).items() if seq in seqs]
     while called:
         found += Exchange.objects.filter(_is_live("run", "seq"), run__in=called).exclude(status="asked")
         called = list(Run.objects.filter(_is_live("parent", "parent_seq"), parent__in=called))
@@ -162,7 +164,7 @@ def _lost_after(run: Run, at: int) -> list[LostChange]:
                     lost[path] = seq, fact
             case {"kind": "conv.compaction.wanted"}:
                 lost["wish"] = seq, fact
-    if run.finished or not store.compaction_wanted(run):
+    if run.finished or not loading.compaction_wanted(run):
         lost.pop("wish", None)
     found = sorted(lost.values(), key=itemgetter(0))
     return [LostChange(seq, FIRST[fact["kind"]](fact)) for seq, fact in found]

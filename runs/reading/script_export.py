@@ -31,8 +31,10 @@ from runs.engine.effects import (
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import Decision, Exchange, Interrupt, Run
-from runs.store import NotPossible, called_after, folder_of, live_asks
+from runs.store.after_row import called_after, live_asks
+from runs.store.creating import folder_of
 from runs.store.db import of_one_moment
+from runs.store.errors import NotPossible
 
 
 class Untold(NotPossible):

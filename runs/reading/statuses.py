@@ -12,7 +12,7 @@ from runs.models import Run, RunStatus
 from runs.reading import words
 from runs.reading.doing import waits_for_turn
 from runs.reading.words import Word
-from runs.store import halt_now
+from runs.store.halting import halt_now
 
 
 def status_name(run: Run) -> str:

@@ -11,14 +11,13 @@ from django.conf import settings
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from runs import reading
 from runs.engine.presentation import Meter
 from runs.models import Halt
-from runs.reading import hidden_text, markdown, phrases, words
+from runs.reading import banner, cards, hidden_text, markdown, phrases, words
 from runs.reading.gauges import Gauge, gauge_of
 from runs.rights import Person
-from runs.store import halt_now
 from runs.store.backups import restored_id
+from runs.store.halting import halt_now
 
 register = template.Library()
 
@@ -30,7 +29,7 @@ def needs_you(context: template.RequestContext) -> int:
     if request is None or not request.user.is_authenticated:
         return 0
     if not hasattr(request, "needs_you"):
-        request.needs_you = reading.pending_count(request.user)
+        request.needs_you = cards.pending_count(request.user)
     waiting: int = request.needs_you
     return waiting
 
@@ -67,7 +66,7 @@ def the_halt() -> Halt | None:
 @register.simple_tag
 def halt_banner(person: Person) -> SafeString:
     """What every page says while the site is halted."""
-    return reading.halt_banner(person)
+    return banner.halt_banner(person)
 
 
 @register.simple_tag

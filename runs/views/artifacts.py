@@ -13,7 +13,8 @@ from django.views.decorators.http import require_GET
 from runs.adapters.folder import RunFolder
 from runs.adapters.tool import ToolError
 from runs.reading.artifacts import artifact_of, artifact_view, files_of, saved_name, saved_type
-from runs.store import artifact_bytes, folder_of
+from runs.store.artifacts import artifact_bytes
+from runs.store.creating import folder_of
 from runs.views.requests import number_in, visible_run
 
 

@@ -12,15 +12,17 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from pydantic import ValidationError
 
-from runs import actions, reading, store
+from runs import actions
 from runs.forms.copying import ForkForm, How
 from runs.machines import CATALOGUE
 from runs.models import Run
+from runs.reading import cards
 from runs.reading.as_test import pytest_file
 from runs.reading.rollback import again
 from runs.reading.rows import row_view
 from runs.reading.script_export import launch_of, script_of
 from runs.rights import Person
+from runs.store import after_row, copying, switching
 from runs.views.requests import kept_in, refused, visible_run
 
 
@@ -44,7 +46,7 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
     if run.machine not in CATALOGUE:
         return refused(request, f"The machine {run.machine} is not installed any more.", status=409)
     at = _row_in(request)
-    store.check_fork(run, at)
+    copying.check_fork(run, at)
     wanted = request.POST.get("how", request.GET.get("how"))
     how: How = "rerun" if wanted == "rerun" else "fork"
     try:
@@ -60,27 +62,27 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
     context = {
         "run": run,
         "at": at,
-        "model": store.model_at(run, at),
+        "model": switching.model_at(run, at),
         "how": how,
         "row": row_view(run, at) if at else None,
         "form": form,
         "card": _card(form, request.user) if how == "fork" else None,
-        "seen": store.copy_mark(run, at),
+        "seen": after_row.copy_mark(run, at),
         "again": again(run, at),
         "may_decide": actions.may_decide(request.user, run),
-        "copied_cost": store.totals_at(run, at).cost_usd,
+        "copied_cost": copying.totals_at(run, at).cost_usd,
     }
     return render(
         request, "runs/fork.html", context, status=409 if form.conflict else 422 if form.errors else 200
     )
 
 
-def _card(form: ForkForm, person: Person) -> reading.Card | None:
+def _card(form: ForkForm, person: Person) -> cards.Card | None:
     """The question that came next, as its card has it, with what is written for it here."""
     if form.question is None or not actions.may_decide(person, form.run):
         return None
     errors = {name: " ".join(map(str, faults)) for name, faults in form.errors.items() if name == "sure"}
-    return replace(reading.card_of(form.question, person), fields=(form.arguments,), errors=errors)
+    return replace(cards.card_of(form.question, person), fields=(form.arguments,), errors=errors)
 
 
 def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | None:

@@ -12,11 +12,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from runs import forms, reading
+from runs import forms
 from runs.forms.life import check_life
 from runs.models import Interrupt, Run
 from runs.reading import words
-from runs.reading.cards import asked_now, headlines
+from runs.reading.cards import asked_now, card_of, headlines, pending_for
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubt_of
 from runs.rights import decides
@@ -29,7 +29,7 @@ A_PAGE = 50
 @require_GET
 def needs_you(request: HttpRequest) -> HttpResponse:
     """Show what waits for the reader, the least time left first."""
-    waiting = reading.pending_for(request.user).select_related("run", "run__owner")
+    waiting = pending_for(request.user).select_related("run", "run__owner")
     page = Paginator(
         waiting.order_by(F("deadline").asc(nulls_last=True), "created_at", "pk"), A_PAGE
     ).get_page(request.GET.get("page"))
@@ -83,7 +83,7 @@ def _interrupt(request: HttpRequest, interrupt_id: Any, *beside: str) -> Interru
 def card(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
     """One question, with what it is about."""
     interrupt = _interrupt(request, interrupt_id, "run__owner", "decision", "decision__by")
-    shown = reading.card_of(interrupt, request.user)
+    shown = card_of(interrupt, request.user)
     return render(request, "runs/interrupt.html", {"card": shown, "run": interrupt.run})
 
 

@@ -8,7 +8,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from runs import actions, reading
+from runs import actions
+from runs.reading import statuses
 from runs.views.requests import refused
 
 
@@ -48,5 +49,5 @@ def _let_go_on(request: HttpRequest) -> None:
 
 
 def _page(request: HttpRequest, fault: str = "", status: int = 200) -> HttpResponse:
-    context = {"standing": reading.standing(), "fault": fault, "typed": request.POST}
+    context = {"standing": statuses.standing(), "fault": fault, "typed": request.POST}
     return render(request, "halt.html", context, status=status)

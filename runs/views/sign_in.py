@@ -17,7 +17,7 @@ from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from runs import store
+from runs.store import health
 
 
 @method_decorator(never_cache, name="dispatch")
@@ -71,5 +71,5 @@ def signed_in(request: HttpRequest) -> HttpResponse:
 @require_GET
 def healthz(request: HttpRequest) -> HttpResponse:
     """Say whether the site can work: 503 with what is wrong where its disk or database can't be written."""
-    fault = store.fault_of_site()
+    fault = health.fault_of_site()
     return HttpResponse(f"{fault or 'ok'}\n", content_type="text/plain", status=503 if fault else 200)

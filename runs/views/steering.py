@@ -8,11 +8,12 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from runs import actions, store
+from runs import actions
 from runs.models import Run
 from runs.reading.inspector import dead_rows_after
 from runs.reading.rollback import again
 from runs.reading.rows import RowView, row_view
+from runs.store import after_row
 from runs.views.requests import refused, visible_run
 
 
@@ -103,7 +104,7 @@ def _rewind_page(
         "typed": request.POST,
         "otherwise": otherwise,
         "fault": fault,
-        "seen": store.rollback_mark(run, row.seq),
+        "seen": after_row.rollback_mark(run, row.seq),
         "again": again(run, row.seq),
         "may_decide": actions.may_decide(request.user, run),
         "dead": dead_rows_after(run, row.seq),

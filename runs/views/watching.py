@@ -10,15 +10,16 @@ from django.utils.safestring import mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from runs import actions, reading
+from runs import actions
 from runs.machines import CATALOGUE
 from runs.models import Run
+from runs.reading import exporting, inspector
 from runs.reading.conversation import conversation_of
 from runs.reading.listing import STATUS_FILTERS, filters_from
 from runs.reading.listing import run_page as page_of_runs
-from runs.reading.panels import status_name
+from runs.reading.panels import panels_of, status_name
 from runs.reading.restored import restored_of
-from runs.reading.rows import WINDOW
+from runs.reading.rows import WINDOW, RowView, render_row, row_views
 from runs.store.backups import restored_id
 from runs.views.requests import number_in, visible_run
 
@@ -65,9 +66,9 @@ def _status_links(query: dict[str, str], current: str) -> list[tuple[str, str, b
 def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
     """One run, live."""
     run = visible_run(request, run_id)
-    rows = reading.row_views(run)
+    rows = row_views(run)
     selected = number_in(request, "step")
-    step = reading.step_view(run, selected) if selected else None
+    step = inspector.step_view(run, selected) if selected else None
     if selected and step is None:
         raise Http404("no such step")
     context = {
@@ -76,7 +77,7 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "first": rows[0].seq if rows else 0,
         "head": rows[-1].seq if rows else 0,
         "older": bool(rows) and rows[0].seq > 1,
-        "panels": {name: mark_safe(html) for name, html in reading.panels(run, request.user).items()},
+        "panels": {name: mark_safe(html) for name, html in panels_of(run, request.user).items()},
         "own_panel": CATALOGUE[run.machine].presentation.panel,
         "step": step,
         "may_steer": actions.may_steer(request.user, run),
@@ -97,8 +98,8 @@ def _visible(request: HttpRequest, run_id: int | None) -> Run | None:
     return found
 
 
-def _rows_html(rows: list[reading.RowView]) -> str:
-    return mark_safe("\n".join(map(reading.render_row, rows)))
+def _rows_html(rows: list[RowView]) -> str:
+    return mark_safe("\n".join(map(render_row, rows)))
 
 
 @never_cache
@@ -106,7 +107,7 @@ def _rows_html(rows: list[reading.RowView]) -> str:
 def step_page(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
     """One step: the inspector alone where a script fetches it, a page of its own elsewhere."""
     run = visible_run(request, run_id)
-    step = reading.step_view(run, seq)
+    step = inspector.step_view(run, seq)
     if step is None:
         raise Http404("no such step")
     context = {
@@ -129,16 +130,16 @@ def other_rows(request: HttpRequest, run_id: int) -> HttpResponse:
     run = visible_run(request, run_id)
     before, after = number_in(request, "before"), number_in(request, "after")
     if before is not None:
-        return HttpResponse(_rows_html(reading.row_views(run, before=before)))
+        return HttpResponse(_rows_html(row_views(run, before=before)))
     if after is None:
         return HttpResponse("Name a step: ?before=SEQ or ?after=SEQ", status=400, content_type="text/plain")
     if request.GET.get("life", life := restored_id()) != life:
         said = "The site was restored after this page was loaded. Reload the page."
         return HttpResponse(said, status=412, content_type="text/plain")
-    rows = reading.row_views(run, after=after) if after else reading.row_views(run, before=WINDOW + 1)
-    rendered = [{"seq": row.seq, "html": reading.render_row(row)} for row in rows]
+    rows = row_views(run, after=after) if after else row_views(run, before=WINDOW + 1)
+    rendered = [{"seq": row.seq, "html": render_row(row)} for row in rows]
     head = max([run.head, *(row.seq for row in rows)])
-    panels = reading.panels(run, request.user)
+    panels = panels_of(run, request.user)
     return JsonResponse({"head": head, "status": status_name(run), "rows": rendered, "panels": panels})
 
 
@@ -147,6 +148,6 @@ def other_rows(request: HttpRequest, run_id: int) -> HttpResponse:
 def run_export(request: HttpRequest, run_id: int) -> HttpResponse:
     """The whole run as JSON, to keep."""
     run = visible_run(request, run_id)
-    response = JsonResponse(reading.export(run), json_dumps_params={"ensure_ascii": False, "indent": 1})
+    response = JsonResponse(exporting.export(run), json_dumps_params={"ensure_ascii": False, "indent": 1})
     response.headers["Content-Disposition"] = f'attachment; filename="run-{run.pk}.json"'
     return response

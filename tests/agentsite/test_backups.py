@@ -33,7 +33,8 @@ from agentsite.sign_in_link import make_link, user_of
 from agentsite.supervise import passport
 from runs import actions, driver
 from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
-from runs.store import backups, folder_of
+from runs.store import backups
+from runs.store.creating import folder_of
 from runs.store.db import snapshot
 from tests.runs.commands import command, database_url
 from tests.runs.running import (

@@ -24,7 +24,7 @@ from django.test import Client
 
 from agentsite.environment import ROOT, Environment
 from manage import own_settings
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.adapters.tool import Place
 from runs.adapters.tools import tools_named
 from runs.engine.machine import Machine
@@ -32,6 +32,7 @@ from runs.engine.settings import Settings
 from runs.machines import CATALOGUE
 from runs.models import Run
 from runs.signals import on_after_compaction
+from runs.store import halting
 from tests.chaos.findings import NAMES
 from tests.chaos.report import KILL_POINTS
 from tests.runs.running import check_everything
@@ -315,7 +316,7 @@ def code_of(words: list[str]) -> int:
 
 def play_worker() -> None:
     """Drive what is due, as the site's worker would."""
-    while store.halt_now() is None and (due := Run.objects.due().first()):
+    while halting.halt_now() is None and (due := Run.objects.due().first()):
         driver.drive_inline(due.pk)
 
 

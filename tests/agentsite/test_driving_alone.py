@@ -9,9 +9,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs import driver, store, tasks
+from runs import driver, tasks
 from runs.models import Run
-from runs.store import MOST_LOST
+from runs.store import leases
+from runs.store.leases import MOST_LOST
 from tests.runs.running import FINAL, die_in, kill, launch, think, work
 from tests.stack import running_site
 
@@ -80,11 +81,11 @@ def test_a_run_whose_worker_was_lost_is_driven_alone_until_it_moves(alone: list[
     run.refresh_from_db()
     assert alone == [run.pk, run.pk]
     assert run.epoch == 2, "no worker that others need has taken it"
-    lease = store.claim(run.pk, "its own")
+    lease = leases.claim(run.pk, "its own")
     assert lease is not None
     tasks.drive_on(run.pk)
     assert alone == [run.pk, run.pk], "its own process has it by now"
-    store.let_go(lease)
+    leases.let_go(lease)
     tasks.drive_on(run.pk)
     assert alone == [run.pk] * 3, "it has not moved yet"
     work(run)

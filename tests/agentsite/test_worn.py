@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.store import MOST_LOST
+from runs.store.leases import MOST_LOST
 from tests.agentsite.wearing import (
     ENVIRON,
     Clock,

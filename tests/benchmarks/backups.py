@@ -29,7 +29,7 @@ def populate(runs: int, rows: int) -> None:
     django.setup()
     from runs import actions, driver
     from runs.models import Run
-    from runs.store import folder_of
+    from runs.store.creating import folder_of
     from tests.benchmarks.transitions import script_of
 
     cycles = max(1, rows // 7)  # five transitions and two asks of each

@@ -53,8 +53,9 @@ def script_of(cycles: int) -> dict[str, Any]:
 
 def measure(transitions: int, database: Path | None, profile: cProfile.Profile | None) -> None:
     """Run once, and print the figures."""
-    from runs import actions, driver, store
+    from runs import actions, driver
     from runs.models import Step
+    from runs.store import loading
 
     cycles = transitions // PER_CYCLE
     settings = {
@@ -80,7 +81,7 @@ def measure(transitions: int, database: Path | None, profile: cProfile.Profile |
     first = (moments[tenth] - moments[0]).total_seconds()
     last = (moments[-1] - moments[-1 - tenth]).total_seconds()
     started = time.perf_counter()
-    loaded = store.load(run, store.terms_of(run, driver.tool_specs(run)))
+    loaded = loading.load(run, loading.terms_of(run, driver.tool_specs(run)))
     loading_ms = (time.perf_counter() - started) * 1000
     assert loaded.snapshot.node == "end"
     grown = (database.stat().st_size - size) / made if database else 0

@@ -20,8 +20,9 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Max
 
-from runs import actions, store
+from runs import actions
 from runs.models import Run, RunStatus, Step
+from runs.store import leases
 from tests.chaos import canaries, freezing, leftovers, pages, plays, purses, saved
 from tests.chaos.findings import Violation
 from tests.chaos.freezing import Freezer
@@ -400,7 +401,7 @@ class Bench:
         """Do the scheduler's part where none is on the stage: runs are lost only once somebody has looked."""
         if time.monotonic() - self.looked >= LOOK_S:
             self.looked = time.monotonic()
-            store.look_for_lost()
+            leases.look_for_lost()
 
     def judge(self) -> None:
         """The check of all that can be told of runs, and of what was open and kept meanwhile."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from runs import driver, store
+from runs import driver
 from runs.adapters import toolbox, tools
 from runs.driver import holds
 from runs.engine import gates
@@ -22,7 +22,7 @@ from runs.engine.effects import ToolCall
 from runs.failpoints import failpoint
 from runs.models import RunStatus
 from runs.models.run import RunQuerySet
-from runs.store import leases, log
+from runs.store import leases, log, shared_limits
 from tests.chaos import far_side
 from tests.chaos.far_side import EFFECTS, Call, Place, Result
 
@@ -46,9 +46,8 @@ def _no_fence() -> None:
         whole(batch, head_hash)
 
     log._take_the_seat = take
-    store.renew = lambda lease: True
+    leases.renew = lambda lease: True
     holds.Hold.wanted = lambda self: True  # type: ignore[method-assign]
-    holds.store.renew = lambda lease: True
 
 
 def _ignored_key() -> None:
@@ -96,13 +95,13 @@ def _uncounted() -> None:
 def _no_purse() -> None:
     """No limit is looked at before a call, and nothing is set aside for it."""
     gates.limits = lambda snapshot, effect, passed: gates.PASS
-    store.reserve = lambda run, epoch, worst, limits: True
+    shared_limits.reserve = lambda run, epoch, worst, limits: True
 
 
 def _no_family() -> None:
     """A run knows of no limit but its own."""
-    store.limits_shared_by = lambda run: {}
-    store.reserve = lambda run, epoch, worst, limits: True
+    shared_limits.limits_shared_by = lambda run: {}
+    shared_limits.reserve = lambda run, epoch, worst, limits: True
 
 
 def _leaking() -> None:

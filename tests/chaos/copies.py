@@ -22,7 +22,8 @@ from runs.engine.facts import Forked
 from runs.engine.machine import State
 from runs.machines import CATALOGUE
 from runs.models import Artifact, Decision, Interrupt, Run, Step
-from runs.store import folder_of, state_at, terms_of
+from runs.store.creating import folder_of
+from runs.store.loading import state_at, terms_of
 from tests.chaos.findings import Violation
 
 Row = tuple[Any, ...]

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
-from runs import driver, reading, store
+from runs import driver
 from runs.engine.effects import EFFECT, HumanCall
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, Run, RunStatus
+from runs.reading import panels
+from runs.store import verifying
 from tests.chaos import canaries, copies, effects, pages, purses, saved
 from tests.chaos.findings import Findings, Violation
 from tests.chaos.rounds import rounds_are_whole
@@ -105,7 +107,7 @@ def _pages(runs: list[Run], findings: Findings, dice: random.Random) -> None:
         page = pages.Page(run.pk)
         page.catch_up()
         findings.take("I7", pages.page_is_right(page, run))
-        findings.take("I7", pages.numbers_are_right(run, reading.panels(run, user)))
+        findings.take("I7", pages.numbers_are_right(run, panels.panels_of(run, user)))
     for run in _some(runs, dice, IN_BROWSER):
         findings.take("I7", pages.answers_are_right(run, user, client))
 
@@ -119,7 +121,7 @@ def _log(run: Run) -> Iterator[Violation]:
     if seqs != list(range(1, run.head + 1)):
         yield Violation("I3", run.pk, f"its rows are {_short(seqs)}, and its head {run.head}")
         return
-    misfit = store.verify(run, driver.tool_specs(run))
+    misfit = verifying.verify(run, driver.tool_specs(run))
     if misfit is not None:
         named = re.match(r"I\d+", misfit.why)
         yield Violation(named.group() if named else "I13", run.pk, str(misfit))
@@ -174,6 +176,6 @@ def flipped_byte_is_found(run: Run) -> bool:
         run.steps.filter(pk=step.pk).update(
             facts_json=step.facts_json[:at] + swapped + step.facts_json[at + 1 :]
         )
-        misfit = store.verify(run, driver.tool_specs(run))
+        misfit = verifying.verify(run, driver.tool_specs(run))
         transaction.set_rollback(True)
     return misfit is not None and misfit.seq == step.seq

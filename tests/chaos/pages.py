@@ -12,10 +12,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from runs import reading, store
 from runs.feeds import reads
 from runs.models import Run, Step
 from runs.reading import words
+from runs.reading.panels import panels_of
+from runs.reading.rows import render_row, row_views
+from runs.store import copying
 from tests.chaos.findings import Violation
 
 PAGE_ROWS = 7
@@ -114,8 +116,8 @@ def page_is_right(page: Page, run: Run) -> Iterator[Violation]:
 
 def painted_now(run: Run) -> dict[int, str]:
     """The rows as a page shows them that is opened now."""
-    views = reading.row_views(run, before=run.head + 1, limit=max(run.head, 1))
-    return {view.seq: reading.render_row(view) for view in views}
+    views = row_views(run, before=run.head + 1, limit=max(run.head, 1))
+    return {view.seq: render_row(view) for view in views}
 
 
 def _without_child(html: str) -> str:
@@ -146,7 +148,7 @@ def numbers_are_right(run: Run, panels: dict[str, str]) -> Iterator[Violation]:
 
 def _sums(run: Run, gauges: str) -> Iterator[Violation]:
     """Calls, cost and tokens. What was paid after a run was taken from its worker is in no row, and in the sums."""
-    log = store.totals_at(run, run.head)
+    log = copying.totals_at(run, run.head)
     calls = _CALLS.search(gauges)
     # Of a call that a person answered for the answer itself may come late: it is kept, and not counted twice.
     doubted = run.interrupts.filter(kind="may_have_happened").exists()
@@ -192,7 +194,7 @@ def answers_are_right(run: Run, user: User, client: Client) -> Iterator[Violatio
         yield Violation("I7", run.pk, f"the rows after {after} are not those of the log")
     if any(row["html"] != painted[row["seq"]] for row in answer["rows"]):
         yield Violation("I7", run.pk, f"a row after {after} looks otherwise than on the page")
-    if answer["panels"] != reading.panels(run, user):
+    if answer["panels"] != panels_of(run, user):
         yield Violation("I7", run.pk, "the panels beside the rows are not those of the page")
     kept = client.get(reverse("run-export", args=(run.pk,))).json()
     if [step["seq"] for step in kept["steps"]] != seqs:

@@ -8,8 +8,9 @@ import random
 import time
 
 from agentsite import archive
-from runs import actions, store
+from runs import actions
 from runs.models import Exchange, Interrupt, Run, RunStatus
+from runs.store import errors
 from tests.chaos import copies, plays, saved
 from tests.chaos.far_side import EFFECTS
 from tests.chaos.wiring import IDLE_S, Wiring, unharmed
@@ -48,7 +49,7 @@ def person(wiring: Wiring, dice: random.Random) -> None:
     while True:
         with unharmed():
             for interrupt in Interrupt.objects.filter(status=Interrupt.Status.PENDING)[:20]:
-                with contextlib.suppress(store.Conflict, store.NotPossible, store.BadDecision):
+                with contextlib.suppress(errors.Conflict, errors.NotPossible, errors.BadDecision):
                     _answer(interrupt, dice)
         time.sleep(IDLE_S)
 
@@ -86,7 +87,7 @@ def _key_of(interrupt: Interrupt) -> str:
 def meddler(wiring: Wiring, dice: random.Random) -> None:
     """Pauses, resumes and rolls back runs of its own batch while they are driven."""
     while True:
-        with unharmed(), contextlib.suppress(store.Conflict, store.NotPossible):
+        with unharmed(), contextlib.suppress(errors.Conflict, errors.NotPossible):
             _meddle(wiring, dice)
         time.sleep(IDLE_S)
 
@@ -114,7 +115,7 @@ def _meddle(wiring: Wiring, dice: random.Random) -> None:
 def copier(wiring: Wiring, dice: random.Random) -> None:
     """Forks runs, asks them anew and replays them, whatever they are doing at the moment."""
     while True:
-        with unharmed(), contextlib.suppress(store.Conflict, store.NotPossible):
+        with unharmed(), contextlib.suppress(errors.Conflict, errors.NotPossible):
             _copy(wiring, dice)
         time.sleep(COPY_S)
 

@@ -19,9 +19,10 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from runs import actions, driver, reading
+from runs import actions, driver
 from runs.machines import CATALOGUE
 from runs.models import Decision, Exchange, Interrupt, Run, Step
+from runs.reading.panels import panels_of
 from tests.chaos import canaries, copies, effects, leftovers, pages, plays, purses, saved
 from tests.chaos.far_side import ABOVE
 from tests.chaos.findings import Violation
@@ -119,7 +120,7 @@ def _old_row(cast: Cast) -> list[Violation]:
 
 def _old_panels(cast: Cast) -> list[Violation]:
     user, _ = pages.onlooker()
-    panels = reading.panels(cast.run, user)
+    panels = panels_of(cast.run, user)
     with _for_a_moment():
         Step.objects.filter(run=cast.run, kind="transition", seq__lt=cast.run.head).update(live=False)
         return list(pages.numbers_are_right(cast.run, panels))

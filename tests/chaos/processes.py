@@ -32,7 +32,7 @@ from django.utils import timezone  # noqa: E402
 from agentsite import hands  # noqa: E402
 from agentsite.celery import app  # noqa: E402
 from agentsite.management.commands.up import worker_command  # noqa: E402
-from runs import driver, failpoints, store, tasks  # noqa: E402
+from runs import driver, failpoints, tasks  # noqa: E402
 from runs.models import Run  # noqa: E402
 from runs.store import leases  # noqa: E402
 from tests.chaos import controls, people, world  # noqa: E402
@@ -51,7 +51,7 @@ def live(kind: str, wiring: Wiring) -> None:
     driver.drive_alone = driver.drive  # what is changed here would not hold in a process of its own
     settings.PROCESS_NAME = str(os.getpid())
     failpoints.PLANNED = {item.split(":")[0]: item.split(":")[1:] for item in wiring.failpoint.split(",")}
-    store.MOST_LOST = leases.MOST_LOST = wiring.most_lost
+    leases.MOST_LOST = wiring.most_lost
     os.environ["PGAPPNAME"] = f"{kind}-{os.getpid()}"  # a server's connections say whose they are
     world.furnish()
     _shift_clocks(wiring)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from django.db.models import Q, QuerySet
 
-from runs import store
 from runs.models import FINISHED, Budget, Exchange, Run, RunStatus, Step
+from runs.store import copying
 from runs.store.db import snapshot
 from tests.chaos.findings import Violation
 
@@ -142,8 +142,8 @@ def events(run: Run) -> Iterator[Violation]:
     """
     if run.children.exists() or run.exchanges.filter(kind="child_run").exists():
         return
-    limits = store.limits_at(run, run.head)
-    sums = store.totals_at(run, run.head)
+    limits = copying.limits_at(run, run.head)
+    sums = copying.totals_at(run, run.head)
     charged = (sums.cost_usd, sums.input_tokens + sums.output_tokens)
     if not limits or any(
         abs(one - other) > SLACK
@@ -151,7 +151,7 @@ def events(run: Run) -> Iterator[Violation]:
     ):
         return
     for seq in range((run.copied_upto or 0) + 1, run.head + 1):
-        limits, sums = store.limits_at(run, seq), store.totals_at(run, seq)
+        limits, sums = copying.limits_at(run, seq), copying.totals_at(run, seq)
         for name, used in (("cost_usd", sums.cost_usd), ("tokens", sums.input_tokens + sums.output_tokens)):
             if used > max(limits.get(name, used), _copied(run, name)) + SLACK:
                 yield Violation("I6", run.pk, f"row {seq}: {name} is {used:g} of {limits[name]:g}")

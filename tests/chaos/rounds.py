@@ -8,7 +8,7 @@ from runs.engine.facts import ToolCalled, ToolReported
 from runs.engine.machine import Machine
 from runs.engine.timeline import folded
 from runs.models import Run
-from runs.store import load_blocks
+from runs.store.loading import load_blocks
 from tests.chaos.findings import Violation
 
 

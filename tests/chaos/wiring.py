@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 
 from django.db import DatabaseError, connections
 
-from runs import store
+from runs.store import leases
 
 THREADS = 2
 """Runs that a worker drives at once."""
@@ -49,7 +49,7 @@ class Wiring:
     level: int = 0
     """A launcher: so many runs are kept unfinished."""
     threads: int = THREADS
-    most_lost: int = store.MOST_LOST
+    most_lost: int = leases.MOST_LOST
 
 
 @dataclass

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from runs import actions, driver, reading, store
+from runs import actions, driver
 from runs.models import Exchange, Run
+from runs.reading import exporting, panels, rows
+from runs.store import verifying
 from tests.golden import keeping
 from tests.golden.record import VERSION
 from tests.golden.stories import STORIES, go_on
@@ -58,11 +60,11 @@ def test_what_ended_then_verifies_and_can_be_read(path: Path) -> None:
     golden = keeping.read(path)
     keeping.load(golden["ends"])
     for run in Run.objects.order_by("pk"):
-        assert store.verify(run, driver.tool_specs(run)) is None
+        assert verifying.verify(run, driver.tool_specs(run)) is None
         assert run.finished
-        assert len(reading.row_views(run)) == run.head
-        assert set(reading.panels(run, None)) >= {"header", "answer"}
-        assert reading.export(run)["run"]["status"] == run.status
+        assert len(rows.row_views(run)) == run.head
+        assert set(panels.panels_of(run, None)) >= {"header", "answer"}
+        assert exporting.export(run)["run"]["status"] == run.status
 
 
 @pytest.mark.parametrize("path", GOLDENS, ids=IDS)
@@ -85,7 +87,7 @@ def test_a_golden_that_was_changed_does_not_verify() -> None:
     step["facts_json"] = step["facts_json"].replace("a", "b", 1) + " "
     keeping.load(golden["ends"])
     run = Run.objects.get(pk=golden["run"])
-    misfit = store.verify(run, driver.tool_specs(run))
+    misfit = verifying.verify(run, driver.tool_specs(run))
     assert misfit is not None and misfit.seq == step["seq"]
     Exchange.objects.all().delete()
     Run.objects.all().delete()

@@ -99,13 +99,13 @@ async def test_ten_pages_of_one_person_ask_the_database_once(
     for page in pages:
         assert (await page.hear())["count"] == 0
     asked: list[Any] = []
-    real = inbox.reading.pending_count
+    real = inbox.cards.pending_count
 
     def noted(user: User) -> int:
         asked.append(user)
         return real(user)
 
-    monkeypatch.setattr(inbox.reading, "pending_count", noted)
+    monkeypatch.setattr(inbox.cards, "pending_count", noted)
     await in_database(ask, run, 1)
     live.ring_inbox()
     for page in pages:

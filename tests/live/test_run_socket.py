@@ -462,13 +462,13 @@ async def test_many_pages_read_and_render_each_row_once(
     monkeypatch: pytest.MonkeyPatch, valkey: Valkey, run: Run, alice: User
 ) -> None:
     rendered: list[int] = []
-    real = reads.reading.render_row
+    real = reads.render_row
 
     def noted(row: Any) -> str:
         rendered.append(row.seq)
         return real(row)
 
-    monkeypatch.setattr(reads.reading, "render_row", noted)
+    monkeypatch.setattr(reads, "render_row", noted)
     pages = [await watching(run, alice, after=3) for _ in range(30)]
     for page in pages:
         await page.until("panels")

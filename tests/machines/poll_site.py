@@ -15,8 +15,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from agentsite.environment import ROOT
-from runs import reading
 from runs.models import Run
+from runs.reading import panels, rows
 from tests.factories import alice, bob, signed_in
 from tests.runs.running import check_run, work
 
@@ -82,7 +82,7 @@ def test_its_settings_are_those_of_the_form_and_the_form_is_filled_from_them() -
 def test_its_steps_read_well_on_the_run_page_and_in_the_inspector() -> None:
     client = signed_in(alice())
     run = launched(client)
-    said = [row.summary for row in reading.row_views(run)]
+    said = [row.summary for row in rows.row_views(run)]
     assert 'Looks up first: It may be 7 times 13. calculator(expression="7 * 13")' in said
     assert "Votes yes: It looks like one." in said
     assert "Counted: 1 for no, 1 for yes" in said
@@ -91,7 +91,7 @@ def test_its_steps_read_well_on_the_run_page_and_in_the_inspector() -> None:
     assert "Votes yes" in page
     assert "3 of 3 votes cast" in text_of(page)
     assert re.search(r'<summary class="own__summary">\s*The poll\s*</summary>', page)
-    seq = next(row.seq for row in reading.row_views(run) if row.summary.startswith("Votes yes"))
+    seq = next(row.seq for row in rows.row_views(run) if row.summary.startswith("Votes yes"))
     inspected = text_of(client.get(f"/runs/{run.pk}/steps/{seq}/").text)
     assert "Votes yes" in inspected and "It looks like one." in inspected
     assert "poll.vote.cast" not in inspected
@@ -101,7 +101,7 @@ def test_its_steps_read_well_on_the_run_page_and_in_the_inspector() -> None:
 
 def test_its_panel_tells_how_far_it_is() -> None:
     run = launched(signed_in(alice()))
-    panel = reading.panels(run, bob())["machine"]
+    panel = panels.panels_of(run, bob())["machine"]
     assert "Answer no" in panel and "votes: 2" in panel
     assert 'data-machine="poll"' in panel
     assert "BUDGET_STATE: votes 3/3" in panel
@@ -115,7 +115,7 @@ def test_a_card_shows_what_the_model_said_before_the_question() -> None:
     assert client.post("/runs/new/", fields | {"script": json.dumps(played)}).status_code == 302
     run = work(Run.objects.get())
     assert run.status == "waiting"
-    card = text_of(reading.panels(run, bob())["needs"])
+    card = text_of(panels.panels_of(run, bob())["needs"])
     assert "It may be 7 times 13." in card
 
 

@@ -14,7 +14,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.driver import Slice
 from runs.driver.holds import held
 from runs.driver.worker import Worker
@@ -22,6 +22,7 @@ from runs.engine.effects import Answer, ToolCall
 from runs.engine.ports import ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, LOOKS, Exchange, Interrupt, Run, RunStatus, Step
+from runs.store import appending, leases, loading, log, verifying
 from runs.store.creating import terms_hash
 from runs.store.log import lock
 from tests.stack import LONGEST_S
@@ -184,14 +185,14 @@ SLICE = Slice()
 def slice_of(run: Run, limit: Slice = SLICE, worker: str = "alpha", **deeds: Any) -> Meddled:
     """One slice as `drive` makes it, with deeds in the middle of calls; faults come out. What was called."""
     make_due(run.pk)
-    lease = store.claim(run.pk, worker)
+    lease = leases.claim(run.pk, worker)
     assert lease is not None, "somebody has the run"
     with held(lease) as hold:
         journey = MeddledJourney(hold, **deeds)
         try:
             journey.drive(limit)
         finally:
-            store.let_go(lease)
+            leases.let_go(lease)
     run.refresh_from_db()
     return journey.world
 
@@ -202,7 +203,7 @@ def die_in(run: Run, worker: str = "doomed", **deeds: Any) -> MeddledJourney:
     What it was doing, for a test where it was only slow.
     """
     make_due(run.pk)
-    lease = store.claim(run.pk, worker)
+    lease = leases.claim(run.pk, worker)
     assert lease is not None, "somebody has the run"
     with held(lease) as hold:
         journey = MeddledJourney(hold, **deeds)
@@ -324,7 +325,7 @@ def check_everything() -> None:
 
 def check_run(run: Run) -> None:
     """The same of one run."""
-    misfit = store.verify(run, driver.tool_specs(run))
+    misfit = verifying.verify(run, driver.tool_specs(run))
     assert misfit is None, f"run {run.pk}: {misfit}"
     rows = list(run.steps.order_by("seq").values_list("seq", "kind", "to"))
     assert [seq for seq, _, _ in rows] == list(range(1, run.head + 1))
@@ -334,8 +335,8 @@ def check_run(run: Run) -> None:
 
 
 def _check_prompt(run: Run) -> None:
-    blocks = store.load_blocks(run, CATALOGUE[run.machine], run.head)
-    assert run.prompt_hash == store.prompt_chain("", blocks), (
+    blocks = loading.load_blocks(run, CATALOGUE[run.machine], run.head)
+    assert run.prompt_hash == appending.prompt_chain("", blocks), (
         f"run {run.pk}: prompt_hash is not that of its rows"
     )
 
@@ -386,6 +387,6 @@ def unseal(run: Run) -> None:
     before = terms_hash(run)
     for step in run.steps.order_by("seq"):
         step.seals = ""
-        before = store.chain(before, step)
+        before = log.chain(before, step)
         Step.objects.filter(pk=step.pk).update(seals="", hash=before)
     Run.objects.filter(pk=run.pk).update(head_hash=before)

@@ -12,11 +12,12 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.db.models.functions import Now
 
-from runs import actions, driver, store, tasks
+from runs import actions, driver, tasks
 from runs.adapters.secrets import seal
 from runs.driver import Slice, holds
 from runs.engine.effects import VERDICTS
 from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
+from runs.store import decisions, errors, leases
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -216,8 +217,8 @@ def test_a_form_that_sends_arguments_may_be_sent_twice(verdict: str, to: str) ->
         ({"verdict": "approve", "args": {}}, "args"),
         ({"verdict": "reject", "args": {"to": "bob", "n": 3}}, "args"),
         ({"verdict": "approve", "to_step": 2}, "to_step"),
-        ({"verdict": "reject", "message": "x" * (store.MAX_MESSAGE + 1)}, "message"),
-        ({"verdict": "respond", "message": "x" * (store.MAX_RESPONSE + 1)}, "message"),
+        ({"verdict": "reject", "message": "x" * (decisions.MAX_MESSAGE + 1)}, "message"),
+        ({"verdict": "respond", "message": "x" * (decisions.MAX_RESPONSE + 1)}, "message"),
     ],
 )
 def test_nothing_of_a_decision_is_dropped_without_a_word(said: dict[str, Any], field: str) -> None:
@@ -236,7 +237,7 @@ def test_nothing_of_a_decision_is_dropped_without_a_word(said: dict[str, Any], f
 
 def test_a_message_may_be_as_long_as_a_form_lets_it_be_and_a_result_longer() -> None:
     run = asking()
-    assert decide(run, "reject", message="x" * store.MAX_MESSAGE).message == "x" * store.MAX_MESSAGE
+    assert decide(run, "reject", message="x" * decisions.MAX_MESSAGE).message == "x" * decisions.MAX_MESSAGE
     other = asking()
     assert decide(other, "respond", message="x" * 50_000).message == "x" * 50_000
 
@@ -377,7 +378,7 @@ def test_paused_while_it_waits_and_resumed_it_waits_on() -> None:
 
 def test_a_pause_in_the_middle_of_a_call_keeps_its_answer() -> None:
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, before=lambda: actions.pause(run, by=None), only="send")
     run.refresh_from_db()
     assert (run.status, run.worker, run.stopping) == ("paused", "", False)
@@ -397,7 +398,7 @@ def test_a_call_that_was_cut_by_a_pause_is_made_again() -> None:
             actions.pause(run, by=None)
             holds.look()
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, before=pause_the_second)
     assert run.exchanges.get(seq=2).status == "asked"
     actions.resume(run, by=None)
@@ -420,7 +421,7 @@ def test_an_abort_in_the_middle_of_a_call_is_final_and_what_was_paid_is_charged(
         actions.abort(run, by=None, message="enough")
         seen.append(Run.objects.get(pk=run.pk).stopping)
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, before=aborted, only=where)
     run.refresh_from_db()
     assert seen == [True]
@@ -439,9 +440,9 @@ def test_an_abort_before_a_saved_answer_is_concluded_charges_it() -> None:
         calls.append(1)
         if len(calls) == 2:
             lose_worker(run)
-            store.claim(run.pk, "beta")
+            leases.claim(run.pk, "beta")
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, after=taken_over)
     actions.abort(run, by=None)
     run.refresh_from_db()
@@ -458,7 +459,7 @@ def test_a_written_call_that_is_answered_after_the_abort_is_charged() -> None:
         if len(calls) == 2:
             actions.abort(run, by=None)
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, after=abort_the_second)
     assert (Run.objects.get(pk=run.pk).model_calls, Run.objects.get(pk=run.pk).cost_usd) == (2, 0.002)
 
@@ -573,7 +574,7 @@ def test_a_rewind_in_the_middle_of_a_call_fences_its_worker() -> None:
     def back() -> None:
         actions.rewind(run, to=transitions(run, "continue")[0], by=None)
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, before=back, only="send")
     assert run.exchanges.get(name="send").status == "answered"
     run.refresh_from_db()
@@ -701,7 +702,7 @@ def test_a_given_answer_that_does_not_fit_leaves_the_run_waiting_and_says_so_in_
     assert run.status == "waiting"
     note = run.steps.get(kind="note")
     assert "resume is no answer to this question (tool_call)" in note.facts_json
-    assert store.unfit_answer(pending(run)).startswith("resume is no answer to this question (tool_call)")
+    assert decisions.unfit_answer(pending(run)).startswith("resume is no answer to this question (tool_call)")
     decide(run, "approve")
     assert work(run).status == "succeeded"
 

@@ -15,8 +15,8 @@ from django.urls import reverse
 from runs.adapters.folder import MAX_FILE_BYTES, RunFolder
 from runs.models import Artifact, Run
 from runs.reading.artifacts import artifact_url, files_of
-from runs.store import folder_of
 from runs.store.artifacts import Made, write_artifacts
+from runs.store.creating import folder_of
 from tests.factories import alice, bob, charlie, signed_in
 from tests.runs.running import FINAL, launch, script, think, work
 from tests.runs.test_artifacts import contract_run, gone_back, made, render, run_saving, saving

@@ -15,12 +15,15 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from runs import actions, driver, reading, store
+from runs import actions, driver
 from runs.adapters import folder as folder_module
 from runs.adapters.folder import KEPT, RunFolder
 from runs.models import Artifact, Run, Step
+from runs.reading import exporting
 from runs.reading.artifacts import artifact_of, artifact_view, files_of
+from runs.store import artifacts, creating, leases, verifying
 from runs.store.artifacts import row_name
+from runs.store.errors import Fenced
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -68,12 +71,12 @@ def rows(run: Run) -> list[tuple[str, int, str]]:
 
 
 def bytes_of(run: Run, name: str, version: int) -> bytes | None:
-    return store.artifact_bytes(Artifact.objects.get(run=run, name=name, version=version))
+    return artifacts.artifact_bytes(Artifact.objects.get(run=run, name=name, version=version))
 
 
 def kept_in(run: Run) -> set[str]:
     """What is kept by its digest."""
-    return {path.name for path in (store.folder_of(run.pk) / KEPT).iterdir()}
+    return {path.name for path in (creating.folder_of(run.pk) / KEPT).iterdir()}
 
 
 # --- versions -------------------------------------------------------------------------------------------------------
@@ -106,8 +109,8 @@ def test_a_result_that_names_a_file_twice_makes_one_version_of_what_was_written_
 def test_a_version_of_a_name_is_there_once_in_a_run_and_files_lie_in_its_own_directory() -> None:
     run, other = run_saving([made("out/a.txt", "one")]), run_saving([made("out/a.txt", "two")])
     assert rows(run) == rows(other) == [("out/a.txt", 1, "file")]
-    assert (store.folder_of(run.pk) / "out" / "a.txt").read_text() == "one"
-    assert (store.folder_of(other.pk) / "out" / "a.txt").read_text() == "two"
+    assert (creating.folder_of(run.pk) / "out" / "a.txt").read_text() == "one"
+    assert (creating.folder_of(other.pk) / "out" / "a.txt").read_text() == "two"
     first = Artifact.objects.get(run=run)
     first.pk = None
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -131,7 +134,7 @@ def test_every_machine_keeps_the_files_of_its_tools(machine: str) -> None:
     run = work(actions.start_run(machine=machine, goal="g", settings=settings, owner=None, script=played))
     kept = Artifact.objects.get(run=run, name="out/a.txt")
     assert (kept.version, kept.kind, kept.tool) == (1, "file", "save")
-    exported = {row["name"]: row for row in reading.export(run)["artifacts"]}
+    exported = {row["name"]: row for row in exporting.export(run)["artifacts"]}
     assert (exported["out/a.txt"]["kind"], exported["out/a.txt"]["sha256"]) == ("file", kept.sha256)
 
 
@@ -169,11 +172,11 @@ def test_what_a_contracts_calls_declare_are_artifacts_with_the_result_as_content
     run = contract_run(render(("found", "search"), ("notes", "inline"), tool="look"), look=look)
     assert rows(run) == [("found", 1, "search"), ("notes", 1, "inline")]
     found, notes = (Artifact.objects.get(run=run, name=name) for name in ("found", "notes"))
-    assert json.loads(store.artifact_bytes(found) or b"") == sources
+    assert json.loads(artifacts.artifact_bytes(found) or b"") == sources
     assert (found.media_type, notes.media_type) == ("application/json", "text/plain")
-    assert store.artifact_bytes(notes) == "high ␀".encode()
-    assert not store.folder_of(run.pk).exists()
-    assert store.artifact_text(run, "notes") == "high ␀"
+    assert artifacts.artifact_bytes(notes) == "high ␀".encode()
+    assert not creating.folder_of(run.pk).exists()
+    assert artifacts.artifact_text(run, "notes") == "high ␀"
 
 
 def test_a_declared_file_is_the_file_that_the_call_made() -> None:
@@ -196,9 +199,9 @@ def test_a_failed_artifact_has_its_error_and_a_later_one_is_the_next_version() -
     bad = {"effects": "read", "results": [{"error": "The pen is broken."}, {"output": "drawn"}]}
     run = contract_run(*[render(("chart", "inline"), tool="draw")] * 2, draw=bad)
     first, second = Artifact.objects.filter(run=run, name="chart").order_by("version")
-    assert (first.error, first.size, store.artifact_bytes(first)) == ("The pen is broken.", 0, None)
-    assert (second.version, store.artifact_bytes(second)) == (2, b"drawn")
-    assert store.artifact_text(run, "chart", 1) == "[It failed: The pen is broken.]"
+    assert (first.error, first.size, artifacts.artifact_bytes(first)) == ("The pen is broken.", 0, None)
+    assert (second.version, artifacts.artifact_bytes(second)) == (2, b"drawn")
+    assert artifacts.artifact_text(run, "chart", 1) == "[It failed: The pen is broken.]"
 
 
 ODD_NAMES = ("x" * 5_000, "../../etc/passwd", "a\nb", "\u202egnp.exe", "a//b", "n\x00l", "nul", "a\\b")
@@ -211,10 +214,10 @@ def test_a_declared_name_may_be_anything() -> None:
     assert len(kept) == len(ODD_NAMES)
     for one in kept:
         assert len(one.name) <= 200
-        assert store.artifact_bytes(one) == b"v"
+        assert artifacts.artifact_bytes(one) == b"v"
         assert artifact_view(run, kept_with_live(run, one.name)).meant
-    assert [row["version"] for row in reading.export(run)["artifacts"]] == [1] * len(ODD_NAMES)
-    assert list(store.folder_of(run.pk).parent.glob("**/*")) == []
+    assert [row["version"] for row in exporting.export(run)["artifacts"]] == [1] * len(ODD_NAMES)
+    assert list(creating.folder_of(run.pk).parent.glob("**/*")) == []
 
 
 def kept_with_live(run: Run, name: str) -> Artifact:
@@ -236,7 +239,7 @@ def test_where_one_file_of_a_result_is_refused_none_is_written_and_the_name_mean
     errors = [fact["error"] for fact in facts_of(run) if fact["kind"] == "react.tool.result"]
     assert errors[0] is None
     assert errors[1].startswith("'Report.md' can't stand beside 'report.md'")
-    assert RunFolder(store.folder_of(run.pk)).read("report.md") == b"one"
+    assert RunFolder(creating.folder_of(run.pk)).read("report.md") == b"one"
     assert artifact_view(run, kept_with_live(run, "report.md")).on_disk == ""
     assert kept_in(run) == {sha256(b"one").hexdigest()}
 
@@ -249,7 +252,7 @@ def test_a_worker_that_dies_between_the_bytes_and_the_row_loses_nothing_and_doub
     run = launch(played=script(think("save"), FINAL, tools={"save": tool}))
     die_in(run, after=kill, only="save")
     assert rows(run) == []
-    assert RunFolder(store.folder_of(run.pk)).read("a.txt") == b"one"
+    assert RunFolder(creating.folder_of(run.pk)).read("a.txt") == b"one"
     slice_of(run)
     assert run.status == "succeeded"
     assert rows(run) == [("a.txt", 1, "file")]
@@ -259,7 +262,7 @@ def test_a_worker_that_dies_between_the_bytes_and_the_row_loses_nothing_and_doub
 def test_a_worker_that_dies_before_the_bytes_leaves_nothing_behind() -> None:
     run = launch(played=script(think("save"), FINAL, tools={"save": saving([made("a.txt", "one")])}))
     die_in(run, before=kill, only="save")
-    assert not store.folder_of(run.pk).exists()
+    assert not creating.folder_of(run.pk).exists()
     slice_of(run)
     assert rows(run) == [("a.txt", 1, "file")]
 
@@ -279,7 +282,7 @@ def test_killed_between_two_files_of_a_result_both_are_there_when_the_call_is_re
 ) -> None:
     tool = saving([made("a.txt", "one"), made("b.txt", "two")])
     run = launch_and_die(script(think("save"), FINAL, tools={"save": tool}), "inside_put:kill9:4", tmp_path)
-    folder = RunFolder(store.folder_of(run.pk))
+    folder = RunFolder(creating.folder_of(run.pk))
     assert [entry.name for entry in folder.entries()] == ["a.txt"]
     work(run)
     assert rows(run) == [("a.txt", 1, "file"), ("b.txt", 1, "file")]
@@ -317,7 +320,7 @@ def test_an_attempt_that_failed_after_it_wrote_makes_no_second_version() -> None
         ],
     }
     run = launch(played=script(think("save"), FINAL, tools={"save": flaky}))
-    RunFolder(store.folder_of(run.pk)).write("a.txt", b"one")  # the first attempt came as far as that
+    RunFolder(creating.folder_of(run.pk)).write("a.txt", b"one")  # the first attempt came as far as that
     work(run)
     assert rows(run) == [("a.txt", 1, "file")]
 
@@ -327,9 +330,9 @@ def test_a_worker_that_lost_its_seat_writes_no_artifact() -> None:
 
     def taken_over() -> None:
         lose_worker(run)
-        assert store.claim(run.pk, "beta") is not None
+        assert leases.claim(run.pk, "beta") is not None
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(Fenced):
         slice_of(run, after=taken_over, only="save")
     assert rows(run) == []
     lose_worker(run)
@@ -348,8 +351,8 @@ def test_a_reached_quota_is_an_error_of_the_tool_and_nothing_is_lost(monkeypatch
     errors = [fact["error"] for fact in facts_of(run) if fact["kind"] == "react.tool.result"]
     assert errors[0] is None
     assert "the run would keep 2 with 7 bytes; it may keep 2000 with 6. Nothing was written" in errors[1]
-    assert store.artifact_text(run, "a.txt") == "one"
-    assert RunFolder(store.folder_of(run.pk)).read("a.txt") == b"one"
+    assert artifacts.artifact_text(run, "a.txt") == "one"
+    assert RunFolder(creating.folder_of(run.pk)).read("a.txt") == b"one"
 
 
 # --- going back -----------------------------------------------------------------------------------------------------
@@ -371,24 +374,24 @@ def gone_back() -> Run:
 def test_after_a_rollback_the_newest_live_version_is_what_the_name_means() -> None:
     run = gone_back()
     assert rows(run) == [("a.txt", 1, "file"), ("a.txt", 2, "file"), ("b.txt", 1, "file")]
-    newest = store.newest_artifact(run, "a.txt")
+    newest = artifacts.newest_artifact(run, "a.txt")
     assert newest is not None and newest.version == 1
-    assert store.artifact_text(run, "a.txt") == "one"
-    assert store.artifact_text(run, "a.txt", 2) == "two"
-    assert store.artifact_text(run, "b.txt") is None
-    assert store.newest_artifact(run, "b.txt") is None
+    assert artifacts.artifact_text(run, "a.txt") == "one"
+    assert artifacts.artifact_text(run, "a.txt", 2) == "two"
+    assert artifacts.artifact_text(run, "b.txt") is None
+    assert artifacts.newest_artifact(run, "b.txt") is None
     assert [(view.name, view.gone, view.versions) for view in files_of(run)] == [
         ("a.txt", False, 2),
         ("b.txt", True, 1),
     ]
-    exported = {row["name"]: row for row in reading.export(run)["artifacts"]}
+    exported = {row["name"]: row for row in exporting.export(run)["artifacts"]}
     assert list(exported) == ["a.txt"]
     assert exported["a.txt"]["version"] == 1
 
 
 def test_the_page_says_that_the_file_on_disk_is_another_version() -> None:
     run = gone_back()
-    assert RunFolder(store.folder_of(run.pk)).read("a.txt") == b"two"
+    assert RunFolder(creating.folder_of(run.pk)).read("a.txt") == b"two"
     view = artifact_view(run, kept_with_live(run, "a.txt"))
     assert (view.version, view.live, view.meant) == (1, True, True)
     assert view.on_disk == on_disk("version 2, which was rolled back")
@@ -408,7 +411,7 @@ def on_disk(held: str) -> str:
 
 def test_where_nobody_went_back_the_page_names_no_such_reason_for_another_file_on_disk() -> None:
     run = run_saving([made("a.txt", "one")], [made("a.txt", "two")])
-    folder = RunFolder(store.folder_of(run.pk))
+    folder = RunFolder(creating.folder_of(run.pk))
     for content, held in (
         (b"two", ""),
         (b"one", on_disk("version 1")),
@@ -432,7 +435,7 @@ def test_a_fork_has_the_versions_up_to_its_row_and_their_bytes() -> None:
     copy = actions.fork(run, at=transitions(run, "executed")[1], by=None)
     assert rows(copy) == [("a.txt", 1, "file"), ("a.txt", 2, "file")]
     assert (bytes_of(copy, "a.txt", 1), bytes_of(copy, "a.txt", 2)) == (b"one", b"two")
-    assert RunFolder(store.folder_of(copy.pk)).read("a.txt") == b"two"
+    assert RunFolder(creating.folder_of(copy.pk)).read("a.txt") == b"two"
     assert rows(run)[-1] == ("a.txt", 3, "file")
 
 
@@ -442,7 +445,7 @@ def test_a_fork_of_a_contract_copies_files_by_their_own_names() -> None:
     copy = actions.fork(run, at=transitions(run, "done")[0], by=None)
     assert [name for name, *_ in rows(copy)] == ["../report\n", "out/r.md"]
     assert bytes_of(copy, "../report\n", 1) == b"# R"
-    assert [entry.name for entry in RunFolder(store.folder_of(copy.pk)).entries()] == ["out/r.md"]
+    assert [entry.name for entry in RunFolder(creating.folder_of(copy.pk)).entries()] == ["out/r.md"]
 
 
 class Disk:
@@ -480,7 +483,7 @@ def test_a_run_with_many_versions_of_files_is_forked_with_no_more_work_than_one_
 def test_a_fork_shares_what_is_kept_and_neither_run_can_change_it_for_the_other() -> None:
     run = run_saving([made("a.txt", "one")], [made("b/a.txt", "two")])
     copy = actions.fork(run, at=transitions(run, "executed")[1], by=None)
-    mine, theirs = store.folder_of(copy.pk), store.folder_of(run.pk)
+    mine, theirs = creating.folder_of(copy.pk), creating.folder_of(run.pk)
     for digest in kept_in(run):
         assert (mine / KEPT / digest).samefile(theirs / KEPT / digest)
     for name in ("a.txt", "b/a.txt"):
@@ -502,15 +505,15 @@ def test_where_the_disk_gives_no_second_names_the_versions_are_copied(
     copy = actions.fork(run, at=transitions(run, "executed")[1], by=None)
     assert kept_in(copy) == kept_in(run)
     assert (bytes_of(copy, "a.txt", 1), bytes_of(copy, "a.txt", 2)) == (b"one", b"two")
-    assert not (store.folder_of(copy.pk) / "a.txt").samefile(store.folder_of(run.pk) / "a.txt")
+    assert not (creating.folder_of(copy.pk) / "a.txt").samefile(creating.folder_of(run.pk) / "a.txt")
 
 
 def test_a_version_that_is_not_kept_any_more_is_left_out_of_a_fork() -> None:
     run = run_saving([made("a.txt", "one")], [made("a.txt", "two")], [made("b.txt", "b")])
     for text in (b"two", b"b"):
-        (store.folder_of(run.pk) / KEPT / sha256(text).hexdigest()).unlink()
+        (creating.folder_of(run.pk) / KEPT / sha256(text).hexdigest()).unlink()
     copy = actions.fork(run, at=transitions(run, "executed")[2], by=None)
-    folder = RunFolder(store.folder_of(copy.pk))
+    folder = RunFolder(creating.folder_of(copy.pk))
     assert kept_in(copy) == {sha256(b"one").hexdigest()}
     assert [(entry.name, folder.read(entry.name)) for entry in folder.entries()] == [("a.txt", b"one")]
 
@@ -520,27 +523,27 @@ def test_a_version_that_is_not_kept_any_more_is_left_out_of_a_fork() -> None:
 
 def test_the_text_of_an_artifact() -> None:
     run = run_saving([made("a.txt", "one")], [made("a.txt", "two")])
-    assert store.artifact_text(run, "a.txt") == "two"
-    assert store.artifact_text(run, "a.txt", 1) == "one"
-    assert store.artifact_text(run, "a.txt", 3) is None
+    assert artifacts.artifact_text(run, "a.txt") == "two"
+    assert artifacts.artifact_text(run, "a.txt", 1) == "one"
+    assert artifacts.artifact_text(run, "a.txt", 3) is None
     for name in ("nothing.txt", "../a.txt", "", "a\x00b", "\ud800", "x" * 10_000):
-        assert store.artifact_text(run, name) is None
+        assert artifacts.artifact_text(run, name) is None
 
 
 def test_a_file_from_before_there_were_versions_is_read_as_it_stands() -> None:
     run = work(launch(FINAL))
-    RunFolder(store.folder_of(run.pk)).write("old.txt", b"old \xff")
-    assert store.artifact_text(run, "old.txt") == "[application/octet-stream, 5 bytes; it holds no text]"
-    RunFolder(store.folder_of(run.pk)).write("old.txt", b"old")
-    assert store.artifact_text(run, "old.txt") == "old"
+    RunFolder(creating.folder_of(run.pk)).write("old.txt", b"old \xff")
+    assert artifacts.artifact_text(run, "old.txt") == "[application/octet-stream, 5 bytes; it holds no text]"
+    RunFolder(creating.folder_of(run.pk)).write("old.txt", b"old")
+    assert artifacts.artifact_text(run, "old.txt") == "old"
     assert [(view.name, view.versions) for view in files_of(run)] == [("old.txt", 0)]
 
 
 def test_bytes_that_somebody_removed_are_gone_and_nothing_else_is() -> None:
     run = run_saving([made("a.txt", "one")])
-    (store.folder_of(run.pk) / KEPT / sha256(b"one").hexdigest()).unlink()
+    (creating.folder_of(run.pk) / KEPT / sha256(b"one").hexdigest()).unlink()
     assert bytes_of(run, "a.txt", 1) is None
-    assert store.artifact_text(run, "a.txt") is None
+    assert artifacts.artifact_text(run, "a.txt") is None
     view = artifact_view(run, kept_with_live(run, "a.txt"))
     assert (view.lost, view.preview, view.sha256) == (True, None, sha256(b"one").hexdigest())
 
@@ -548,7 +551,7 @@ def test_bytes_that_somebody_removed_are_gone_and_nothing_else_is() -> None:
 def test_the_export_says_what_a_name_means() -> None:
     run = run_saving([made("a.png", "one")], [made("a.png", "two")])
     newest = Artifact.objects.get(run=run, version=2)
-    assert reading.export(run)["artifacts"] == [
+    assert exporting.export(run)["artifacts"] == [
         {
             "name": "a.png",
             "kind": "display",
@@ -585,13 +588,13 @@ def test_artifacts_that_do_not_fit_the_log_are_found() -> None:
     for damage, why in DAMAGES:
         with transaction.atomic():
             second.update(**damage)
-            misfit = store.verify(run, tools)
+            misfit = verifying.verify(run, tools)
             transaction.set_rollback(True)
         assert misfit is not None
         assert why in misfit.why
     with transaction.atomic():
         second.delete()
-        misfit = store.verify(run, tools)
+        misfit = verifying.verify(run, tools)
         transaction.set_rollback(True)
     assert misfit is not None
     assert misfit.seq == second.get().seq
@@ -608,6 +611,6 @@ def test_a_run_from_before_there_were_artifacts_verifies() -> None:
         found.answer_json = json.dumps(answer)
         found.save()
         unseal(run)
-        misfit = store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
+        misfit = verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
         transaction.set_rollback(True)
     assert misfit is None

@@ -15,11 +15,13 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import connection
 
-from runs import actions, driver, reading, store, tasks
+from runs import actions, driver, tasks
 from runs.driver import Slice
 from runs.models import Decision, Interrupt, Run, SiteRule
+from runs.reading import exporting
 from runs.reading.as_test import pytest_file
 from runs.reading.rows import row_view
+from runs.store import leases
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -170,7 +172,7 @@ def test_the_right_that_is_withdrawn_between_the_answer_and_the_deed_is_noticed(
     run = work(launch(TO_BOB, FINAL))
     approve(run, bob)
     make_due(run.pk)
-    lease = store.claim(run.pk, "alpha")
+    lease = leases.claim(run.pk, "alpha")
     assert lease is not None
     actions.halt_site(by=None, reason="a look")
     slice_by(lease)
@@ -185,7 +187,7 @@ def test_the_right_that_is_withdrawn_between_the_answer_and_the_deed_is_noticed(
     assert replays(run)
 
 
-def slice_by(lease: store.Lease) -> None:
+def slice_by(lease: leases.Lease) -> None:
     from runs.driver.holds import held
     from runs.driver.worker import Worker
 
@@ -193,7 +195,7 @@ def slice_by(lease: store.Lease) -> None:
         try:
             Worker(hold).drive(Slice())
         finally:
-            store.let_go(lease)
+            leases.let_go(lease)
 
 
 def test_changed_arguments_are_asked_about_again_as_they_were_changed() -> None:
@@ -476,7 +478,7 @@ def test_the_log_says_when_the_sites_rules_changed() -> None:
     noted = run.steps.get(kind="note")
     assert json.loads(noted.facts_json) == [{"kind": "run.site_rules", "rules": [ASK]}]
     assert "ask when tool send" in said_in(run, noted.seq)
-    assert reading.export(run)["steps"][noted.seq - 1]["facts"][0]["kind"] == "run.site_rules"
+    assert exporting.export(run)["steps"][noted.seq - 1]["facts"][0]["kind"] == "run.site_rules"
 
 
 def test_rules_that_did_not_change_are_not_noted() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from runs import actions, store
+from runs import actions
 from runs.driver import Slice
 from runs.engine.effects import ToolReturned
 from runs.models import Run
-from runs.store import backups
+from runs.store import backups, errors, leases
 from runs.store.appending import append
 from tests.runs.running import (
     ALLOW,
@@ -73,12 +73,12 @@ def test_a_worker_of_before_a_restore_is_fenced() -> None:
     run = launch(FINAL)
     make_due(run.pk)
     dump = dumped()
-    lease = store.claim(run.pk, "frozen")
+    lease = leases.claim(run.pk, "frozen")
     assert lease is not None
     restore(dump)
     assert now(run).status == "paused"
     assert now(run).epoch != lease.epoch
-    assert not store.renew(lease)
+    assert not leases.renew(lease)
     actions.resume(now(run), by=None)
     assert now(run).epoch != lease.epoch
 
@@ -87,7 +87,7 @@ def test_a_deed_of_a_worker_of_before_a_restore_is_not_begun() -> None:
     run = launch(think("search", q="a"), think("send", to="bob"), FINAL, rules=ALLOW)
     make_due(run.pk)
     dump = dumped()
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, only="decision", after=at_call(2, lambda: restore(dump)))
     assert now(run).status == "paused"
     assert kinds(run) == ["pause"]
@@ -98,7 +98,7 @@ def test_a_worker_of_before_a_restore_writes_to_no_run_that_has_ended() -> None:
     """What is restored may be another site's: its run of that number has ended, and this one's had a worker."""
     run = work(launch(FINAL))
     restore(dumped())
-    with pytest.raises(store.Fenced), transaction.atomic():
+    with pytest.raises(errors.Fenced), transaction.atomic():
         append(run, "note", ())
     assert now(run).status == "succeeded"
 
@@ -113,7 +113,7 @@ def test_after_any_number_of_restores_of_one_backup_no_epoch_comes_again() -> No
         handed_out.append(now(run).epoch)
         actions.resume(now(run), by=None)
         handed_out.append(now(run).epoch)
-        lease = store.claim(run.pk, "frozen")
+        lease = leases.claim(run.pk, "frozen")
         assert lease is not None
         handed_out.append(lease.epoch)
     assert len(set(handed_out)) == len(handed_out)

@@ -11,7 +11,7 @@ from runs import actions
 from runs.adapters.tools import TOOLS as REGISTERED
 from runs.forms import launching
 from runs.models import Exchange, Run
-from runs.reading import row_views
+from runs.reading.rows import row_views
 from tests.runs.running import (
     ALLOW,
     FINAL,

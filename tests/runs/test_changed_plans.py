@@ -9,10 +9,12 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs import actions, driver, reading, store
+from runs import actions, driver
 from runs.models import Run
-from runs.reading import export
+from runs.reading import panels
+from runs.reading.exporting import export
 from runs.reading.rows import row_views
+from runs.store import errors, verifying
 from tests.factories import bob, signed_in
 from tests.runs.running import decide, pending, work
 from tests.runs.test_machine_pages import play
@@ -62,8 +64,8 @@ def test_a_changed_plan_is_followed_and_the_timeline_says_who_changed_it() -> No
     assert any("the operator" in line.plain for line in said if "Approved with changes" in line.plain)
     decided = export(run)["interrupts"][0]["decisions"][0]
     assert (decided["verdict"], decided["args"]) == ("edit", {"plan": OTHER})
-    assert store.verify(run, driver.tool_specs(run)) is None
-    assert "changed by a person" in reading.panels(run, bob())["machine"]
+    assert verifying.verify(run, driver.tool_specs(run)) is None
+    assert "changed by a person" in panels.panels_of(run, bob())["machine"]
 
 
 def test_the_card_shows_the_plan_and_takes_another_one() -> None:
@@ -119,9 +121,9 @@ def test_a_changed_plan_ends_with_the_answer_as_the_planners_does() -> None:
 
 def test_a_plan_by_command_names_what_is_wrong() -> None:
     run = asking()
-    with pytest.raises(store.BadDecision, match="needs the argument plan"):
+    with pytest.raises(errors.BadDecision, match="needs the argument plan"):
         decide(run, "edit", args={})
-    with pytest.raises(store.BadDecision, match="row 1, tool"):
+    with pytest.raises(errors.BadDecision, match="row 1, tool"):
         decide(run, "edit", args={"plan": [{"args": {}}]})
     assert pending(run).status == "pending"
 
@@ -145,5 +147,5 @@ def test_a_machine_that_has_no_plan_by_then_offers_no_change() -> None:
     for machine in ("contract", "checklist"):
         run = play(machine, rules=ASKS)
         assert pending(run).verdicts == ["approve", "reject", "abort", "rollback"]
-        with pytest.raises(store.BadDecision, match="edit is no answer"):
+        with pytest.raises(errors.BadDecision, match="edit is no answer"):
             decide(run, "edit", args={"plan": OTHER})

@@ -11,12 +11,13 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.urls import reverse
 
-from runs import actions, store
+from runs import actions
 from runs.driver import Slice
 from runs.driver.holds import held
 from runs.driver.worker import Worker
 from runs.management.asking import asked_by, open_questions
 from runs.models import Run
+from runs.store import leases
 from tests.factories import signed_in
 from tests.runs.running import (
     FINAL,
@@ -67,7 +68,7 @@ class Doomed(Worker):
 def die_parked(run: Run) -> None:
     """A worker takes the run and is gone as soon as a question of it is written."""
     make_due(run.pk)
-    lease = store.claim(run.pk, "doomed")
+    lease = leases.claim(run.pk, "doomed")
     assert lease is not None
     with held(lease) as hold, pytest.raises(WorkerKilled):
         Doomed(hold).drive(Slice())

@@ -9,14 +9,15 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs import actions, driver, store, tasks
+from runs import actions, driver, tasks
 from runs.driver import Slice
 from runs.engine.effects import ModelReplied, Usage
 from runs.feeds.reads import look
 from runs.management.going_back import told_of_going_back
 from runs.models import Run, Step
-from runs.reading import row_views
 from runs.reading.rollback import Again, again, staying
+from runs.reading.rows import row_views
+from runs.store import errors, leases, log, verifying
 from tests.factories import cast_member, signed_in
 from tests.page_forms import forms_of
 from tests.runs.running import (
@@ -204,7 +205,7 @@ def test_of_a_child_only_the_cost_is_added() -> None:
 def test_what_is_charged_beside_a_child_at_work_comes_to_its_parent_once() -> None:
     run = family(think("search", q="tides"), INNER_ANSWER)
     slice_of(run)
-    store.charge(child_of(run).pk, ModelReplied(text="", usage=Usage(cost_usd=0.25)))
+    log.charge(child_of(run).pk, ModelReplied(text="", usage=Usage(cost_usd=0.25)))
     work(child_of(run))
     work(run)
     assert child_of(run).cost_usd == pytest.approx(0.252)
@@ -272,7 +273,7 @@ def test_a_cause_that_was_changed_in_the_record_is_found() -> None:
     for was, forged in (("fatal_error", "max_steps"), ("3 replies", "2 replies")):
         assert was in kept
         run.exchanges.filter(pk=asked.pk).update(answer_json=kept.replace(was, forged))
-        misfit = store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
+        misfit = verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
         assert misfit is not None and misfit.seq in (asked.seq, step_of_result(run).seq)
     run.exchanges.filter(pk=asked.pk).update(answer_json=kept)
 
@@ -361,7 +362,7 @@ def test_an_abort_of_the_parent_while_the_child_works_fences_its_worker() -> Non
     run = family(think("search", q="tides"), INNER_ANSWER)
     slice_of(run)
     child = child_of(run)
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(child, before=lambda: actions.abort(run, by=None), only="search")
     child.refresh_from_db()
     assert (child.status, child.tool_calls) == ("cancelled", 1)
@@ -536,7 +537,7 @@ def test_a_child_without_a_goal_is_not_started() -> None:
 
 def test_a_worker_that_dies_before_the_child_is_written_leaves_no_child() -> None:
     run = family(INNER_ANSWER)
-    lease = store.claim(run.pk, "doomed")
+    lease = leases.claim(run.pk, "doomed")
     assert lease is not None
     lose_worker(run)
     work(run)

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from runs import actions, store
+from runs import actions
 from runs.driver import tool_specs
 from runs.driver.replaying import made_again, record_of
 from runs.engine.effects import ModelCall
 from runs.engine.timeline import prompt
 from runs.machines import CATALOGUE
 from runs.models import Budget, Run
-from runs.reading import export
+from runs.reading.exporting import export
 from runs.reading.filling import filling_of
+from runs.store import continuing, loading, verifying
 from tests.factories import signed_in
 from tests.page_forms import form_to
 from tests.runs.running import (
@@ -58,8 +59,8 @@ def conversation(first: Run) -> list[Run]:
 def read_by(run: Run) -> str:
     """All that the model of the run reads now."""
     machine = CATALOGUE[run.machine]
-    blocks = store.load_window(run, machine, run.head)
-    return "\n".join(message.text for message in prompt(machine, store.terms_of(run, {}), blocks, ANY))
+    blocks = loading.load_window(run, machine, run.head)
+    return "\n".join(message.text for message in prompt(machine, loading.terms_of(run, {}), blocks, ANY))
 
 
 def test_each_run_reads_all_runs_before_it_in_order_once_and_then_its_own_goal() -> None:
@@ -103,7 +104,7 @@ def test_a_run_names_what_the_run_before_made() -> None:
         },
     )
     second = continued(work(launch(played=played)))
-    (earlier,) = store.earlier_runs(second)
+    (earlier,) = continuing.earlier_runs(second)
     assert earlier.artifacts == ("tides.csv",)
     assert "tides.csv" in read_by(second)
 
@@ -132,18 +133,18 @@ def test_a_continued_run_and_its_forks_replay_equal(how: str) -> None:
     assert replay.difference is None
     made, difference = actions.replay(second, by=None)
     assert difference is None
-    assert store.earlier_runs(made) == store.earlier_runs(second)
+    assert continuing.earlier_runs(made) == continuing.earlier_runs(second)
 
 
 def test_a_fork_keeps_the_history_from_any_row() -> None:
     second = continued(work(launch(think("search", q="tides"), FINAL)))
     for at in (0, transitions(second)[0]):
         fork = work(actions.fork(second, at=at, by=None))
-        assert store.earlier_runs(fork) == store.earlier_runs(second)
+        assert continuing.earlier_runs(fork) == continuing.earlier_runs(second)
         assert read_by(fork).count("Write a short report about tides") == 1
         assert fork.continues_id is None
         third = continued(fork, GOALS[1])
-        assert [one.run for one in store.earlier_runs(third)] == [second.continues_id, fork.pk]
+        assert [one.run for one in continuing.earlier_runs(third)] == [second.continues_id, fork.pk]
 
 
 def test_a_rollback_keeps_the_history() -> None:
@@ -163,7 +164,7 @@ def test_the_run_before_may_be_deleted() -> None:
     second.refresh_from_db()
     assert second.continues_id is None
     assert read_by(second) == before
-    assert store.verify(second, tool_specs(second)) is None
+    assert verifying.verify(second, tool_specs(second)) is None
     assert read_by(continued(second, GOALS[1])).count("Write a short report about tides") == 1
 
 
@@ -172,7 +173,7 @@ def test_a_run_that_is_marked_as_continuing_another_one_does_not_verify() -> Non
     second = continued(first)
     Run.objects.filter(pk=second.pk).update(continues=other)
     marked = Run.objects.get(pk=second.pk)
-    misfit = store.verify(marked, tool_specs(marked))
+    misfit = verifying.verify(marked, tool_specs(marked))
     assert misfit is not None
     assert misfit.seq == 1
     Run.objects.filter(pk=second.pk).update(continues=first)
@@ -258,8 +259,8 @@ def test_a_history_that_fills_the_window_is_compacted_before_the_first_decision(
     assert "Done: all" in read_by(last)
     assert "tide tide" not in read_by(last)
     again = continued(last, "The one after", script=small_window("done"))
-    assert store.earlier_runs(again)[-1].summary.startswith("Goal: tides")
-    assert len(store.earlier_runs(again)) == 5
+    assert continuing.earlier_runs(again)[-1].summary.startswith("Goal: tides")
+    assert len(continuing.earlier_runs(again)) == 5
 
 
 def test_the_export_says_which_run_it_continues() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from runs import actions, failpoints
 from runs.models import Budget, Exchange, Interrupt, Run, Step
-from runs.store import folder_of
+from runs.store.creating import folder_of
 from tests.runs.commands import command
 from tests.runs.running import (
     FINAL,

@@ -17,10 +17,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from runs import actions, store
+from runs import actions
 from runs.driver import Slice, spool
 from runs.engine.effects import ToolReturned
 from runs.models import Run
+from runs.store import errors, late_answers, leases, log
 from tests.runs.commands import command
 from tests.runs.running import (
     ALLOW,
@@ -60,7 +61,7 @@ def totals(run: Run) -> tuple[int, int, int, int, float]:
 def test_before_the_commit_of_an_ask_nothing_has_happened() -> None:
     """K2: the worker claims the run and is gone."""
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
-    store.claim(run.pk, "doomed")
+    leases.claim(run.pk, "doomed")
     lose_worker(run)
     work(run)
     assert kinds(run).count("recovered") == 1
@@ -161,11 +162,11 @@ def test_an_answer_that_was_saved_is_used_and_nothing_is_done_or_paid_twice() ->
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
     die_in(run, before=kill, only="send")
     exchange = run.exchanges.get(name="send")
-    asked = store.Asked(
+    asked = log.Asked(
         exchange.seq, exchange.kind, exchange.name, exchange.request_json, "started", exchange.key, nth=1
     )
     asked.answered(ToolReturned(value="sent, and saved"))
-    store.keep_answer(run.pk, run.epoch, asked, 0.0, written=True)
+    late_answers.keep_answer(run.pk, run.epoch, asked, 0.0, written=True)
     world = slice_of(run)
     assert world.calls == ["decision"]
     assert totals(run) == (2, 1, 200, 40, 0.002)
@@ -180,9 +181,9 @@ def test_a_paid_reply_whose_ask_is_written_is_saved_and_used() -> None:
         calls.append(1)
         if len(calls) == 2:
             lose_worker(run)
-            assert store.claim(run.pk, "beta") is not None
+            assert leases.claim(run.pk, "beta") is not None
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, after=taken_over)
     saved = run.exchanges.get(attempt=1, seq=2)
     assert (saved.status, saved.cost_usd) == ("answered", 0.001)
@@ -199,7 +200,7 @@ def test_a_transient_failure_waits_in_a_row_and_no_worker_waits_for_it() -> None
     run = launch(played=script(think("send", to="bob"), FINAL, tools={"send": flaky}), rules=ALLOW)
     slice_of(run)
     assert (run.status, run.worker) == ("queued", "")
-    assert store.claim(run.pk, "alpha") is None
+    assert leases.claim(run.pk, "alpha") is None
     first, second = run.exchanges.filter(name="send").order_by("seq")
     assert (first.status, second.status, second.attempt) == ("answered", "asked", 2)
     assert first.key == second.key
@@ -233,7 +234,7 @@ def test_a_given_answer_is_written_with_its_question_and_the_next_worker_goes_on
     """A worker dies as soon as they are written."""
     run = launch(think("send", to="bob"), FINAL, answers=[{"verdict": "approve"}])
     make_due(run.pk)
-    lease = store.claim(run.pk, "doomed")
+    lease = leases.claim(run.pk, "doomed")
     assert lease is not None
     from runs.driver.holds import held
     from runs.driver.worker import Worker
@@ -256,13 +257,13 @@ def test_a_given_answer_is_written_with_its_question_and_the_next_worker_goes_on
 def lose_workers(run: Run, times: int) -> None:
     for _ in range(times):
         lose_worker(run)
-        assert store.claim(run.pk, "doomed") is not None
+        assert leases.claim(run.pk, "doomed") is not None
     lose_worker(run)
 
 
 def test_after_three_lost_workers_a_person_is_asked_whether_the_run_goes_on(client: Client) -> None:
     run = launch(FINAL)
-    lose_workers(run, store.MOST_LOST)
+    lose_workers(run, leases.MOST_LOST)
     work(run)
     assert (run.status, run.model_calls) == ("waiting", 0)
     question = pending(run)
@@ -281,7 +282,7 @@ def test_a_call_that_waits_for_its_next_attempt_is_held_by_that_question() -> No
     run = launch(played=script(think("search", q="tides"), FINAL, tools=busy))
     slice_of(run)
     make_due(run.pk)
-    lose_workers(run, store.MOST_LOST)
+    lose_workers(run, leases.MOST_LOST)
     work(run)
     question = pending(run)
     assert (question.kind, question.tool, question.args) == ("manual", "search", {"q": "tides"})
@@ -292,7 +293,7 @@ def test_a_call_that_waits_for_its_next_attempt_is_held_by_that_question() -> No
 
 def test_a_call_with_a_key_that_kills_its_workers_is_asked_about_as_one_that_may_have_happened() -> None:
     run = launch(played=script(think("keyed", to="bob"), FINAL, tools={"keyed": KEYED}), rules=ALLOW)
-    for _ in range(store.MOST_LOST):
+    for _ in range(leases.MOST_LOST):
         die_in(run, before=kill, only="keyed")
     work(run)
     assert (pending(run).kind, pending(run).tool) == ("may_have_happened", "keyed")
@@ -302,12 +303,12 @@ def test_a_call_with_a_key_that_kills_its_workers_is_asked_about_as_one_that_may
 
 def test_three_faults_of_our_own_code_end_the_run_with_the_fault_in_its_last_step() -> None:
     run = launch(FINAL)
-    for _ in range(store.MOST_LOST):
+    for _ in range(leases.MOST_LOST):
         make_due(run.pk)
-        lease = store.claim(run.pk, "alpha")
+        lease = leases.claim(run.pk, "alpha")
         assert lease is not None
-        store.postpone(lease, 30, ValueError("no such thing"))
-        store.let_go(lease)
+        leases.postpone(lease, 30, ValueError("no such thing"))
+        leases.let_go(lease)
     work(run)
     assert (run.status, run.exit_reason) == ("failed", "fatal_error")
     assert "ValueError: no such thing" in run.steps.get(kind="stop").facts_json
@@ -318,7 +319,7 @@ def test_an_answer_that_waits_for_a_worker_is_kept_while_a_person_looks_why_they
     run = launch(think("send", to="bob"), FINAL)
     work(run)
     decide(run, "approve")
-    lose_workers(run, store.MOST_LOST)
+    lose_workers(run, leases.MOST_LOST)
     work(run)
     assert (run.status, run.worker, run.tool_calls) == ("paused", "", 0)
     told = json.loads(run.steps.get(kind="pause").facts_json)[0]
@@ -328,7 +329,7 @@ def test_an_answer_that_waits_for_a_worker_is_kept_while_a_person_looks_why_they
         "Look at the worker's log, then resume the run."
     )
     lose_worker(run)
-    assert store.claim(run.pk, "another") is None, "no further worker is lost on it"
+    assert leases.claim(run.pk, "another") is None, "no further worker is lost on it"
     actions.resume(run, by=None)
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
     assert actions.replay(run, by=None)[1] is None
@@ -338,7 +339,7 @@ def test_the_answer_of_a_call_is_kept_so_too() -> None:
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
     late = die_in(run, after=kill, only="send")
     late.keep(late.at.asked, ToolReturned(value="sent 1"))
-    lose_workers(run, store.MOST_LOST - 1)
+    lose_workers(run, leases.MOST_LOST - 1)
     assert work(run).status == "paused"
     actions.resume(run, by=None)
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
@@ -356,12 +357,12 @@ def test_the_question_after_lost_workers_says_which_met_a_fault(faults: int, tit
     run = launch(FINAL)
     for _ in range(faults):
         make_due(run.pk)
-        lease = store.claim(run.pk, "alpha")
+        lease = leases.claim(run.pk, "alpha")
         assert lease is not None
-        store.postpone(lease, 30, ValueError("no such thing"))
-        store.let_go(lease)
+        leases.postpone(lease, 30, ValueError("no such thing"))
+        leases.let_go(lease)
     make_due(run.pk)
-    lose_workers(run, store.MOST_LOST - faults)
+    lose_workers(run, leases.MOST_LOST - faults)
     work(run)
     assert pending(run).title == title
     decide(run, "resume")
@@ -371,11 +372,11 @@ def test_the_question_after_lost_workers_says_which_met_a_fault(faults: int, tit
 
 def test_a_fault_beside_lost_workers_ends_no_run() -> None:
     run = launch(FINAL)
-    lose_workers(run, store.MOST_LOST - 1)
-    lease = store.claim(run.pk, "alpha")
+    lose_workers(run, leases.MOST_LOST - 1)
+    lease = leases.claim(run.pk, "alpha")
     assert lease is not None
-    store.postpone(lease, 30, ValueError("the disk was full for a moment"))
-    store.let_go(lease)
+    leases.postpone(lease, 30, ValueError("the disk was full for a moment"))
+    leases.let_go(lease)
     make_due(run.pk)
     work(run)
     assert (run.status, pending(run).kind) == ("waiting", "manual")
@@ -385,36 +386,36 @@ def test_a_fault_beside_lost_workers_ends_no_run() -> None:
 
 def left_in_a_call(run: Run) -> None:
     """A worker takes the run, and gives it back in the middle of a model call of a limited run."""
-    lease = store.claim(run.pk, "leaving")
+    lease = leases.claim(run.pk, "leaving")
     assert lease is not None
     Run.objects.filter(pk=run.pk).update(reserved_tokens=1, reserved_epoch=lease.epoch)
-    assert store.hand_back(lease)
+    assert leases.hand_back(lease)
 
 
 def test_a_worker_that_leaves_a_model_call_in_order_is_not_lost() -> None:
     """Its row is there all the same, for what the call may have used."""
     run = launch(FINAL)
-    for _ in range(store.MOST_LOST):
+    for _ in range(leases.MOST_LOST):
         left_in_a_call(run)
     assert work(run).status == "succeeded"
     told = run.steps.filter(kind="recovered").values_list("facts_json", flat=True)
-    assert len(told) == store.MOST_LOST
+    assert len(told) == leases.MOST_LOST
     assert not any("lost or stopped" in text for text in told)
-    assert run.output_tokens == 20 + store.MOST_LOST
+    assert run.output_tokens == 20 + leases.MOST_LOST
 
 
 def test_what_comes_of_a_call_that_was_handed_back_is_refused() -> None:
     run = launch(FINAL)
-    lease = store.claim(run.pk, "leaving")
+    lease = leases.claim(run.pk, "leaving")
     assert lease is not None
-    assert store.hand_back(lease) and not store.hand_back(lease)
+    assert leases.hand_back(lease) and not leases.hand_back(lease)
     run.refresh_from_db()
     assert run.epoch == lease.epoch + 1, "each write names the epoch of its lease"
 
 
 def test_only_the_worker_that_has_a_run_hands_it_back() -> None:
     run, other = launch(FINAL), launch(FINAL)
-    lease, its = store.claim(run.pk, "leaving"), store.claim(other.pk, "working")
+    lease, its = leases.claim(run.pk, "leaving"), leases.claim(other.pk, "working")
     assert lease is not None and its is not None
     assert lease.epoch == its.epoch
     stale = [
@@ -422,9 +423,9 @@ def test_only_the_worker_that_has_a_run_hands_it_back() -> None:
         replace(lease, worker="before"),
         replace(its, worker="leaving"),
     ]
-    assert not any(map(store.hand_back, stale))
+    assert not any(map(leases.hand_back, stale))
     assert set(Run.objects.values_list("status", flat=True)) == {"running"}
-    assert store.hand_back(lease)
+    assert leases.hand_back(lease)
     run.refresh_from_db()
     other.refresh_from_db()
     assert (run.status, other.status) == ("queued", "running")
@@ -432,20 +433,20 @@ def test_only_the_worker_that_has_a_run_hands_it_back() -> None:
 
 def test_a_run_that_a_person_has_paused_is_not_handed_back() -> None:
     run = launch(FINAL)
-    lease = store.claim(run.pk, "leaving")
+    lease = leases.claim(run.pk, "leaving")
     assert lease is not None
     Run.objects.filter(pk=run.pk).update(status="paused")
-    assert not store.hand_back(lease)
+    assert not leases.hand_back(lease)
 
 
 def test_a_worker_that_leaves_between_two_that_are_lost_is_no_move() -> None:
     run = launch(FINAL)
     for _ in range(2):
         left_in_a_call(run)
-        assert store.claim(run.pk, "doomed") is not None
+        assert leases.claim(run.pk, "doomed") is not None
         lose_worker(run)
-    assert store.claim(run.pk, "next") is not None
-    assert store.lost_in_a_row(run) == 2
+    assert leases.claim(run.pk, "next") is not None
+    assert leases.lost_in_a_row(run) == 2
     lose_worker(run)
     work(run)
     assert pending(run).kind == "manual", "three were lost, and none of the two that left counts"
@@ -479,7 +480,7 @@ def launch_and_die(played: dict[str, Any], place: str, tmp_path: Path, **run_set
     )
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
     run = Run.objects.get()
-    assert store.claim(run.pk, "too early") is None
+    assert leases.claim(run.pk, "too early") is None
     lose_worker(run)
     return run
 

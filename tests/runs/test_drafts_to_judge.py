@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.models import Interrupt, Run
-from runs.reading import export
 from runs.reading.cards import card_of
+from runs.reading.exporting import export
+from runs.store import verifying
 from tests.factories import alice, bob, launched, signed_in
 from tests.runs.running import (
     FINAL,
@@ -148,6 +149,6 @@ def test_a_question_of_before_the_draft_was_kept_verifies_and_is_replayed() -> N
     )
     unseal(run)
     run.refresh_from_db()
-    assert store.verify(run, driver.tool_specs(run)) is None
+    assert verifying.verify(run, driver.tool_specs(run)) is None
     assert driver.made_again(driver.record_of(run)).difference is None
     assert "A draft keeps breaking the rules" in page_of(run)

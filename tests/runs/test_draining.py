@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runs import driver, store, tasks
+from runs import driver, tasks
 from runs.driver import spool
 from runs.engine.effects import ToolReturned
 from runs.models import Run
+from runs.store import errors, leases
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -58,7 +59,7 @@ def slice_while(deed: Callable[[], None], run: Run, only: str) -> Meddled | Base
     """A slice in whose call `deed` happens; what was called, or why it ended."""
     try:
         return slice_of(run, before=deed, only=only)
-    except store.Fenced as fenced:
+    except errors.Fenced as fenced:
         return fenced
 
 
@@ -93,7 +94,7 @@ def test_a_call_that_may_be_repeated_is_given_back_while_it_lasts(only: str) -> 
     def told() -> None:
         assert drained(handed_on), "nothing is left to wait for"
         driver.reopen()
-        taken.append(store.claim(run.pk, "another"))
+        taken.append(leases.claim(run.pk, "another"))
 
     slice_while(told, run, only)
     assert handed_on == [run.pk]
@@ -252,5 +253,5 @@ def test_without_the_drain_the_run_waits_for_the_lease() -> None:
     """The negative control: a worker in a silent call keeps the run from all others."""
     run = launch(FINAL)
     taken: list[object] = []
-    slice_of(run, before=lambda: taken.append(store.claim(run.pk, "another")), only="decision")
+    slice_of(run, before=lambda: taken.append(leases.claim(run.pk, "another")), only="decision")
     assert taken == [None]

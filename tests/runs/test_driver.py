@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.driver import Slice, holds
 from runs.models import Run, ScriptText
+from runs.store import leases
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -364,7 +365,7 @@ def test_a_log_that_can_not_be_written_postpones_the_run_and_takes_no_worker_wit
     driver.drive(run.pk)
     run.refresh_from_db()
     assert (run.status, run.worker) == ("queued", "")
-    assert store.claim(run.pk, "alpha") is None
+    assert leases.claim(run.pk, "alpha") is None
     run.delete()
 
 
@@ -375,7 +376,7 @@ def test_a_fault_of_our_own_leaves_a_row_and_the_run_is_tried_again_later() -> N
     run.refresh_from_db()
     assert (kinds(run)[-1], run.status, run.worker) == ("recovered", "queued", "")
     assert '"fault":"IntegrityError: ' in run.steps.order_by("-seq")[0].facts_json
-    assert store.claim(run.pk, "alpha") is None
+    assert leases.claim(run.pk, "alpha") is None
     assert work(run).status == "waiting"
     assert pending(run).seq == 5
     in_the_way.delete()  # no row asks it

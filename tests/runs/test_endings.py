@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from runs.models import Run
-from runs.reading import panels
 from runs.reading.ending import Ending, ending_of
+from runs.reading.panels import panels_of
 from tests.runs.running import (
     FINAL,
     SEARCH,
@@ -36,7 +36,7 @@ def ended(run: Run) -> Ending:
 
 
 def answer_panel(run: Run) -> str:
-    return " ".join(panels(run, None)["answer"].split())
+    return " ".join(panels_of(run, None)["answer"].split())
 
 
 def test_a_run_that_goes_on_has_no_ending() -> None:
@@ -62,7 +62,7 @@ def test_a_run_that_failed_at_once_is_retried_from_the_beginning() -> None:
 
 def test_the_agents_word_is_told_as_its_word() -> None:
     run = work(launch(FINAL))
-    header = panels(run, None)["header"]
+    header = panels_of(run, None)["header"]
     assert "Finished" in header and "the agent says the goal is reached" in header and "word--good" in header
     assert "Before the end" not in answer_panel(run)
 
@@ -85,7 +85,7 @@ def test_what_failed_or_was_denied_stands_beside_the_agents_word(
     assert (run.status, found.beside) == ("succeeded", (said,))
     assert run.steps.get(seq=found.beside_seq).edge == "executed"
     assert f"Before the end {said}." in answer_panel(run)
-    assert "word--good" not in panels(run, None)["header"]
+    assert "word--good" not in panels_of(run, None)["header"]
 
 
 def test_what_was_rolled_back_is_not_counted() -> None:

@@ -8,8 +8,9 @@ import pytest
 from django.apps import apps
 from django.db import connection
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.models import Exchange, Interrupt, Run, Step
+from runs.store import loading
 from tests.golden.keeping import FILLED
 from tests.runs.running import FINAL, busy_run, decide, launch, think, transitions, unseal, work
 from tests.runs.test_verify import misfit_of
@@ -72,7 +73,7 @@ def test_arguments_that_read_like_a_code_answer_no_wish() -> None:
     run = work(launch(think("send", to="bob"), FINAL))
     actions.compact_now(run, by=None)
     decide(run, "edit", args={"to": "nothing_to_compact"})
-    assert store.compaction_wanted(run)
+    assert loading.compaction_wanted(run)
 
 
 def test_copies_have_the_column_too() -> None:

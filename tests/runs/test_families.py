@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run
+from runs.store import verifying
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
@@ -86,4 +87,4 @@ def test_a_child_of_any_machine_answers_a_parent_of_any_machine(parent: str, chi
     told = json.loads(Exchange.objects.get(run=run, kind="child_run").answer_json or "")
     assert (told["run"], told["answer"]) == (str(kid.pk), "At noon.")
     for one in (run, kid):
-        assert store.verify(one, driver.tool_specs(one)) is None
+        assert verifying.verify(one, driver.tool_specs(one)) is None

@@ -9,22 +9,24 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs import actions, reading, store
+from runs import actions
 from runs.engine import context
 from runs.engine.effects import EFFECT, Compaction, ModelCall
 from runs.engine.snapshot import Window
 from runs.engine.timeline import Piece, folded
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
-from runs.reading import filling
+from runs.reading import exporting, filling, inspector, rows
 from runs.reading.compactions import compaction_view
 from runs.reading.filling import Filling, filling_of, pictured, room_needed, sizes, sources_of
 from runs.reading.markdown import render
 from runs.reading.mended import context_state
+from runs.reading.panels import panels_of
 from runs.reading.prompt_changes import changes
 from runs.reading.prompt_views import prompt_view
 from runs.reading.prompts import Sent, full_terms
 from runs.signals import on_after_compaction, on_before_compaction
+from runs.store import decisions, loading
 from tests.factories import signed_in
 from tests.runs.running import FINAL, _every_run_verifies, launch, person, script, stranger, think, work
 from tests.runs.test_prompts_as_sent import NOTES, drive, hiding_run, long_run
@@ -90,7 +92,7 @@ def test_the_parts_add_up_to_what_the_kernel_reckons() -> None:
     asked = run.exchanges.filter(kind="model_call").order_by("-seq")[0]
     call = EFFECT.validate_json(asked.request_json)
     assert isinstance(call, ModelCall)
-    window = Window(store.load_window(run, machine, run.head), 1200, 0.9, 0.5)
+    window = Window(loading.load_window(run, machine, run.head), 1200, 0.9, 0.5)
     assert found.tokens == context.size(machine, terms, window, call)
     assert sum(part.tokens for part in found.parts) == found.tokens
     assert (found.limit, found.compacts_at) == (1200, 1080)
@@ -119,12 +121,12 @@ def test_the_bar_is_as_long_as_what_is_larger_and_its_parts_touch() -> None:
 def test_a_run_without_a_limit_has_none_and_one_without_a_call_shows_nothing() -> None:
     run = launch(think("search", q="tides"), FINAL)
     assert filling_of(run) is None
-    assert reading.panels(run, ann())["context"] == ""
+    assert panels_of(run, ann())["context"] == ""
     run = work(run)
     found = filling_of(run)
     assert found is not None
     assert (found.limit, found.compacts_at, found.filled) == (None, None, None)
-    assert "no limit" in reading.panels(run, ben())["context"]
+    assert "no limit" in panels_of(run, ben())["context"]
 
 
 def test_the_providers_count_stands_beside_the_estimate() -> None:
@@ -135,7 +137,7 @@ def test_the_providers_count_stands_beside_the_estimate() -> None:
     asked = run.exchanges.get(seq=found.counted.seq)
     assert found.counted.tokens == asked.input_tokens == asked.prompt_chars // 3
     assert found.counted.estimate == context.tokens(asked.prompt_chars, 0.25)
-    assert "The provider counted" in reading.panels(run, ben())["context"]
+    assert "The provider counted" in panels_of(run, ben())["context"]
 
 
 @pytest.mark.parametrize("make", [lambda: long_run(14), hiding_run])
@@ -165,7 +167,7 @@ def test_a_run_that_goes_on_costs_a_few_questions_however_long_it_is() -> None:
     ) as asked:
         filling_of(run)
     assert len(asked) == 0
-    store.note(run.pk, "heard", "Something.")
+    decisions.note(run.pk, "heard", "Something.")
     run.refresh_from_db()
     with CaptureQueriesContext(connection) as asked:
         filling_of(run)
@@ -178,8 +180,8 @@ def test_a_run_that_goes_on_costs_a_few_questions_however_long_it_is() -> None:
 
 def test_a_compaction_and_what_people_do_about_it_are_rows_that_say_so() -> None:
     run = compacted()
-    said = {row.seq: row.summary for row in reading.row_views(run)}
-    [standing] = folded(store.context_blocks(run)).standing()
+    said = {row.seq: row.summary for row in rows.row_views(run)}
+    [standing] = folded(loading.context_blocks(run)).standing()
     made = standing.made
     assert any(line.startswith(f"Summarises: steps {made.first}–{made.last}") for line in said.values())
     told = f"{made.tokens_before:,} → {made.tokens_after:,} tokens, steps {made.first}–{made.last}"
@@ -189,7 +191,7 @@ def test_a_compaction_and_what_people_do_about_it_are_rows_that_say_so() -> None
     actions.unpin(run, path=standing.path, by=None)
     actions.undo_summary(run, seq=standing.seq, reason="Too short.", by=None)
     actions.compact_now(run, by=None)
-    lines = [row.summary for row in reading.row_views(Run.objects.get(pk=run.pk))][-5:]
+    lines = [row.summary for row in rows.row_views(Run.objects.get(pk=run.pk))][-5:]
     assert lines[0] == f"Summary corrected: step {standing.seq}, version 2, by the operator: “A typo.”"
     assert lines[1] == f"Pinned for the model: the summary of step {standing.seq} by the operator: “Keep it.”"
     assert lines[2].startswith("Unpinned: ")
@@ -205,7 +207,7 @@ def test_the_inspector_of_a_compaction_has_the_originals_beside_the_summary() ->
     assert "originals__item" in page
     assert "Pin for the model" in page
     assert "In the admin" not in page
-    step = reading.step_view(run, seq)
+    step = inspector.step_view(run, seq)
     assert step is not None and step.exchange is not None and step.exchange.kind == "compaction"
     assert step.context is not None
     assert step.context.sent.parts[1].what == "originals"
@@ -214,14 +216,14 @@ def test_the_inspector_of_a_compaction_has_the_originals_beside_the_summary() ->
 def test_the_context_page_shows_and_takes_what_may_be_done() -> None:
     owner = ann()
     run = compacted(owner)
-    [summary] = folded(store.context_blocks(run)).standing()
+    [summary] = folded(loading.context_blocks(run)).standing()
     client, where = signed_in(owner), f"/runs/{run.pk}/context/"
     page = client.get(where).content.decode()
     assert all(word in page for word in ("Compact now", "Correct…", "Revert…", "Instructions"))
     address = f"/runs/{run.pk}/summaries/{summary.seq}/edit/"
     form = {"text": "3,500 cm <b>", "reason": "A typo.", "version": "1"}
     assert client.post(address, form).headers["Location"] == where
-    assert store.summary_text(run, summary.seq) == "3,500 cm <b>"
+    assert loading.summary_text(run, summary.seq) == "3,500 cm <b>"
     assert "3,500 cm &lt;b&gt;</pre>" in client.get(where).content.decode()
     stale = client.post(address, form | {"text": "My own\nwords <i>"})
     assert stale.status_code == 409
@@ -250,7 +252,7 @@ def test_the_context_page_shows_and_takes_what_may_be_done() -> None:
 def test_of_a_run_that_has_ended_nothing_is_wanted_and_nothing_offered() -> None:
     owner = ann()
     run = compacted(owner)
-    [summary] = folded(store.context_blocks(run)).standing()
+    [summary] = folded(loading.context_blocks(run)).standing()
     client, at = signed_in(owner), f"/runs/{run.pk}/"
     offer = f"/runs/{run.pk}/context/#summary-{summary.seq}"
     actions.pin(run, path=summary.path, by=owner)
@@ -269,7 +271,7 @@ def test_of_a_run_that_has_ended_nothing_is_wanted_and_nothing_offered() -> None
 
 def test_the_room_that_the_originals_need_is_said_before() -> None:
     run = compacted(ann())
-    [summary] = folded(store.context_blocks(run)).standing()
+    [summary] = folded(loading.context_blocks(run)).standing()
     view = compaction_view(run, summary.seq)
     now = filling_of(run)
     assert view is not None and now is not None
@@ -367,16 +369,16 @@ def cited_run(owner: User | None = None) -> Run:
 
 def test_an_answer_links_the_sources_that_it_cites() -> None:
     run = cited_run()
-    panels = reading.panels(run, ben())
-    answer = panels["answer"]
+    shown = panels_of(run, ben())
+    answer = shown["answer"]
     assert answer.count("<cite>") == 2
     assert 'href="https://tides.example/0"' in answer and 'rel="noopener noreferrer nofollow"' in answer
     assert 'title="Tides &lt;b&gt;0&lt;/b&gt; ⟨U+202E⟩"' in answer
     assert "[[S:9]]" in answer and "<code>[[S:1]]</code>" in answer
-    assert panels["sources"].count("sources__item") == 2
-    assert "javascript:" not in panels["sources"] and "<b>" not in panels["sources"]
-    decided = next(row for row in reading.row_views(run) if "FINAL" in row.summary or "High" in row.summary)
-    step = reading.step_view(run, decided.seq)
+    assert shown["sources"].count("sources__item") == 2
+    assert "javascript:" not in shown["sources"] and "<b>" not in shown["sources"]
+    decided = next(row for row in rows.row_views(run) if "FINAL" in row.summary or "High" in row.summary)
+    step = inspector.step_view(run, decided.seq)
     assert step is not None and any("<cite>" in fact for fact in step.facts)
 
 
@@ -391,14 +393,14 @@ def test_a_number_is_no_link_where_there_is_no_such_source_or_another_link_is_ar
 
 
 def test_the_export_has_sources_and_compactions() -> None:
-    exported = reading.export(cited_run())
+    exported = exporting.export(cited_run())
     assert [source["number"] for source in exported["sources"]] == [1, 2]
     assert exported["sources"][0]["url"] == "https://tides.example/0"
     assert exported["compactions"] == []
     run = compacted()
-    [*_, last] = folded(store.context_blocks(run)).standing()
+    [*_, last] = folded(loading.context_blocks(run)).standing()
     actions.edit_summary(run, seq=last.seq, version=1, text="Other.", reason="Why.", by=None)
-    [*_, newest] = reading.export(Run.objects.get(pk=run.pk))["compactions"]
+    [*_, newest] = exporting.export(Run.objects.get(pk=run.pk))["compactions"]
     assert (newest["seq"], newest["first"], newest["last"]) == (last.seq, last.made.first, last.made.last)
     assert [one["version"] for one in newest["versions"]] == [1, 2]
     assert newest["versions"][1]["reason"] == "Why."
@@ -439,7 +441,7 @@ def test_who_subscribes_hears_of_each_compaction_and_a_faulty_one_harms_nothing(
             effect.last,
             effect.tokens_before,
         )
-    assert made["text"] == store.summary_text(run, row.seq) or made["text"]
+    assert made["text"] == loading.summary_text(run, row.seq) or made["text"]
     assert 0 < made["tokens_after"] < made["tokens_before"]
     assert "a receiver of a compaction signal failed" in caplog.text
 
@@ -459,4 +461,4 @@ def test_a_summariser_that_fails_is_told_to_subscribers_with_its_error() -> None
     finally:
         on_after_compaction.disconnect(after)
     assert heard and all(about["error"] for about in heard)
-    assert any(row.line.title == "Compaction failed" for row in reading.row_views(run))
+    assert any(row.line.title == "Compaction failed" for row in rows.row_views(run))

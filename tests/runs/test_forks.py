@@ -11,13 +11,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.engine.facts import KeptAnswer
 from runs.forms.copying import state_values
 from runs.machines import CATALOGUE
 from runs.models import FINISHED, Decision, Interrupt, Run
 from runs.reading.rollback import again
-from runs.store import folder_of
+from runs.store import copying, verifying
+from runs.store.creating import folder_of
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -403,7 +404,7 @@ def test_a_fork_of_a_fork_verifies_with_all_its_terms() -> None:
     once = work(fork(run, transitions(run, "executed")[0], settings={"max_steps": 8}))
     twice = work(fork(once, transitions(once)[-3], settings={"max_steps": 7}, state={"steps": 1}))
     assert twice.status == "succeeded"
-    assert store.verify(twice, driver.tool_specs(twice)) is None
+    assert verifying.verify(twice, driver.tool_specs(twice)) is None
 
 
 def test_a_fork_whose_rows_were_changed_does_not_verify() -> None:
@@ -411,7 +412,7 @@ def test_a_fork_whose_rows_were_changed_does_not_verify() -> None:
     run = finished()
     forked = work(fork(run, transitions(run)[1], state={"steps": 3}))
     forked.steps.filter(seq=transitions(run)[1] + 1).update(state_json=None)
-    assert store.verify(forked, driver.tool_specs(forked)) is not None
+    assert verifying.verify(forked, driver.tool_specs(forked)) is not None
     forked.delete()
 
 
@@ -426,12 +427,12 @@ def test_what_can_not_be_read_any_more_is_a_fault_and_no_crash(column: str) -> N
     type(kept).objects.filter(pk=kept.pk).update(
         **{column: text.replace('"max_steps"', '"max_stepz"').replace('"kind":"model', '"kind":"modem')}
     )
-    misfit = store.verify(forked, driver.tool_specs(forked))
+    misfit = verifying.verify(forked, driver.tool_specs(forked))
     assert misfit is not None
     assert (misfit.seq == row.seq) == (column == "facts_json")
     assert "hash" in misfit.why or "can't be read" in misfit.why
     type(kept).objects.filter(pk=kept.pk).update(**{column: text})
-    assert store.verify(forked, driver.tool_specs(forked)) is None
+    assert verifying.verify(forked, driver.tool_specs(forked)) is None
 
 
 def test_another_script_is_played_from_the_row_on() -> None:
@@ -674,7 +675,7 @@ def test_keeping_many_answers_takes_as_many_queries_as_keeping_one() -> None:
             decide(run, "approve")
             work(run)
         with CaptureQueriesContext(connection) as asked:
-            kept = store.answers_after(run, 0, store.PEOPLE)
+            kept = copying.answers_after(run, 0, copying.PEOPLE)
         assert [one.verdict for one in kept] == ["approve"] * many
         counted.append(len(asked))
     assert counted[0] == counted[1]
@@ -688,12 +689,12 @@ def test_the_limits_of_a_fork_are_its_own_and_not_what_was_added_before_it() -> 
     run = work(launch(*replies, FINAL, limits={"cost_usd": 0.002}))
     decide(run, "top_up", args={"cost_usd": 0.01})
     work(run)
-    assert store.limits_at(run, run.head) == {"cost_usd": 0.012}
+    assert copying.limits_at(run, run.head) == {"cost_usd": 0.012}
     at = transitions(run, "executed")[-1]
     assert at > run.steps.get(kind="limit").seq
     forked = work(fork(run, at, settings={"limits": {"cost_usd": 0.5}}))
     for row in (0, at, at + 1, forked.head):
-        assert store.limits_at(forked, row) == {"cost_usd": 0.5}
+        assert copying.limits_at(forked, row) == {"cost_usd": 0.5}
     assert actions.rerun(forked, at=at, by=None).settings["limits"] == {"cost_usd": 0.5}
     assert actions.replay(forked, by=None)[0].budgets.get(name="cost_usd").limit == 0.5
     assert actions.replay(run, by=None)[0].budgets.get(name="cost_usd").limit == 0.012
@@ -705,8 +706,8 @@ def test_what_is_added_in_a_fork_is_added_to_its_limits() -> None:
     before = pending(forked).seq
     decide(forked, "top_up", args={"tokens": 1000})
     work(forked)
-    assert store.limits_at(forked, before) == {"tokens": 200}
-    assert store.limits_at(forked, forked.head) == {"tokens": 1200}
+    assert copying.limits_at(forked, before) == {"tokens": 200}
+    assert copying.limits_at(forked, forked.head) == {"tokens": 1200}
 
 
 # --- rights ---------------------------------------------------------------------------------------------------------

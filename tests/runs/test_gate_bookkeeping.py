@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from runs import actions, store
+from runs import actions
 from runs.engine.machine import Terms
 from runs.engine.rules import carried_over
 from runs.engine.settings import Settings
@@ -18,6 +18,7 @@ from runs.engine.states import control_values
 from runs.forms.copying import ForkForm
 from runs.machines import CATALOGUE
 from runs.models import Run, SiteRule
+from runs.store import loading
 from tests.factories import signed_in
 from tests.runs.running import (
     ALLOW,
@@ -147,8 +148,8 @@ def test_fewer_steps_are_no_way_past_a_rule_on_every_n_steps() -> None:
     work(forked)
     asked = pending(forked)
     assert asked.kind == "every_n_steps"
-    assert store.state_at(
-        forked, CATALOGUE["ruled"], store.terms_of(forked, {}), asked.seq
+    assert loading.state_at(
+        forked, CATALOGUE["ruled"], loading.terms_of(forked, {}), asked.seq
     ).interrupts_asked == {"rule:1": 2}
 
 
@@ -165,7 +166,7 @@ def test_a_rule_that_stands_where_another_was_answered_is_not_answered() -> None
     after = run.steps.filter(kind="transition", live=True, seq__gt=run.interrupts.earliest("seq").seq)
     site_rule({**EVERY, "name": "the site's"})
     forked = actions.fork(run, at=after.earliest("seq").seq, by=operator("b"))
-    state = store.state_at(forked, CATALOGUE["ruled"], store.terms_of(forked, {}), forked.head)
+    state = loading.state_at(forked, CATALOGUE["ruled"], loading.terms_of(forked, {}), forked.head)
     assert state.interrupts_asked == {"rule:2": 2}
 
 

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from runs import actions, store
+from runs import actions
 from runs.engine.timeline import folded
 from runs.models import Run
 from runs.reading.rollback import again
+from runs.store import loading
 from tests.runs.running import _every_run_verifies, decide, transitions
 from tests.runs.test_mending import RIGHT, bob, compacted_run, newest, read_on
 
@@ -20,7 +21,7 @@ __all__ = ["_every_run_verifies"]
 
 def changed_since(run: Run, at: int) -> set[str]:
     """The summaries and pins up to row `at` that are otherwise now than they were there, and a wish that came since."""
-    blocks = store.context_blocks(run)
+    blocks = loading.context_blocks(run)
     then, now = folded(block for block in blocks if block.seq <= at), folded(blocks)
     versions = {
         f"su:{seq} {what}"

@@ -21,11 +21,13 @@ from django.utils import timezone
 
 from agentsite.hands import late_runs
 from agentsite.stopped import STOPPED
-from runs import actions, driver, reading, store, tasks
+from runs import actions, driver, tasks
 from runs.driver import Slice, holds
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Halt, Run
-from runs.store import log
+from runs.reading import panels
+from runs.reading.rows import row_views
+from runs.store import halting, leases, loading, log
 from runs.store.appending import batch_on
 from runs.store.halting import halted_for_intent
 from runs.store.log import Asked, Row, commit
@@ -90,7 +92,7 @@ def told(*words: str) -> str:
 def test_no_run_is_claimed_while_the_site_is_halted() -> None:
     run = launch(FINAL)
     halt()
-    assert store.claim(run.pk, "alpha") is None
+    assert leases.claim(run.pk, "alpha") is None
     assert driver.drive(run.pk) == []
     assert (tasks.sweep(), late_runs()) == (0, [])
     run.refresh_from_db()
@@ -113,7 +115,7 @@ def test_a_run_whose_worker_was_lost_is_not_taken_over_either() -> None:
     run = launch(FINAL)
     die_in(run, before=kill)
     halt()
-    assert store.claim(run.pk, "beta") is None
+    assert leases.claim(run.pk, "beta") is None
     unhalt()
     assert work(run).status == "succeeded"
 
@@ -151,12 +153,12 @@ def test_a_keyed_call_of_a_lost_worker_is_not_repeated_while_halted() -> None:
     run = launch(played=script(think("send", to="bob"), FINAL, tools={"send": keyed}), rules=ALLOW)
     die_in(run, before=kill, only="send")
     make_due(run.pk)
-    lease = store.claim(run.pk, "beta")
+    lease = leases.claim(run.pk, "beta")
     assert lease is not None
     halt()
-    with pytest.raises(store.Halted, match="a wrong price list"):
-        store.start(run.pk, lease.epoch, run.exchanges.get(name="send").seq, "[]")
-    store.let_go(lease)
+    with pytest.raises(halting.Halted, match="a wrong price list"):
+        log.start(run.pk, lease.epoch, run.exchanges.get(name="send").seq, "[]")
+    leases.let_go(lease)
     unhalt()
     assert slice_of(run).calls == ["send", "decision"]
 
@@ -358,7 +360,7 @@ def test_a_halt_is_told_once_also_where_the_run_is_due_in_it_twice() -> None:
 
 def test_a_run_that_waits_or_is_worked_on_is_not_held_back_when_a_person_moves_it() -> None:
     waiting, busy = work(launch(think("send", to="bob"), FINAL)), launch(FINAL)
-    store.claim(busy.pk, "alpha")
+    leases.claim(busy.pk, "alpha")
     halt()
     for run in (waiting, busy):
         actions.pause(run, by=None)
@@ -369,14 +371,14 @@ def test_a_run_whose_worker_was_lost_says_both_and_its_losses_go_on_counting() -
     run = launch(FINAL)
     for _ in range(2):
         lose_worker(run)
-        assert store.claim(run.pk, "doomed") is not None
+        assert leases.claim(run.pk, "doomed") is not None
     lose_worker(run)
     halt()
     unhalt()
-    assert store.claim(run.pk, "doomed") is not None
+    assert leases.claim(run.pk, "doomed") is not None
     assert kinds(run) == ["recovered", "recovered", "note"]
     run.refresh_from_db()
-    assert store.lost_in_a_row(run) == 2
+    assert leases.lost_in_a_row(run) == 2
     lose_worker(run)
     work(run)
     assert pending(run).kind == "manual", "the third loss, whatever the halt wrote in between"
@@ -398,7 +400,7 @@ def test_a_claim_asks_the_database_nothing_more_for_halts_that_are_over() -> Non
     def asked() -> int:
         run = launch(FINAL)
         with CaptureQueriesContext(connection) as queries:
-            assert store.claim(run.pk, "alpha") is not None
+            assert leases.claim(run.pk, "alpha") is not None
         return len(queries)
 
     before = asked()
@@ -414,7 +416,7 @@ def test_the_model_is_not_told_and_a_replay_and_a_fork_come_out_the_same() -> No
     unhalt()
     assert go_on(run).status == "succeeded"
     assert len(held_back(run)) == 1
-    blocks = store.load_blocks(run, CATALOGUE[run.machine], run.head)
+    blocks = loading.load_blocks(run, CATALOGUE[run.machine], run.head)
     assert not any("secret plans" in block.text for block in blocks)
     copy, difference = actions.replay(run, by=None)
     assert difference is None and held_back(copy) == held_back(run)
@@ -431,7 +433,7 @@ def test_the_timeline_and_the_export_say_it_in_words() -> None:
     page = signed_in(owner).get(reverse("run", args=[run.pk])).content.decode()
     assert "Held back" in page and "the operator had halted the site" in page
     assert "&lt;b&gt;prices&lt;/b&gt;" in page and "<b>prices" not in page
-    summary = reading.row_views(run)[0].summary
+    summary = row_views(run)[0].summary
     assert re.fullmatch(
         r"Held back \(for \d+\.\d s\): from \d+ \w+, \d\d:\d\d to \d\d:\d\d UTC: the operator had halted the site"
         r" — “<b>prices</b>”",
@@ -443,7 +445,7 @@ def test_only_who_may_halt_the_site_lets_it_work_again() -> None:
     halt("prices")
     with pytest.raises(actions.NotAllowed, match="You may not halt the site"):
         actions.unhalt_site(by=person("alice", "add_run", "decide_interrupt"))
-    assert store.halt_now() is not None
+    assert halting.halt_now() is not None
     unhalt()
 
 
@@ -480,7 +482,7 @@ def race(intent: Callable[[Run], None]) -> int:
         for run in runs[number]:
             try:
                 intent(run)
-            except store.Halted:
+            except halting.Halted:
                 return
 
     in_threads(7, one)
@@ -501,7 +503,7 @@ def waiting_deeds() -> list[Run]:
 
 def test_no_effect_begins_after_the_halt_is_committed() -> None:
     def intent(run: Run) -> None:
-        store.start(run.pk, run.epoch, run.exchanges.get(name="send").seq, "[]")
+        log.start(run.pk, run.epoch, run.exchanges.get(name="send").seq, "[]")
 
     for _ in range(2):
         assert race(intent) == 0
@@ -515,7 +517,7 @@ def test_without_the_switch_in_the_intents_transaction_one_would() -> None:
 
     def late(number: int) -> None:
         if number == 0:
-            assert store.halt_now() is None
+            assert halting.halt_now() is None
             looked.set()
             halted.wait(LONGEST_S)
             run.exchanges.filter(name="send").update(status="started")
@@ -525,7 +527,7 @@ def test_without_the_switch_in_the_intents_transaction_one_would() -> None:
             halted.set()
 
     in_threads(2, late)
-    assert len(begun()) == 1 and store.halt_now() is not None
+    assert len(begun()) == 1 and halting.halt_now() is not None
 
 
 @on_postgresql("SQLite has one writer: they can't overlap")
@@ -572,8 +574,8 @@ def test_an_intent_waits_for_a_halt_that_is_not_committed_yet() -> None:
                 order.append("halt")
         else:
             inside.wait(LONGEST_S)
-            with pytest.raises(store.Halted):
-                store.start(run.pk, run.epoch, seq, "[]")
+            with pytest.raises(halting.Halted):
+                log.start(run.pk, run.epoch, seq, "[]")
             order.append("intent")
             over.set()
 
@@ -584,7 +586,7 @@ def test_an_intent_waits_for_a_halt_that_is_not_committed_yet() -> None:
 
 def by_its_ask(run: Run, seq: int) -> None:
     """The deed of an ask that is a row already."""
-    store.start(run.pk, run.epoch, seq, "[]")
+    log.start(run.pk, run.epoch, seq, "[]")
 
 
 def by_its_row(run: Run, seq: int) -> None:
@@ -640,7 +642,7 @@ def test_only_who_may_halt_can() -> None:
         assert b"Halt all runs" not in client.get(reverse("runs")).content
         with pytest.raises(actions.NotAllowed):
             actions.halt_site(by=somebody, reason="mine")
-    assert store.halt_now() is None
+    assert halting.halt_now() is None
 
 
 def test_the_page_says_what_it_does_asks_why_and_halts_by_post_alone() -> None:
@@ -648,11 +650,11 @@ def test_the_page_says_what_it_does_asks_why_and_halts_by_post_alone() -> None:
     client = signed_in(root())
     page = client.get(reverse("halt")).content.decode()
     assert "Halt all runs?" in page and "1 running or queued, 0 waiting." in page
-    assert store.halt_now() is None
+    assert halting.halt_now() is None
     refused = client.post(reverse("halt"), {"deed": "halt", "reason": "  "})
     assert refused.status_code == 400 and "Enter a reason" in refused.content.decode()
     client.post(reverse("halt"), {"deed": "halt", "reason": "<b>bad</b> prices"})
-    switch = store.halt_now()
+    switch = halting.halt_now()
     assert switch is not None and (switch.by_name, switch.reason) == ("root", "<b>bad</b> prices")
     page = client.get(reverse("halt")).content.decode()
     assert "Resume the site?" in page and "<title>Resume site" in page
@@ -660,7 +662,7 @@ def test_the_page_says_what_it_does_asks_why_and_halts_by_post_alone() -> None:
         "Runs that continue: 1"
         in client.post(reverse("halt"), {"deed": "unhalt"}, follow=True).content.decode()
     )
-    assert store.halt_now() is None
+    assert halting.halt_now() is None
 
 
 def test_everybody_sees_the_banner_and_honest_words() -> None:
@@ -675,12 +677,12 @@ def test_everybody_sees_the_banner_and_honest_words() -> None:
             "All runs are halted" in page and "&lt;i&gt;prices&lt;/i&gt;" in page and "the operator" in page
         )
         assert reverse("halt") not in page
-    assert "Halted." in reading.panels(run, owner)["needs"]
-    assert "Halted" in reading.panels(run, owner)["header"]
+    assert "Halted." in panels.panels_of(run, owner)["needs"]
+    assert "Halted" in panels.panels_of(run, owner)["header"]
     assert "Queued" not in client.get(reverse("runs")).content.decode()
     unhalt()
     assert "Queued" in client.get(reverse("runs")).content.decode()
-    assert "Halted" not in reading.panels(run, owner)["needs"]
+    assert "Halted" not in panels.panels_of(run, owner)["needs"]
 
 
 def test_a_run_whose_call_is_still_under_way_is_not_said_to_stand_as_it_is() -> None:
@@ -690,7 +692,7 @@ def test_a_run_whose_call_is_still_under_way_is_not_said_to_stand_as_it_is() -> 
 
     def said(**changes: Any) -> str:
         Run.objects.filter(pk=run.pk).update(**changes)
-        return compact(reading.panels(Run.objects.get(pk=run.pk), owner)["needs"])
+        return compact(panels.panels_of(Run.objects.get(pk=run.pk), owner)["needs"])
 
     later = timezone.now() + timedelta(minutes=1)
     stands, goes_on = "<strong>Halted.</strong>", "continues when the site is resumed"
@@ -712,7 +714,7 @@ def test_a_run_whose_call_is_still_under_way_is_not_said_to_stand_as_it_is() -> 
 def test_the_commands_halt_and_let_go_on() -> None:
     launch(FINAL)
     assert "Halted by the operator" in told("halt", "--reason", "maintenance")
-    switch = store.halt_now()
+    switch = halting.halt_now()
     assert switch is not None and switch.reason == "maintenance"
     played = json.dumps(script(FINAL))
     with pytest.raises(

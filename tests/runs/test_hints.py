@@ -11,11 +11,11 @@ import pytest
 from django.db.models.functions import Now
 
 from agentsite.hands import HANDS, Hands
-from runs import actions, driver, live, store, tasks
+from runs import actions, driver, live, tasks
 from runs.driver import Slice
 from runs.messenger import Messenger
 from runs.models import Interrupt, Run
-from runs.store import backups
+from runs.store import backups, leases
 from tests.runs.running import FINAL, _every_run_verifies, launch, pending, think, transitions, work
 from tests.runs.test_children import child_of, family
 from tests.stack import wait_for
@@ -76,11 +76,11 @@ def test_where_hints_are_taken_a_run_gives_its_worker_to_others_after_a_slice(br
 def test_two_that_are_told_of_one_run_do_not_both_have_it(broker: Broker) -> None:
     """As where a hint that was taken for lost arrives after all."""
     run = long_run()
-    lease = store.claim(run.pk, "another")
+    lease = leases.claim(run.pk, "another")
     assert lease is not None
     tasks.drive_run(run.pk)
     assert Run.objects.get(pk=run.pk).head == run.head
-    store.let_go(lease)
+    leases.let_go(lease)
 
 
 def test_a_hand_of_the_worker_stays_only_while_nobody_waits_for_it(broker: Broker) -> None:

@@ -18,7 +18,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
-from runs import actions, store
+from runs import actions
 from runs.adapters.scripted import ScriptedModel
 from runs.adapters.toolbox import Toolbox
 from runs.driver import holds, performing, position
@@ -28,7 +28,7 @@ from runs.driver.window import Reader
 from runs.engine.effects import Failed, ModelReplied, ToolCall, ToolReturned, Usage
 from runs.models import Run
 from runs.reading.rows import render_row, row_views
-from runs.store import copying
+from runs.store import copying, errors, late_answers, leases, loading, log
 from runs.store.log import Asked, lock
 from tests.factories import cast_member, signed_in
 from tests.runs.running import (
@@ -130,7 +130,7 @@ def test_an_answer_that_comes_first_is_the_one_that_is_used() -> None:
 
 def test_an_answer_is_used_though_a_worker_that_asked_nothing_was_lost_meanwhile() -> None:
     run, journey = frozen_in_the_second_call()
-    assert store.claim(run.pk, "second") is not None
+    assert leases.claim(run.pk, "second") is not None
     wake(journey)
     lose_worker(run)
     assert slice_of(run).calls == []
@@ -145,14 +145,14 @@ def gone(_: Run) -> Any:
 
 def test_an_answer_that_comes_while_the_run_is_refused_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
     run, journey = frozen_in_the_second_call()
-    load = store.load
+    load = loading.load
 
     def loaded(*given: Any) -> Any:
         found = load(*given)
         wake(journey)
         return found
 
-    monkeypatch.setattr(store, "load", loaded)
+    monkeypatch.setattr(loading, "load", loaded)
     monkeypatch.setattr(workers, "ports_of", gone)
     work(run)
     assert run.exit_reason == "model_error"
@@ -179,14 +179,14 @@ def test_a_commit_whose_end_was_not_heard_of_is_counted_once(
 ) -> None:
     """The database wrote the row, and the connection broke before it could say so."""
     run = launch("no JSON", FINAL)
-    commit = store.commit
+    commit = log.commit
 
-    def unheard(batch: store.Batch) -> str:
+    def unheard(batch: log.Batch) -> str:
         commit(batch)
         raise OperationalError("the connection was closed")
 
     def broken() -> None:
-        monkeypatch.setattr(store, "commit", unheard)
+        monkeypatch.setattr(workers, "commit", unheard)
 
     with pytest.raises(OperationalError):
         slice_of(run, after=at_call(number, broken))
@@ -280,12 +280,12 @@ def test_a_read_whose_row_can_not_be_written_and_that_is_made_again_is_one_call(
     """The database goes away in the call."""
     run = launch(think("search", q="tides"), FINAL)
 
-    def failing(batch: store.Batch) -> str:
+    def failing(batch: log.Batch) -> str:
         monkeypatch.undo()
         raise OperationalError("the server closed the connection")
 
     def gone_away() -> None:
-        monkeypatch.setattr(store, "commit", failing)
+        monkeypatch.setattr(workers, "commit", failing)
 
     with pytest.raises(OperationalError):
         slice_of(run, only="search", after=gone_away)
@@ -374,7 +374,7 @@ def test_the_time_of_a_call_that_is_under_way_counts_whatever_people_do_meanwhil
         getattr(actions, deed)(Run.objects.get(pk=run.pk), by=None, **more)
         clock.passes(4)
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, only=tool, before=at_call(2 if tool == "search" else 1, meddle))
     run.refresh_from_db()
     assert run.active_seconds == pytest.approx(7)
@@ -391,7 +391,7 @@ def test_the_time_of_a_model_call_that_was_cut_counts_though_it_is_not_paid(cloc
         stopped()
         return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(store.Fenced):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(errors.Fenced):
         patch.setattr(ScriptedModel, "ask", cut)
         slice_of(run)
     run.refresh_from_db()
@@ -406,7 +406,7 @@ def test_the_time_of_a_late_call_stays_when_the_run_goes_on(clock: Clock) -> Non
         clock.passes(5)
         actions.rewind(Run.objects.get(pk=run.pk), to=transitions(run)[0], by=None)
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, only="send", before=at_call(1, taken_back))
     clock.passes(100)  # nobody is at the run
     slice_of(run, only="decision", before=at_call(1, lambda: clock.passes(2)))
@@ -434,10 +434,10 @@ def test_a_kept_answer_whose_conclusion_fails_is_paid_once(monkeypatch: pytest.M
     run, journey = frozen_in_the_second_call()
     wake(journey)
 
-    def failing(batch: store.Batch) -> str:
+    def failing(batch: log.Batch) -> str:
         raise OperationalError("deadlock detected")
 
-    monkeypatch.setattr(store, "commit", failing)
+    monkeypatch.setattr(workers, "commit", failing)
     with pytest.raises(OperationalError):
         slice_of(run)
     monkeypatch.undo()
@@ -451,15 +451,15 @@ def test_a_kept_answer_is_paid_once_where_a_person_moves_the_run_before_it_is_co
 ) -> None:
     run, journey = frozen_in_the_second_call()
     wake(journey)
-    commit = store.commit
+    commit = log.commit
 
-    def late(batch: store.Batch) -> str:
+    def late(batch: log.Batch) -> str:
         monkeypatch.undo()
         actions.pause(run, by=None)
         return commit(batch)
 
-    monkeypatch.setattr(store, "commit", late)
-    with pytest.raises(store.Fenced):
+    monkeypatch.setattr(workers, "commit", late)
+    with pytest.raises(errors.Fenced):
         slice_of(run)
     actions.resume(run, by=None)
     work(run)
@@ -469,7 +469,7 @@ def test_a_kept_answer_is_paid_once_where_a_person_moves_the_run_before_it_is_co
 
 def test_an_answer_that_the_database_refuses_at_first_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     run, journey = frozen_in_the_second_call()
-    keep, tried = store.keep_answer, []
+    keep, tried = late_answers.keep_answer, []
 
     def locked(*given: Any, **more: Any) -> None:
         tried.append(1)
@@ -477,7 +477,7 @@ def test_an_answer_that_the_database_refuses_at_first_is_kept(monkeypatch: pytes
             raise OperationalError("canceling statement due to lock timeout")
         keep(*given, **more)
 
-    monkeypatch.setattr(store, "keep_answer", locked)
+    monkeypatch.setattr(late_answers, "keep_answer", locked)
     wake(journey)
     assert slice_of(run).calls == []
     fits(run, 0.001 + 0.005)
@@ -491,7 +491,7 @@ def test_a_call_that_was_under_way_when_its_context_changed_is_made_again() -> N
         moving = Run.objects.get(pk=run.pk)
         actions.pin(moving, path=f"st:{transitions(moving, 'executed')[0]}", by=None)
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, only="decision", after=at_call(3, pinned))
     assert slice_of(run).calls == ["decision"]
     fits(run, 0.004)
@@ -508,7 +508,7 @@ def test_a_summary_that_was_cut_is_no_answer() -> None:
         moved()
         return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(store.Fenced):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(errors.Fenced):
         patch.setattr(Reader, "summarise", cut)
         slice_of(run)
     assert run.exchanges.filter(kind="compaction").latest("seq").answer_json is None
@@ -597,7 +597,7 @@ def test_a_worker_that_slept_before_its_deed_looks_at_its_seat(monkeypatch: pyte
 
     monkeypatch.setattr(Toolbox, "call", counted)
     monkeypatch.setattr(performing, "failpoint", sleeps)
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run)
     assert len(calls) == 1
     assert work(run).tool_calls == 1
@@ -651,7 +651,7 @@ def test_a_late_answer_of_a_child_takes_its_parents_row_before_its_own() -> None
                 free.wait(LONGEST_S)
         elif number == 1:
             held.wait(LONGEST_S)
-            store.keep_answer(child.pk, child.epoch, asked, 0.0, written=False)
+            late_answers.keep_answer(child.pk, child.epoch, asked, 0.0, written=False)
         else:
             try:
                 wait_for(_somebody_waits_for_a_lock)

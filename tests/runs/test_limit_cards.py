@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.engine.effects import AtLimit
 from runs.engine.gates import at_limit
 from runs.engine.old_rows import figures_told
@@ -21,8 +21,9 @@ from runs.models import Budget, Interrupt, ModelProfile, Run
 from runs.reading.cards import Card, asked_now, card_of, headline_now, headlines
 from runs.reading.exporting import export
 from runs.reading.limits import as_asked, rounded_up
-from runs.reading.panels import panels
+from runs.reading.panels import panels_of
 from runs.reading.rows import row_views
+from runs.store import errors, shared_limits, verifying
 from runs.store.shared_limits import has_room
 from tests.factories import alice, bob, signed_in
 from tests.runs.running import (
@@ -78,7 +79,7 @@ def card(run: Run) -> Card:
 
 
 def gauges(run: Run) -> str:
-    text = re.sub(r"<[^>]+>", " ", panels(Run.objects.get(pk=run.pk), None)["gauges"])
+    text = re.sub(r"<[^>]+>", " ", panels_of(Run.objects.get(pk=run.pk), None)["gauges"])
     return " ".join(text.split())
 
 
@@ -213,7 +214,7 @@ def test_a_limit_that_would_be_reached_soon_is_proposed_to_be_raised_too() -> No
 def test_an_empty_list_of_amounts_is_none_though_there_is_room_by_now() -> None:
     run = held_before_it_is_used("cost_usd", 0.006)
     Budget.objects.filter(run=run, scope="limits", name="cost_usd").update(limit=1.0)
-    with pytest.raises(store.BadDecision, match="Say how much to add"):
+    with pytest.raises(errors.BadDecision, match="Say how much to add"):
         decide(run, "top_up", args={})
     decide(run, "top_up")
     assert not run.interrupts.filter(status="pending").exists()
@@ -258,8 +259,8 @@ def test_what_is_read_for_many_at_once_is_what_is_read_for_each() -> None:
     forks = [work(fork(root)), work(fork(root))]
     decide(forks[1], "top_up", args={"cost_usd": 0.01})
     runs = [parent, child, root, *forks, launch(FINAL, limits={"cost_usd": 1})]
-    found = store.shared_limits_of([run.pk for run in runs])
-    assert found == {run.pk: store.limits_shared_by(run) for run in runs}
+    found = shared_limits.shared_limits_of([run.pk for run in runs])
+    assert found == {run.pk: shared_limits.limits_shared_by(run) for run in runs}
     assert [dict(found[run.pk]) for run in (parent, child)] == [
         {"cost_usd": SharedLimit(0.003, 0.001, parent.pk)},
         {"cost_usd": SharedLimit(0.003, 0.002, parent.pk)},
@@ -309,7 +310,7 @@ def test_what_others_have_only_set_aside_is_not_said_to_be_used() -> None:
     run = waiting_run(0.003)
     other = fork(run)
     Run.objects.filter(pk=other.pk).update(reserved_usd=0.008)
-    assert store.limits_shared_by(run)["cost_usd"].aside == 0.008
+    assert shared_limits.limits_shared_by(run)["cost_usd"].aside == 0.008
     decide(run, "approve")
     question = pending(work(run))
     said = as_asked(question.title, question.figures)
@@ -356,7 +357,7 @@ def test_verify_names_a_question_whose_figures_are_not_those_that_were_asked_abo
     question = pending(run)
     figures = json.dumps({**(question.figures or {}), "left": 1.0})
     Interrupt.objects.filter(pk=question.pk).update(figures_json=figures)
-    misfit = store.verify(run, driver.tool_specs(run))
+    misfit = verifying.verify(run, driver.tool_specs(run))
     assert misfit is not None and misfit.seq == question.seq and "figures" in misfit.why
     Interrupt.objects.filter(pk=question.pk).update(figures_json=question.figures_json)
 

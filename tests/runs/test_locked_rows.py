@@ -10,9 +10,10 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
-from runs import store, tasks
+from runs import tasks
 from runs.driver import holds
 from runs.models import Run
+from runs.store import leases
 from runs.store.leases import RENEW_S
 from tests.runs.running import (
     FINAL,
@@ -37,7 +38,7 @@ __all__ = ["_every_run_verifies"]
 def hold_of(run: Run) -> holds.Hold:
     """A worker's hold, whose lease has all but run out."""
     make_due(run.pk)
-    lease = store.claim(run.pk, "alpha")
+    lease = leases.claim(run.pk, "alpha")
     assert lease is not None
     Run.objects.filter(pk=run.pk).update(lease_until=Now() + timedelta(seconds=RENEW_S))
     return holds.Hold(lease)

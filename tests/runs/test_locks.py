@@ -17,10 +17,10 @@ from django.db import OperationalError, connection, connections, transaction
 from django.db.models.functions import Now
 
 import runs
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.driver import Slice
 from runs.models import Decision, Exchange, Interrupt, Run
-from runs.store import copying, creating, db, decisions, log, shared_limits
+from runs.store import after_row, copying, creating, db, decisions, errors, log, shared_limits
 from tests.factories import signed_in
 from tests.runs import test_pages_launch
 from tests.runs.running import (
@@ -91,8 +91,10 @@ def test_a_fork_of_a_fork_does_not_deadlock_with_its_reservation(monkeypatch: py
     monkeypatch.setattr(db, "TIMES", 1)
     monkeypatch.setattr(copying, "lock", held)
     monkeypatch.setattr(shared_limits, "limits_shared_by", read)
-    worst = store.Worst(cost_usd=0.01, tokens=10)
-    at_once(lambda: actions.fork(source, at=at, by=None), lambda: store.reserve(source, epoch, worst, {}))
+    worst = shared_limits.Worst(cost_usd=0.01, tokens=10)
+    at_once(
+        lambda: actions.fork(source, at=at, by=None), lambda: shared_limits.reserve(source, epoch, worst, {})
+    )
     assert Run.objects.filter(copied_from=source, root=run).count() == 1
     assert Run.objects.get(pk=source.pk).reserved_usd == 0.01
 
@@ -275,7 +277,7 @@ def test_another_fault_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     run = launch(FINAL)
     tried = given_up(monkeypatch, lambda number: True, code="57014")
     with pytest.raises(OperationalError):
-        store.note(run.pk, "told", "Once.")
+        decisions.note(run.pk, "told", "Once.")
     assert len(tried) == 1
 
 
@@ -284,7 +286,7 @@ def test_within_a_transaction_it_is_the_callers_to_try_again(monkeypatch: pytest
     run = launch(FINAL)
     tried = given_up(monkeypatch, lambda number: True)
     with pytest.raises(OperationalError), transaction.atomic():
-        store.pause(run.pk, "bob")
+        decisions.pause(run.pk, "bob")
     assert len(tried) == 1
 
 
@@ -301,7 +303,7 @@ def test_a_person_whose_change_is_given_up_for_good_is_told_so(
     answer = client.post(f"/runs/{run.pk}/pause/")
     assert len(tried) == db.TIMES
     assert answer.status_code == 302
-    assert [str(message) for message in get_messages(answer.wsgi_request)] == [store.Busy().sentence]
+    assert [str(message) for message in get_messages(answer.wsgi_request)] == [errors.Busy().sentence]
     assert not run.steps.filter(kind="pause").exists()
 
 
@@ -313,14 +315,14 @@ def test_a_late_answer_is_not_taken_where_its_deadline_could_not_decide(
     question = pending(run)
     Interrupt.objects.filter(pk=question.pk).update(deadline=Now() - timedelta(seconds=5))
     given_up(monkeypatch, lambda number: number < db.TIMES)
-    with pytest.raises(store.Busy):
+    with pytest.raises(errors.Busy):
         actions.decide(question.pk, verdict="approve", by=None, channel="command")
     assert pending(run) == question
 
 
 def test_a_person_who_waits_in_vain_is_told_so() -> None:
     run = launch(FINAL)
-    with locked(run), _little_patience(), pytest.raises(store.Busy):
+    with locked(run), _little_patience(), pytest.raises(errors.Busy):
         actions.pause(run, by=None)
     actions.pause(run, by=None)
     assert run.steps.filter(kind="pause").count() == 1
@@ -341,7 +343,7 @@ def test_a_launch_that_is_given_up_for_good_says_so_above_the_form(
     answer = test_pages_launch.launch(signed_in(person("alice", "add_run")))
     assert len(tried) == db.TIMES
     assert answer.status_code == 422
-    assert store.Busy().sentence in answer.content.decode()
+    assert errors.Busy().sentence in answer.content.decode()
     assert not Run.objects.exists()
 
 
@@ -356,7 +358,7 @@ def test_a_command_that_is_given_up_is_made_again(
     run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
     tried: list[str] = []
     for kind in ("rollback_mark", "copy_mark"):
-        mark = getattr(store, kind)
+        mark = getattr(after_row, kind)
 
         def given_up_once(run: Run, at: int, mark: Any = mark) -> str:
             """The command reads the mark; the deed reads it again, in its transaction, and is given up there once."""
@@ -366,7 +368,7 @@ def test_a_command_that_is_given_up_is_made_again(
                     cursor.execute(GIVE_UP.format(code="40P01"))
             return tried[-1]
 
-        monkeypatch.setattr(store, kind, given_up_once)
+        monkeypatch.setattr(after_row, kind, given_up_once)
     call_command(name, str(run.pk), row, str(transitions(run, "executed")[0]))
     assert len(tried) == 3
     assert run.steps.filter(kind="rewind").count() + run.copies.count() == 1
@@ -406,10 +408,9 @@ def _little_patience() -> Iterator[None]:
 def test_no_page_and_no_command_opens_a_transaction_or_takes_a_lock(room: str) -> None:
     """Deeds are `actions`, and what would come of them is read."""
     for path in (Path(runs.__file__).parent / room).rglob("*.py"):
-        imported = {
-            f"{node.module}.{name.name}"
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.ImportFrom)
-            for name in node.names
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        named = {name.name for node in nodes if isinstance(node, ast.ImportFrom) for name in node.names}
+        named |= {
+            f"{ast.unparse(node.value)}.{node.attr}" for node in nodes if isinstance(node, ast.Attribute)
         }
-        assert not imported & {"django.db.transaction", "runs.store.log.lock", "runs.store.for_people"}, path
+        assert not named & {"transaction", "for_people", "lock", "db.for_people", "log.lock"}, path

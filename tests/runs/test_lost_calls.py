@@ -11,12 +11,15 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from runs import actions, driver, reading, store, tasks
+from runs import actions, driver, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
+from runs.driver import worker as workers
 from runs.engine.effects import Failed, ToolReturned
 from runs.models import Decision, Run
 from runs.reading.rollback import again
+from runs.reading.rows import row_views
+from runs.store import copying, decisions, errors, leases, log
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -80,7 +83,7 @@ def test_the_rows_say_that_the_tool_was_asked_and_what_it_said() -> None:
     slice_of(anew, far_side=NotHappened.FOR_SURE)
     slice_of(cut, after=cut_off, only="send", far_side=ToolReturned(value="in the outbox"))
     work(answered)
-    rows = {run: [row.summary for row in reading.row_views(run)] for run in (happened, anew, cut, answered)}
+    rows = {run: [row.summary for row in row_views(run)] for run in (happened, anew, cut, answered)}
     for run in (happened, cut):
         assert "Result (send, learned by asking the tool): in the outbox" in rows[run]
         told = run.steps.get(facts_json__contains="found_out").facts_json
@@ -218,7 +221,7 @@ def test_a_call_that_was_cut_off_and_did_not_happen_is_tried_three_times_in_all(
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
     never_happens(run)
     assert (run.status, run.worker) == ("queued", "")
-    assert store.claim(run.pk, "too early") is None
+    assert leases.claim(run.pk, "too early") is None
     never_happens(run)
     never_happens(run)
     tried = run.exchanges.filter(name="send").order_by("seq")
@@ -227,7 +230,7 @@ def test_a_call_that_was_cut_off_and_did_not_happen_is_tried_three_times_in_all(
     assert (run.status, run.tool_calls) == ("succeeded", 0)
     fact = json.loads(run.steps.filter(edge="executed")[0].facts_json)[0]
     assert (fact["error"], fact["ran"]) == ("send was cut off, and says that the call did not happen.", False)
-    assert store.totals_at(run, run.head).tool_calls == 0
+    assert copying.totals_at(run, run.head).tool_calls == 0
     assert actions.replay(run, by=None)[1] is None
 
 
@@ -248,11 +251,11 @@ def test_a_key_that_is_closed_stays_so_where_the_next_attempt_is_another_workers
 ) -> None:
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
 
-    def failing(batch: store.Batch) -> str:
+    def failing(batch: log.Batch) -> str:
         raise OperationalError("the connection was closed")
 
     def broken() -> None:
-        monkeypatch.setattr(store, "commit", failing)
+        monkeypatch.setattr(workers, "commit", failing)
         cut_off()
 
     with pytest.raises(OperationalError):
@@ -267,13 +270,13 @@ def test_a_key_that_is_closed_stays_so_where_the_next_attempt_is_another_workers
 
 def test_a_call_that_kills_its_workers_is_asked_about_though_it_is_made_anew_each_time() -> None:
     run = lost_run()
-    for lost in range(1, store.MOST_LOST):
+    for lost in range(1, leases.MOST_LOST):
         die_in(run, before=kill, only="send", far_side=NotHappened.FOR_SURE)
-        assert store.lost_in_a_row(run) == lost
+        assert leases.lost_in_a_row(run) == lost
     work(run)
     assert (run.status, run.tool_calls) == ("waiting", 0)
     assert pending(run).kind == "may_have_happened"
-    assert run.exchanges.filter(name="send").count() == store.MOST_LOST
+    assert run.exchanges.filter(name="send").count() == leases.MOST_LOST
     assert actions.replay(run, by=None)[1] is None
     decide(run, "reject")
     work(run)
@@ -285,7 +288,7 @@ def test_what_is_due_the_databases_clock_says(hours: int) -> None:
     run = launch(think("search", q="tides"), FINAL)
     right = timezone.now
     held = launch(FINAL)
-    store.claim(held.pk, "alpha")
+    leases.claim(held.pk, "alpha")
 
     def wrong() -> Any:
         return right() + timedelta(hours=hours)
@@ -293,8 +296,8 @@ def test_what_is_due_the_databases_clock_says(hours: int) -> None:
     timezone.now = wrong
     try:
         assert list(Run.objects.due().values_list("pk", flat=True)) == [run.pk]
-        store.pause(run.pk, "the operator")
-        store.resume(run.pk, "the operator")
+        decisions.pause(run.pk, "the operator")
+        decisions.resume(run.pk, "the operator")
         assert list(Run.objects.due().values_list("pk", flat=True)) == [run.pk]
     finally:
         timezone.now = right
@@ -304,8 +307,8 @@ def test_what_is_due_the_databases_clock_says(hours: int) -> None:
 def test_what_was_resumed_in_this_millisecond_is_due() -> None:
     run = launch(FINAL)
     for _ in range(20):
-        store.pause(run.pk, "the operator")
-        store.resume(run.pk, "the operator")
+        decisions.pause(run.pk, "the operator")
+        decisions.resume(run.pk, "the operator")
         assert list(Run.objects.due().values_list("pk", flat=True)) == [run.pk]
 
 
@@ -319,7 +322,7 @@ def test_a_pin_queues_by_the_databases_clock(monkeypatch: pytest.MonkeyPatch) ->
         actions.compact_now(Run.objects.get(pk=run.pk), by=None)
         monkeypatch.undo()
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, before=pinned)
     assert Run.objects.due().filter(pk=run.pk).exists()
 
@@ -375,7 +378,7 @@ def test_an_answer_that_comes_after_the_question_is_kept_beside_the_persons_and_
     decide(run, verdict, message="I have asked.")
     work(run)
     assert run.finished
-    assert run.tool_calls == store.totals_at(run, run.head).tool_calls == 1
+    assert run.tool_calls == copying.totals_at(run, run.head).tool_calls == 1
     assert actions.replay(run, by=None)[1] is None
 
 
@@ -406,7 +409,7 @@ def test_an_attempt_that_answers_though_it_was_made_anew_counts_once(late: str) 
         wake()
     run.refresh_from_db()
     assert [one.status for one in run.exchanges.filter(name="send")] == ["answered", "answered"]
-    assert run.tool_calls == store.totals_at(run, run.head).tool_calls == 1
+    assert run.tool_calls == copying.totals_at(run, run.head).tool_calls == 1
     assert actions.replay(run, by=None)[1] is None
     executed = run.steps.filter(edge="executed").order_by("seq")[0]
     fork = actions.fork(run, at=executed.seq, by=None)

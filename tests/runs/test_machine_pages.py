@@ -13,16 +13,18 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from runs import actions, driver, feeds, forms, reading, store
+from runs import actions, driver, feeds, forms
 from runs.engine.presentation import Form, Presentation, Whole
 from runs.feeds.reads import look
 from runs.forms.machines import controls_of, every_control, rows_of_fields
 from runs.forms.machines import read as read_settings
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
+from runs.reading import panels, rows
 from runs.reading.inspector import fact_html, fact_template
 from runs.reading.lines import line_of
 from runs.reading.speaking import COMMON, speaking
+from runs.store import verifying
 from tests.compact import compact
 from tests.factories import alice, bob, cast_member, signed_in
 from tests.runs.running import ALLOW, SEARCH, SEND, USAGE, decide, make_due, pending, work
@@ -49,7 +51,7 @@ def play(machine: str, *replies: Any, planner: tuple[Any, ...] = (), **settings:
 
 def panel(run: Run) -> str:
     """The machine's own part as plain text: every tag is a blank."""
-    html = reading.panels(run, bob_or_operator())["machine"]
+    html = panels.panels_of(run, bob_or_operator())["machine"]
     return " ".join(re.sub(r"<[^>]+>", " ", html).split())
 
 
@@ -62,7 +64,7 @@ def bob_or_operator() -> Any:
 
 def panel_html(run: Run) -> str:
     """The machine's own part."""
-    return compact(reading.panels(run, bob_or_operator())["machine"])
+    return compact(panels.panels_of(run, bob_or_operator())["machine"])
 
 
 def make(strategy: str, focus: str, name: str, kind: str = "inline", **more: Any) -> dict[str, Any]:
@@ -363,13 +365,13 @@ def test_each_demonstration_asks_once_and_succeeds(machine: str) -> None:
     assert run.machine == machine
     question = pending(run)
     assert question.tool == "write_file"
-    card = reading.panels(run, reviewer)["needs"]
+    card = panels.panels_of(run, reviewer)["needs"]
     assert "Steps before" in card
     assert 'class="context__thought"' in card
     decide(run, "approve")
     run = work(run)
     assert (run.status, run.interrupts.count()) == ("succeeded", 1)
-    assert store.verify(run, driver.tool_specs(run)) is None
+    assert verifying.verify(run, driver.tool_specs(run)) is None
 
 
 # --- the run page: contract ---------------------------------------------------------------------------------------
@@ -531,7 +533,7 @@ def test_a_fallback_is_marked_on_the_answer_and_an_unread_plan_is_told() -> None
     )
     assert run.answer_source == "fallback"
     assert "Fallback, because all attempts were used" in compact(
-        reading.panels(run, bob_or_operator())["answer"]
+        panels.panels_of(run, bob_or_operator())["answer"]
     )
     said = panel(run)
     assert "Invalid new plan" in said
@@ -588,19 +590,19 @@ def test_a_childs_progress_stands_in_the_row_that_started_it(machine: str) -> No
     parent.refresh_from_db()
     child = Run.objects.get(parent=parent)
     seq = child.parent_seq
-    before = reading.panels(parent, bob_or_operator())[f"child-{seq}"]
+    before = panels.panels_of(parent, bob_or_operator())[f"child-{seq}"]
     assert "Queued" in before
     assert "0 steps" in before
     assert woken == [child.pk]
     moment = look(parent.pk, parent.head).moment
     work(child)
-    after = reading.panels(parent, bob_or_operator())[f"child-{seq}"]
+    after = panels.panels_of(parent, bob_or_operator())[f"child-{seq}"]
     assert "Waiting" in after
     assert "at tool execution" in after
     assert "$0.001" in after
     assert f'href="/runs/{child.pk}/"' in after
     assert look(parent.pk, parent.head).moment != moment  # so that whoever watches the parent is sent it
-    row = next(reading.render_row(row) for row in reading.row_views(parent) if row.seq == seq)
+    row = next(rows.render_row(row) for row in rows.row_views(parent) if row.seq == seq)
     assert f'data-panel="child-{seq}"' in row
     assert after in row
     client = signed_in(bob_or_operator())
@@ -611,7 +613,7 @@ def test_a_childs_progress_stands_in_the_row_that_started_it(machine: str) -> No
 def test_a_run_without_children_costs_no_question_for_them() -> None:
     run = play("checklist", step("search", q="a"), step("send", to="ann"))
     with CaptureQueriesContext(connection) as asked:
-        reading.row_views(run)
+        rows.row_views(run)
     assert len(asked) == 2
     assert look(run.pk, 0).moment.children == ()
     assert isinstance(look(run.pk, 0).moment, feeds.Moment)
@@ -630,9 +632,9 @@ def test_questions_for_the_machines_part_do_not_grow_with_the_run() -> None:
     ]
     counts = []
     for run in runs:
-        reading.panels(run, reviewer)
+        panels.panels_of(run, reviewer)
         with CaptureQueriesContext(connection) as asked:
-            reading.panels(run, reviewer)
+            panels.panels_of(run, reviewer)
         counts.append(len(asked))
     assert counts[0] == counts[1]
 
@@ -662,7 +664,7 @@ def test_a_machine_that_says_nothing_of_its_facts_still_has_a_line_for_each(
 
 def test_what_was_concluded_on_the_way_to_the_model_has_a_line() -> None:
     run = play("checklist", step("send", to="ann"), plan=["look", "send"])
-    assert "Plan: [1] look, [2] send" in [row.summary for row in reading.row_views(run)]
+    assert "Plan: [1] look, [2] send" in [row.summary for row in rows.row_views(run)]
     run = play(
         "contract",
         make("explore", "facts", "one"),
@@ -670,7 +672,7 @@ def test_what_was_concluded_on_the_way_to_the_model_has_a_line() -> None:
         contract=SLOTS,
         budget={"max_decision_rounds": 1},
     )
-    assert "Overdraft: round 1 of 3" in [row.summary for row in reading.row_views(run)]
+    assert "Overdraft: round 1 of 3" in [row.summary for row in rows.row_views(run)]
     for reply, line in (
         ({"slots": SLOTS[:1]}, "Contract: facts (inline)"),
         ("no plan", "Note: The contract could not be read: The reply holds no JSON object."),
@@ -682,7 +684,7 @@ def test_what_was_concluded_on_the_way_to_the_model_has_a_line() -> None:
             owner=None,
             script={"replies": {"coordinator": [reply], "decision": []}},
         )
-        assert line in [row.summary for row in reading.row_views(work(run))]
+        assert line in [row.summary for row in rows.row_views(work(run))]
 
 
 def test_what_a_model_writes_is_text_on_the_page() -> None:

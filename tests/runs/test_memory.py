@@ -17,7 +17,8 @@ from runs.driver.recall import MOST_READ, recall
 from runs.engine.effects import Failed, ToolCall, ToolReturned
 from runs.engine.facts import SummaryEdited
 from runs.models import Remembered, Run, Step
-from runs.store import folder_of, memory
+from runs.store import memory
+from runs.store.creating import folder_of
 from runs.store.memory import EARLIER_RUNS, Hit, extract, search, words_of
 from tests.runs.running import in_threads, person
 

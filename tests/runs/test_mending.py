@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from runs import actions, driver, reading, store
+from runs import actions, driver
 from runs.engine.timeline import STUB
 from runs.models import Exchange, Run, Step
 from runs.reading.compactions import CompactionView, compaction_view, compactions, in_state
 from runs.reading.exporting import export
+from runs.reading.rows import row_views
 from runs.signals import on_after_compaction
+from runs.store import errors, loading, verifying
 from tests.factories import signed_in
 from tests.runs.running import (
     FINAL,
@@ -98,7 +100,7 @@ def compacted_run(owner: User | None = None) -> Run:
 
 
 def said(run: Run) -> list[str]:
-    return [row.summary for row in reading.row_views(run)]
+    return [row.summary for row in row_views(run)]
 
 
 def context_page(run: Run, owner: User) -> str:
@@ -246,7 +248,7 @@ def test_a_summary_that_is_taken_back_while_the_next_one_is_written_is_not_carri
             took_back.append(first.seq)
             actions.undo_summary(run, seq=first.seq, reason="Wrong.", by=None)
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, driver.Slice(moves=999, seconds=60), before=take_back, only="summary")
     run.refresh_from_db()
     work(run)
@@ -337,7 +339,7 @@ def test_where_nothing_is_old_enough_the_wish_is_answered_with_a_notice() -> Non
     read_on(run)
     assert not compactions(run)
     assert any("Nothing is old enough to be summarised" in line for line in said(run))
-    assert not store.compaction_wanted(run)
+    assert not loading.compaction_wanted(run)
 
 
 def test_a_wish_waits_for_what_was_taken_back_after_it_and_is_not_used_up() -> None:
@@ -359,7 +361,7 @@ def test_a_wish_waits_for_what_was_taken_back_after_it_and_is_not_used_up() -> N
     assert not any("Nothing is old enough" in line for line in said(run))
     later = next(one for one in compactions(run) if one.seq > view.seq)
     assert (later.wanted_by, later.first > view.last) == ("bob", True), "granted when other rows are old"
-    assert not store.compaction_wanted(run)
+    assert not loading.compaction_wanted(run)
 
 
 def test_a_wish_after_taking_back_is_for_those_rows_too() -> None:
@@ -529,7 +531,7 @@ def test_a_worker_in_a_model_call_finds_its_seat_taken_and_nothing_is_lost() -> 
     read_on(run)
     decide(run, "approve")
     seq = newest(run).seq
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(
             run,
             before=lambda: actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="x", by=None),
@@ -553,7 +555,7 @@ def test_the_run_page_shows_a_compaction_while_it_is_made_and_when_it_is_made() 
     view = newest(run)
     [(line, made)] = seen
     assert line.startswith(f"Summarises: steps {view.first}–{view.last}") and not made
-    row = next(one for one in reading.row_views(run) if one.seq == view.seq)
+    row = next(one for one in row_views(run) if one.seq == view.seq)
     assert f"tokens, steps {view.first}–{view.last}" in row.summary
 
 
@@ -636,7 +638,7 @@ def test_verify_names_a_summary_that_does_not_fit(old: str, new: str, sentence: 
     run.steps.filter(pk=changed.pk).update(facts_json=facts.replace(old, new))
     if sentence:
         assert sentence in _flaws_of_summaries(run)
-    assert store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run)) is not None
+    assert verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run)) is not None
     run.steps.filter(pk=changed.pk).update(facts_json=facts)
 
 

@@ -11,9 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
-from runs import actions, driver, store, tasks
+from runs import actions, driver, tasks
 from runs.models import Interrupt, Run
-from runs.store import backups
+from runs.store import backups, leases
 from tests.factories import signed_in
 from tests.runs.running import (
     FINAL,
@@ -71,7 +71,7 @@ def test_a_run_of_a_machine_that_is_gone_rests_and_goes_on_once_the_machine_is_b
 ) -> None:
     run = launch(think("search", q="a"), FINAL)
     if before == "its worker was lost":
-        store.claim(run.pk, "alpha")
+        leases.claim(run.pk, "alpha")
         lose_worker(run)
     stood = as_it_stands(run)
     with without_its_machine(run):

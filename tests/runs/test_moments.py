@@ -11,7 +11,6 @@ import pytest
 from django.core.management import call_command
 from django.db import DatabaseError
 
-from runs import reading
 from runs.driver import Slice
 from runs.models import Run
 from runs.reading import as_test, exporting, script_export
@@ -45,11 +44,11 @@ def moving_on(run: Run, before: Callable[..., Any]) -> Callable[..., Any]:
 def test_an_export_has_the_rows_and_exchanges_of_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
     run = moving_run()
     monkeypatch.setattr(exporting, "_steps", moving_on(run, exporting._steps))
-    told = reading.export(run)
+    told = exporting.export(run)
     assert len(told["steps"]) == told["run"]["head"] == run.head
     assert told["run"]["status"] == "queued"
     assert work(run).head > len(told["steps"])
-    assert reading.export(run)["run"]["head"] == run.head
+    assert exporting.export(run)["run"]["head"] == run.head
 
 
 def test_nothing_that_is_written_while_something_is_read_stays() -> None:
@@ -62,7 +61,7 @@ def test_nothing_that_is_written_while_something_is_read_stays() -> None:
 def test_an_export_of_a_run_that_was_read_earlier_is_of_now() -> None:
     run = moving_run()
     work(Run.objects.get(pk=run.pk))
-    told = reading.export(run)
+    told = exporting.export(run)
     assert told["run"]["status"] == "succeeded"
     assert len(told["steps"]) == told["run"]["head"]
 

@@ -13,7 +13,8 @@ from django.urls import reverse
 from runs import actions, driver
 from runs.adapters.prices import Tariff
 from runs.models import ModelProfile, Run
-from runs.reading import export, row_views
+from runs.reading.exporting import export
+from runs.reading.rows import row_views
 from tests.factories import cast_member, signed_in
 from tests.fake_model_server import BreaksOff, FakeModelServer, Refuses, Says, Stalls
 from tests.runs.running import _every_run_verifies, decide, pending, work

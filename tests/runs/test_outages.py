@@ -13,7 +13,7 @@ from runs import actions, driver
 from runs.adapters.models.waits import asked_wait
 from runs.engine.effects import ANSWER, Failed
 from runs.models import Interrupt, ModelProfile, Run, RunStatus
-from runs.store import now
+from runs.store.db import now
 from tests.fake_model_server import Behaviour, BreaksOff, FakeModelServer, Refuses, Says
 from tests.runs.running import _every_run_verifies, decide, make_due, pending, work
 

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from runs import actions, store
+from runs import actions
 from runs.adapters.toolbox import Toolbox
 from runs.adapters.tools import TOOLS, fetch_url
 from runs.adapters.wire import trusted
 from runs.driver import Slice, tool_specs
 from runs.driver.replaying import made_again, record_of
 from runs.models import Decision, Run, SiteHost, SiteRule
-from runs.reading import export
+from runs.reading.exporting import export
 from runs.reading.outlines import outline_of
 from runs.reading.script_export import launch_of
+from runs.store import errors, verifying
 from tests.adapters.pages import PUBLIC_ADDRESS, Answer, TableNet, Web
 from tests.runs.running import (
     FINAL,
@@ -129,7 +130,7 @@ def test_a_host_is_allowed_by_nothing_but_an_approval_of_its_question(
     verdict: str, kind: str, why: str
 ) -> None:
     run = work(launched(READ, GO) if kind == "visit" else launch(think("send", to="bob"), FINAL))
-    with pytest.raises(store.BadDecision, match=why):
+    with pytest.raises(errors.BadDecision, match=why):
         decide(run, verdict, allow_host=True)
     assert not Decision.objects.exists()
 
@@ -138,7 +139,7 @@ def test_the_same_decision_with_and_without_the_host_are_two() -> None:
     run = work(launched(READ, GO))
     question = pending(run)
     decide(run, "approve")
-    with pytest.raises(store.Conflict):
+    with pytest.raises(errors.Conflict):
         actions.decide(question.pk, verdict="approve", by=None, channel="command", allow_host=True)
 
 
@@ -234,7 +235,7 @@ def test_a_child_begins_with_what_its_parent_has_read() -> None:
     child = child_of(run)
     assert pending(child).why.startswith("This run has read private data (through the run that started it).")
     assert (child.steps.get(seq=1).kind, visited(child)) == ("note", [])
-    assert store.verify(child, tool_specs(child)) is None
+    assert verifying.verify(child, tool_specs(child)) is None
     fork = actions.fork(child, at=0, by=None)
     assert pending(work(fork)).host == "api.test"
     decide(child, "approve")

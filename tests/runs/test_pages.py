@@ -16,11 +16,12 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from runs import actions, store
+from runs import actions
 from runs.adapters.folder import RunFolder
 from runs.models import Decision, Interrupt, ModelProfile, Run, Step
 from runs.reading.panels import PANELS
-from runs.store import backups, folder_of
+from runs.store import after_row, backups
+from runs.store.creating import folder_of
 from tests.compact import compact
 from tests.factories import (
     FINAL,
@@ -414,7 +415,7 @@ def test_a_reason_that_is_too_long_goes_back_nowhere_and_is_kept() -> None:
     owner, much = alice(), "n" * 501
     run = run_with_letter(owner)
     to = transitions(run)[0]
-    fields = {"to": str(to), "seen": store.rollback_mark(run, to), "note": much}
+    fields = {"to": str(to), "seen": after_row.rollback_mark(run, to), "note": much}
     answer = signed_in(owner).post(reverse("rewind", args=[run.pk]), fields)
     assert answer.status_code == 422
     assert SHORT_ENOUGH in answer.text and f'value="{much}"' in answer.text
@@ -472,7 +473,7 @@ def test_before_going_back_the_page_lists_what_stays_done() -> None:
     page = client.get(reverse("rewind", args=[run.pk]) + f"?to={target}").text
     assert "Side effects after that step stay, and may be repeated:" in page
     assert page.count("<code>send_mail(") >= 2
-    fields = {"to": str(target), "seen": store.rollback_mark(run, target), "note": "Once is enough."}
+    fields = {"to": str(target), "seen": after_row.rollback_mark(run, target), "note": "Once is enough."}
     answer = client.post(reverse("rewind", args=[run.pk]), fields)
     assert answer.status_code == 302
     run.refresh_from_db()

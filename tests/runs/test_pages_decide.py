@@ -15,7 +15,7 @@ from django.utils.dateformat import format as date_text
 
 from runs import actions, driver
 from runs.models import Decision, Interrupt, Run
-from runs.reading import export
+from runs.reading.exporting import export
 from runs.store import backups
 from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, launched, run_with_letter, signed_in
 from tests.runs.running import (

@@ -14,11 +14,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from runs import actions, store, tasks
+from runs import actions, tasks
 from runs.driver import Slice
 from runs.forms.copying import ForkForm
 from runs.models import Decision, ModelProfile, Run
 from runs.reading.rollback import again
+from runs.store import after_row
 from tests.factories import alice, bob, cast_member, charlie, signed_in
 from tests.runs.running import (
     FINAL,
@@ -61,7 +62,7 @@ def form_of(run: Run, at: int, **typed: str) -> dict[str, str]:
     """The form as a browser would send it, unchanged but for what was typed."""
     form = ForkForm(run, at)
     fields = {name: str(form[name].value() or "") for name in form.fields}
-    seen = store.copy_mark(run, at)
+    seen = after_row.copy_mark(run, at)
     return {**fields, "at": str(at), "how": "fork", "seen": seen, **typed}
 
 

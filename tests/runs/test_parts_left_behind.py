@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from runs import store
 from runs.adapters import folder as folder_module
 from runs.adapters.folder import KEPT, RunFolder
 from runs.models import Artifact, Run
+from runs.store import creating, leases
 from runs.store.artifacts import LEFT_BEHIND_S
 from tests.runs.commands import command
 from tests.runs.running import (
@@ -38,7 +38,7 @@ PART = ".0123456789abcdef.part"
 
 def parts(run: Run) -> list[Path]:
     """What was being written, wherever it stands."""
-    return sorted(store.folder_of(run.pk).rglob("*.part"))
+    return sorted(creating.folder_of(run.pk).rglob("*.part"))
 
 
 def a_lease_later(*paths: Path) -> None:
@@ -54,7 +54,7 @@ def launched_and_killed(played: dict[str, Any], place: str) -> Run:
     done = command("launch", *words, failpoints=place)
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
     run = Run.objects.get()
-    assert store.claim(run.pk, "too early") is None
+    assert leases.claim(run.pk, "too early") is None
     lose_worker(run)
     return run
 
@@ -69,14 +69,14 @@ def test_killed_in_the_middle_of_a_file_the_next_worker_removes_the_part(place: 
     work(run)
     assert run.status == "succeeded"
     assert parts(run) == []
-    assert RunFolder(store.folder_of(run.pk)).read("out/a.txt") == b"one"
+    assert RunFolder(creating.folder_of(run.pk)).read("out/a.txt") == b"one"
     assert Artifact.objects.get(run=run).version == 1
 
 
 def test_a_part_that_somebody_may_still_be_writing_is_left_alone() -> None:
     """A worker whose run was given back from beside it lives, and is in the middle of its call."""
     run = launch(played=script(think("save"), FINAL, tools={"save": saving([made("a.txt", "one")])}))
-    folder = store.folder_of(run.pk)
+    folder = creating.folder_of(run.pk)
     (folder / KEPT).mkdir(parents=True)
     old, young = folder / PART, folder / KEPT / PART
     for path in (old, young):
@@ -91,7 +91,7 @@ def test_parts_count_to_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_module, "MAX_KEPT", 1)
     monkeypatch.setattr(folder_module, "MAX_KEPT_BYTES", 3)
     run = launch(played=script(think("save"), FINAL, tools={"save": saving([made("a.txt", "one")])}))
-    kept = store.folder_of(run.pk) / KEPT
+    kept = creating.folder_of(run.pk) / KEPT
     kept.mkdir(parents=True)
     (kept / PART).write_bytes(b"much more than three")
     slice_of(run)
@@ -101,7 +101,7 @@ def test_parts_count_to_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_of_a_run_that_looks_like_a_part_is_none() -> None:
     run = launch(FINAL)
-    folder = store.folder_of(run.pk)
+    folder = creating.folder_of(run.pk)
     RunFolder(folder).write("notes.part", b"mine")
     (folder / ".other.part").write_bytes(b"somebody's")
     a_lease_later(folder / "notes.part", folder / ".other.part")
@@ -111,4 +111,4 @@ def test_a_file_of_a_run_that_looks_like_a_part_is_none() -> None:
 
 def test_a_run_without_files_has_no_directory_made_for_it() -> None:
     run = work(launch(FINAL))
-    assert not store.folder_of(run.pk).exists()
+    assert not creating.folder_of(run.pk).exists()

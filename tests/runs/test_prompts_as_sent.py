@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runs import actions, driver, reading, store
+from runs import actions, driver
 from runs.driver import Slice
 from runs.driver.holds import held
 from runs.driver.worker import Worker
@@ -18,7 +18,9 @@ from runs.engine.ports import Message, ModelPort, ModelRequest, Watch
 from runs.engine.timeline import Summary, folded, shown
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run
+from runs.reading import prompts
 from runs.reading.prompts import sent_at, sent_with_the_one_before
+from runs.store import errors, leases, loading
 from tests.runs.running import (
     FINAL,
     WorkerKilled,
@@ -89,16 +91,16 @@ class RecordedJourney(Worker):
 def drive(run: Run, moves: int = 50, before: Callable[[str], None] = lambda role: None) -> Prompts:
     """One slice; what was sent, by the row that asked. `before` is done while a role's reply is waited for."""
     make_due(run.pk)
-    lease = store.claim(run.pk, "recorder")
+    lease = leases.claim(run.pk, "recorder")
     assert lease is not None
     with held(lease) as hold:
         journey = RecordedJourney(hold, before)
         try:
             journey.drive(Slice(moves=moves))
-        except store.Fenced:
+        except errors.Fenced:
             pass
         finally:
-            store.let_go(lease)
+            leases.let_go(lease)
     run.refresh_from_db()
     return journey.recorder.sent
 
@@ -150,7 +152,7 @@ def check(run: Run, sent: Prompts) -> None:
             assert before.messages == sent[before.seq], (
                 f"the prompt of row {before.seq}, as that before row {seq}"
             )
-        assert reading.prompt_of(run, seq) == messages, f"the prompt of row {seq}"
+        assert prompts.prompt_of(run, seq) == messages, f"the prompt of row {seq}"
 
 
 def test_every_prompt_of_a_run_that_compacts_is_shown_as_it_was_sent() -> None:
@@ -181,7 +183,7 @@ def test_whatever_people_do_to_the_context_each_prompt_is_shown_as_it_was_sent(s
 
 def meddle(run: Run, chance: random.Random) -> str:
     """Something that a person does to the run's context, where it is possible."""
-    standing = folded(store.context_blocks(run)).standing()
+    standing = folded(loading.context_blocks(run)).standing()
     told = transitions(run)
     deed = chance.choice(["pin", "edit", "undo", "compact", "rewind", "unpin", "nothing"])
     summary = standing[-1] if standing else None
@@ -191,7 +193,7 @@ def meddle(run: Run, chance: random.Random) -> str:
                 path = summary.path if summary and chance.random() < 0.3 else f"st:{chance.choice(told)}"
                 actions.pin(run, path=path, by=None)
             case "unpin":
-                pins = sorted(folded(store.context_blocks(run)).pins)
+                pins = sorted(folded(loading.context_blocks(run)).pins)
                 actions.unpin(run, path=chance.choice(pins or ["st:1"]), by=None)
             case "edit" if summary:
                 text = summary.text.translate(str.maketrans("0123456789", "1234567890"))
@@ -216,7 +218,7 @@ def summarised_run() -> tuple[Run, Summary, Prompts]:
     """A run with one summary, of which somebody wants another one."""
     run = long_run(20)
     sent: Prompts = {}
-    while not (standing := folded(store.context_blocks(run)).standing()):
+    while not (standing := folded(loading.context_blocks(run)).standing()):
         sent |= drive(run, moves=2)
     actions.compact_now(run, by=None)
     return run, standing[0], sent
@@ -286,7 +288,7 @@ def test_what_was_read_again_is_no_longer_hidden_for_a_worker_that_comes_later()
     while not run.finished:
         drive(run)
     machine = CATALOGUE[run.machine]
-    whole, kept = (load(run, machine, run.head) for load in (store.load_blocks, store.load_window))
+    whole, kept = (load(run, machine, run.head) for load in (loading.load_blocks, loading.load_window))
     brought_back = next(block.seq for block in whole if "st:4" in block.covers and not block.covers["st:4"])
     assert any(summary.covers(brought_back) for summary in folded(whole).standing())
     texts = [block.text for block in shown(kept, folded(kept))]

@@ -15,19 +15,22 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.utils.html import escape
 
-from runs import actions, reading, store
+from runs import actions
 from runs.driver import Slice
 from runs.driver.holds import held
 from runs.driver.worker import Worker
 from runs.engine.ports import Message, ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, Run, Step
+from runs.reading import cards, exporting, inspector, panels, prompts
 from runs.reading.arguments import fields_of, read_arguments
 from runs.reading.drawing import graph_svg, layout_of
 from runs.reading.inspector import changes_between
 from runs.reading.lines import line_of
 from runs.reading.listing import Filters, run_page
 from runs.reading.panels import files_of, status_word, visits_of
+from runs.reading.rows import RowView, render_row, row_views
+from runs.store import leases
 from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, charlie, launched, run_with_letter
 from tests.runs.running import ALLOW, decide, launch, make_due, pending, script, think, transitions, work
 
@@ -50,14 +53,14 @@ def test_a_row_looks_the_same_wherever_a_page_of_rows_begins() -> None:
         actions.resume(run, by=None)
     decide(run, "approve")
     work(run)
-    whole = {row.seq: reading.render_row(row) for row in reading.row_views(run)}
+    whole = {row.seq: render_row(row) for row in row_views(run)}
     for after in range(1, run.head):
-        for row in reading.row_views(run, after=after):
-            assert reading.render_row(row) == whole[row.seq], f"row {row.seq} of those after {after}"
+        for row in row_views(run, after=after):
+            assert render_row(row) == whole[row.seq], f"row {row.seq} of those after {after}"
 
 
 def test_every_row_has_a_line_that_says_more_than_its_kind() -> None:
-    rows = reading.row_views(letter_sent())
+    rows = row_views(letter_sent())
     assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
     said = [row.summary for row in rows]
     assert any(line.startswith("Thought: I use send_mail send_mail(") for line in said)
@@ -74,18 +77,18 @@ def test_every_row_has_a_line_that_says_more_than_its_kind() -> None:
 
 def test_page_and_socket_paint_the_same_rows() -> None:
     run = letter_sent()
-    whole = {row.seq: reading.render_row(row) for row in reading.row_views(run)}
+    whole = {row.seq: render_row(row) for row in row_views(run)}
     for after in range(1, run.head):
-        for row in reading.row_views(run, after=after):
-            assert reading.render_row(row) == whole[row.seq]
+        for row in row_views(run, after=after):
+            assert render_row(row) == whole[row.seq]
 
 
 def test_a_row_does_not_change_when_the_run_goes_on() -> None:
     run = run_with_letter(None)
-    before = {row.seq: reading.render_row(row) for row in reading.row_views(run)}
+    before = {row.seq: render_row(row) for row in row_views(run)}
     decide(run, "approve")
     run = work(run)
-    after = {row.seq: reading.render_row(row) for row in reading.row_views(run)}
+    after = {row.seq: render_row(row) for row in row_views(run)}
     assert {seq: after[seq] for seq in before} == before
 
 
@@ -94,7 +97,7 @@ def test_windows_meet_without_gap_or_double() -> None:
     seqs: list[int] = []
     before: int | None = None
     while not seqs or seqs[0] > 1:
-        window = [row.seq for row in reading.row_views(run, before=before, limit=30)]
+        window = [row.seq for row in row_views(run, before=before, limit=30)]
         seqs = window + seqs
         before = seqs[0]
     assert seqs == list(range(1, run.head + 1))
@@ -104,10 +107,10 @@ def test_rows_that_were_gone_back_over_are_marked_dead_by_their_rewind() -> None
     run = run_with_letter(None)
     target = transitions(run)[0]
     actions.rewind(run, to=target, by=None, message="Think again.")
-    rows = reading.row_views(run)
+    rows = row_views(run)
     rewind = next(row for row in rows if row.kind == "rewind")
     assert rewind.rewind_to == target
-    assert f'data-rewind-to="{target}"' in reading.render_row(rewind)
+    assert f'data-rewind-to="{target}"' in render_row(rewind)
     assert [row.seq for row in rows if not row.live] == list(range(target + 1, rewind.seq))
     assert "Think again." in rewind.summary
 
@@ -115,22 +118,22 @@ def test_rows_that_were_gone_back_over_are_marked_dead_by_their_rewind() -> None
 def test_what_a_model_writes_is_escaped_in_rows_panels_and_inspector() -> None:
     evil = "<script>alert(1)</script>"
     run = launched(None, {"thought": f"FINAL ANSWER: {evil}", "action": None})
-    html = [reading.render_row(row) for row in reading.row_views(run)]
-    html += reading.panels(run, bob()).values()
+    html = [render_row(row) for row in row_views(run)]
+    html += panels.panels_of(run, bob()).values()
     html += [str(fact) for seq in range(1, run.head + 1) for fact in _step(run, seq).facts]
     assert not any("<script" in piece for piece in html)
     assert any(escape(evil) in piece for piece in html)
 
 
-def _step(run: Run, seq: int) -> reading.StepView:
-    step = reading.step_view(run, seq)
+def _step(run: Run, seq: int) -> inspector.StepView:
+    step = inspector.step_view(run, seq)
     assert step is not None
     return step
 
 
 def test_costs_stand_in_the_row_that_follows_from_the_answer() -> None:
     run = run_with_letter(None)
-    thought = next(row for row in reading.row_views(run) if row.line.title == "Thought")
+    thought = next(row for row in row_views(run) if row.line.title == "Thought")
     assert (thought.tokens, thought.cost) == ("120", "$0.001")
     assert thought.duration.endswith("ms")
 
@@ -138,21 +141,21 @@ def test_costs_stand_in_the_row_that_follows_from_the_answer() -> None:
 def test_two_hundred_rows_are_painted_quickly_and_with_few_questions() -> None:
     run = launched(None, *[think("send_mail", **LETTER)] * 40, FINAL, rules=ALLOW, max_steps=60, ruleset=[])
     assert run.head > 200
-    reading.row_views(run)
+    row_views(run)
     with CaptureQueriesContext(
         connection,
     ) as asked:
-        rows = reading.row_views(run)
+        rows = row_views(run)
     assert len(asked) == 2
     best = min(_seconds_for(rows) for _ in range(5))
     assert len(rows) == 200
     assert best < 0.25, "a window of rows takes far longer than its 40 ms"
 
 
-def _seconds_for(rows: list[reading.RowView]) -> float:
+def _seconds_for(rows: list[RowView]) -> float:
     began = time.perf_counter()
     for row in rows:
-        reading.render_row(row)
+        render_row(row)
     return time.perf_counter() - began
 
 
@@ -194,7 +197,7 @@ LETTER_SCRIPT = script(think("send_mail", **LETTER), FINAL, FINAL, tools={"send_
 
 def _prompts(run: Run) -> list[Any]:
     asked = Exchange.objects.filter(run=run, kind="model_call").order_by("seq")
-    return [reading.prompt_of(run, exchange.seq) for exchange in asked]
+    return [prompts.prompt_of(run, exchange.seq) for exchange in asked]
 
 
 class ReadingModel:
@@ -227,19 +230,19 @@ class ReadJourney(Worker):
 def work_reading(run: Run) -> list[tuple[Message, ...]]:
     """One slice of the run, and the prompts that its model was shown."""
     make_due(run.pk)
-    lease = store.claim(run.pk, "reader")
+    lease = leases.claim(run.pk, "reader")
     assert lease is not None
     with held(lease) as hold:
         journey = ReadJourney(hold)
         journey.drive(Slice())
-        store.let_go(lease)
+        leases.let_go(lease)
     run.refresh_from_db()
     return journey.shown_to.shown
 
 
 def test_the_inspector_says_what_changed_in_the_state() -> None:
     run = letter_sent()
-    thought = next(row.seq for row in reading.row_views(run) if row.line.title == "Thought")
+    thought = next(row.seq for row in row_views(run) if row.line.title == "Thought")
     changed = {change.name: change.after for change in _step(run, thought).changes}
     assert changed["draft.tool"] == "send_mail"
     assert changed["metadata.total_cost"] == "0.001"
@@ -259,7 +262,7 @@ def test_changes_look_into_objects_and_name_what_is_gone() -> None:
 
 def test_a_row_that_concludes_shows_what_was_asked_and_answered() -> None:
     run = letter_sent()
-    result = next(row.seq for row in reading.row_views(run) if row.line.title == "Result")
+    result = next(row.seq for row in row_views(run) if row.line.title == "Result")
     exchange = _step(run, result).exchange
     assert exchange is not None
     assert exchange.kind == "tool_call"
@@ -267,18 +270,18 @@ def test_a_row_that_concludes_shows_what_was_asked_and_answered() -> None:
 
 
 def test_there_is_no_view_of_a_row_that_is_not_there() -> None:
-    assert reading.step_view(run_with_letter(None), 999) is None
+    assert inspector.step_view(run_with_letter(None), 999) is None
 
 
 def test_outside_effects_are_those_that_happened_after() -> None:
     run = letter_sent()
     first, *_, last = transitions(run)
-    done = reading.outside_effects_after(run, first)
+    done = inspector.outside_effects_after(run, first)
     assert [effect.code for effect in done] == [
         'send_mail(to="board@example.com", body="Dear board,\\nall is well.", copies=2, urgent=true)'
     ]
     assert done[0].effects.text == "sends"
-    assert reading.outside_effects_after(run, last) == []
+    assert inspector.outside_effects_after(run, last) == []
 
 
 # --- panels -------------------------------------------------------------------------------------------------------
@@ -286,7 +289,7 @@ def test_outside_effects_are_those_that_happened_after() -> None:
 
 def test_panels_have_the_contracts_names_and_no_clock_in_them() -> None:
     run, reviewer = run_with_letter(None), bob()
-    first = reading.panels(run, reviewer)
+    first = panels.panels_of(run, reviewer)
     assert list(first) == [
         "header",
         "gauges",
@@ -301,15 +304,15 @@ def test_panels_have_the_contracts_names_and_no_clock_in_them() -> None:
         "machine",
     ]
     Interrupt.objects.update(deadline=timezone.now() + timedelta(hours=1))
-    second, third = reading.panels(run, reviewer), reading.panels(run, reviewer)
+    second, third = panels.panels_of(run, reviewer), panels.panels_of(run, reviewer)
     assert second == third
 
 
 def test_the_card_can_be_decided_by_a_reviewer_and_only_looked_at_by_others() -> None:
     owner = alice()
     run = run_with_letter(owner)
-    assert 'value="approve"' in reading.panels(run, bob())["needs"]
-    watching = reading.panels(run, owner)["needs"]
+    assert 'value="approve"' in panels.panels_of(run, bob())["needs"]
+    watching = panels.panels_of(run, owner)["needs"]
     assert "<form" not in watching
     assert "waiting for a reviewer" in watching
 
@@ -321,7 +324,7 @@ def test_visits_are_counted_live_and_forget_what_was_gone_back_over() -> None:
     run = work(run)
     assert _visits(run, reviewer)["thought"] == 2
     run = run_with_letter(None)
-    reading.panels(run, reviewer)
+    panels.panels_of(run, reviewer)
     actions.rewind(run, to=transitions(run)[0], by=None)
     run.refresh_from_db()
     assert _visits(run, reviewer) == {"thought": 1}
@@ -338,9 +341,9 @@ def test_questions_for_the_panels_do_not_grow_with_the_run() -> None:
     assert long.head > 60
     counts = []
     for run in (short, long):
-        reading.panels(run, reviewer)
+        panels.panels_of(run, reviewer)
         with CaptureQueriesContext(connection) as asked:
-            reading.panels(run, reviewer)
+            panels.panels_of(run, reviewer)
         counts.append(len(asked))
     assert max(counts) <= min(counts) + 1
 
@@ -352,7 +355,7 @@ def test_a_run_whose_worker_has_not_noticed_yet_is_stopping() -> None:
     )
     run.refresh_from_db()
     assert status_word(run, True, True).text == "Stopping"
-    found = reading.panels(run, bob())
+    found = panels.panels_of(run, bob())
     assert 'data-status="stopping"' in found["header"]
     assert "Cancelling." in found["needs"]
 
@@ -365,13 +368,13 @@ def test_a_file_stays_listed_when_the_row_that_made_it_was_gone_back_over(
     played = {"replies": {"decision": [*keep, FINAL]}}
     run = launch(played=played, tools=["write_file"], rules=ALLOW, interrupt_every=2)
     work(run)
-    before = reading.panels(run, bob())["files"]
+    before = panels.panels_of(run, bob())["files"]
     assert "rolled back" not in before
     actions.rewind(run, to=transitions(run, "executed")[0], by=None)
     run.refresh_from_db()
     names = [(file.name, file.gone) for file in files_of(run)]
     assert names == [("gone.txt", True), ("kept.txt", False)]
-    assert reading.panels(run, User.objects.get(username="bob"))["files"].count("rolled back") == 1
+    assert panels.panels_of(run, User.objects.get(username="bob"))["files"].count("rolled back") == 1
     assert [(file.name, file.gone) for file in files_of(work(run))] == [
         ("gone.txt", False),
         ("kept.txt", False),
@@ -433,8 +436,8 @@ def test_the_count_is_of_what_the_person_may_decide() -> None:
     owner, reviewer = alice(), bob()
     run_with_letter(owner)
     run_with_letter(None)
-    assert reading.pending_count(reviewer) == 2
-    assert reading.pending_count(owner) == 0
+    assert cards.pending_count(reviewer) == 2
+    assert cards.pending_count(owner) == 0
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------
@@ -539,9 +542,9 @@ def _posted(changed: dict[str, str]) -> dict[str, str]:
 
 def test_the_export_fills_the_state_and_says_each_row_as_the_timeline_does() -> None:
     run = letter_sent()
-    found = reading.export(run)
+    found = exporting.export(run)
     assert json.loads(json.dumps(found)) == found
-    assert [step["summary"] for step in found["steps"]] == [row.summary for row in reading.row_views(run)]
+    assert [step["summary"] for step in found["steps"]] == [row.summary for row in row_views(run)]
     assert all(step["state"]["metadata"]["goal"] == run.goal for step in found["steps"])
     assert found["run"]["status"] == "succeeded"
     assert found["run"]["totals"]["tool_calls"] == 1
@@ -554,7 +557,7 @@ def test_the_export_fills_the_state_and_says_each_row_as_the_timeline_does() -> 
 
 def test_a_run_that_has_not_begun_can_be_exported() -> None:
     run = actions.start_run(machine="ruled", goal="x", settings={}, owner=None, script={"replies": {}})
-    found = reading.export(run)
+    found = exporting.export(run)
     assert found["steps"] == []
     assert found["budget"]["text"].startswith("BUDGET_STATE:")
 

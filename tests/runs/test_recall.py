@@ -12,9 +12,9 @@ from runs import actions
 from runs.engine.ports import Message
 from runs.engine.timeline import STUB
 from runs.models import Exchange, Run
-from runs.reading import render_row, row_views
 from runs.reading.inspector import step_view
 from runs.reading.prompts import prompt_of
+from runs.reading.rows import render_row, row_views
 from tests.compact import compact
 from tests.runs.running import TOOLS, USAGE, _every_run_verifies, person, work
 from tests.runs.test_prompts_as_sent import Prompts, drive

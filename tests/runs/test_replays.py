@@ -14,15 +14,16 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agentsite.environment import ROOT
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.adapters.scripted import parse_script
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
-from runs.reading import export
 from runs.reading.as_test import pytest_file
+from runs.reading.exporting import export
 from runs.reading.script_export import launch_of, script_of
 from runs.reading.statuses import exit_of, status_word
-from runs.store import folder_of
+from runs.store import verifying
+from runs.store.creating import folder_of
 from tests.factories import cast_member, signed_in
 from tests.runs.running import (
     ALLOW,
@@ -426,7 +427,7 @@ def test_slices_make_no_difference() -> None:
         slice_of(run, driver.Slice(moves=1))
         make_due(run.pk)
     check_replay(run)
-    assert store.verify(run, driver.tool_specs(run)) is None
+    assert verifying.verify(run, driver.tool_specs(run)) is None
 
 
 def test_a_limit_that_a_family_shares_is_replayed_in_the_child() -> None:

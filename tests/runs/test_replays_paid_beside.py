@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from runs import driver, store
+from runs import driver
 from runs.driver import Slice
 from runs.engine.replaying import Record, Replay
 from runs.models import Run
+from runs.store import leases
 from tests.runs.running import (
     FINAL,
     WorkerKilled,
@@ -128,7 +129,7 @@ def taken_back(tokens: int, *replies: Any) -> Run:
     run = launch(*replies, FINAL, limits={"tokens": tokens}, max_steps=30)
     late = lost_in_a_call(run)
     with seat(run, "next") as hold:
-        store.let_go(hold.lease)
+        leases.let_go(hold.lease)
     run.refresh_from_db()
     guessed = run.output_tokens
     assert guessed > 400

@@ -9,8 +9,9 @@ import pytest
 
 from runs import actions
 from runs.models import Run
-from runs.reading import export, row_views
+from runs.reading.exporting import export
 from runs.reading.inspector import step_view
+from runs.reading.rows import row_views
 from runs.reading.script_export import launch_of, script_of
 from tests.factories import signed_in
 from tests.runs.running import (

@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agentsite.restoring import UNKNOWN
-from runs import actions, store
+from runs import actions
 from runs.adapters.secrets import seal
 from runs.adapters.tool import NotHappened
 from runs.driver import Slice
@@ -28,7 +28,7 @@ from runs.machines import NoMachine
 from runs.models import Interrupt, ModelProfile, Run
 from runs.reading.cards import card_of
 from runs.reading.restored import restored_of
-from runs.store import backups
+from runs.store import backups, restored
 from runs.store.appending import append
 from tests.factories import cast_member, signed_in
 from tests.runs.running import (
@@ -141,14 +141,14 @@ def test_two_people_at_once_resume_each_run_once() -> None:
 def test_a_run_that_could_not_be_let_go_on_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     locked, fine = launch(FINAL), launch(FINAL)
     restore()
-    resume = store.resume_restored
+    resume = restored.resume_restored
 
     def resumed(run_id: int, by: str) -> Run:
         if run_id == locked.pk:
             raise OperationalError("canceling statement due to lock timeout")
         return resume(run_id, by)
 
-    monkeypatch.setattr(store, "resume_restored", resumed)
+    monkeypatch.setattr(restored, "resume_restored", resumed)
     done = actions.resume_restored([locked.pk, fine.pk], by=None)
     assert [run.pk for run in done.resumed] == [fine.pk]
     assert done.passed_over == (f"Run {locked.pk} could not be resumed. Try again.",)
@@ -244,7 +244,7 @@ def test_runs_that_an_earlier_version_restored_ask_too_and_so_do_those_that_come
     import_module("runs.migrations.0023_restored_at").mark(apps, None)
     marked = Run.objects.filter(restored_at__isnull=False)
     assert set(marked) == {old, fork, of_the_fork} and other not in marked
-    store.resume_restored(old.pk, "root")
+    restored.resume_restored(old.pk, "root")
     for run in (old, fork, of_the_fork):
         assert (work(run).status, pending(run).tool) == ("waiting", "send")
 
@@ -518,7 +518,7 @@ def test_room_for_a_call_that_may_have_been_made_wants_a_look() -> None:
         root(),
     )
     restore()
-    store.resume_restored(run.pk, "root")
+    restored.resume_restored(run.pk, "root")
     words = ("decide", str(run.pk), "--verdict", "top_up", "--args", '{"cost_usd": 1}')
     with pytest.raises(CommandError, match=re.escape(DOUBT)):
         told(*words)

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from runs import actions, store, tasks
+from runs import actions, tasks
 from runs.driver import Slice
 from runs.models import Interrupt, Run
 from runs.reading.cards import card_of
 from runs.store import backups
+from runs.store.restored import resume_restored
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -42,7 +43,7 @@ DEADLINE = {"when": {"tool": "send"}, "do": "ask", "deadline_s": 3600, "on_timeo
 def restored(run: Run) -> Run:
     """The run after a restore, resumed by a person and driven as far as it goes."""
     backups.pause_unfinished("Restored from a backup.")
-    store.resume_restored(run.pk, "root")
+    resume_restored(run.pk, "root")
     return work(Run.objects.get(pk=run.pk))
 
 
@@ -194,7 +195,7 @@ def test_room_that_is_made_elsewhere_lets_no_call_pass_that_may_have_been_made()
     run = work(launch(TO_BOB, FINAL, rules=ALLOW, limits={"cost_usd": 0.0005}))
     other = work(actions.fork(run, at=transitions(run)[0], by=None, settings={"limits": None}))
     restored(run)
-    store.resume_restored(other.pk, "root")
+    resume_restored(other.pk, "root")
     decide(run, "top_up", args={"cost_usd": 1.0})
     assert pending(other).kind == "limit"
     assert sent(work(other)) == 0
@@ -227,7 +228,7 @@ def test_answers_that_are_kept_over_a_restore_let_no_call_pass() -> None:
     decided = work(actions.fork(run, at=0, by=None, decision={"verdict": "approve"}))
     assert (decided.status, sent(decided)) == ("waiting", 0)
     actions.rewind(run, to=transitions(run)[0], by=None, answers="keep")
-    store.resume_restored(run.pk, "root")
+    resume_restored(run.pk, "root")
     before = sent(run)
     assert (work(run).status, sent(run)) == ("waiting", before)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from runs import actions, reading
+from runs import actions
 from runs.models import Run
+from runs.reading import panels
 from tests.runs.running import FINAL, SEARCH, USAGE, _every_run_verifies, decide, launch, script, think, work
 
 pytestmark = [pytest.mark.database]
@@ -22,7 +23,7 @@ LOOK = think("search", q="tides")
 
 def panel(run: Run) -> str:
     """The machine's own part as plain text."""
-    text = re.sub(r"<[^>]+>", " ", reading.panels(Run.objects.get(pk=run.pk), None)["machine"])
+    text = re.sub(r"<[^>]+>", " ", panels.panels_of(Run.objects.get(pk=run.pk), None)["machine"])
     return html.unescape(" ".join(text.split()))
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, models
 
-from runs import driver, store
+from runs import driver
 from runs.models import Decision, Exchange, Interrupt, Run
+from runs.store import verifying
 from tests.runs.running import busy_run
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
@@ -62,15 +63,15 @@ def test_each_column_beside_the_log_is_covered_or_has_a_reason_not_to_be() -> No
                 one.update(**{field.attname: forged(value)})
             except IntegrityError:
                 continue  # the database itself refuses it
-            if store.verify(Run.objects.get(pk=run.pk), tools) is None:
+            if verifying.verify(Run.objects.get(pk=run.pk), tools) is None:
                 unnoticed.add((type(row).__name__, field.name))
             one.update(**{field.attname: value})
     assert unnoticed == set()
-    assert store.verify(Run.objects.get(pk=run.pk), tools) is None
+    assert verifying.verify(Run.objects.get(pk=run.pk), tools) is None
 
 
 @pytest.mark.parametrize("table", [Exchange, Interrupt])
 def test_a_row_beside_the_log_that_is_gone_is_missed(table: type[models.Model]) -> None:
     run = busy_run()
     table._base_manager.filter(run=run).order_by("seq")[0].delete()
-    assert store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run)) is not None
+    assert verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run)) is not None

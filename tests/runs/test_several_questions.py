@@ -12,9 +12,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from runs import reading
 from runs.management.asking import how_to_answer
 from runs.models import Interrupt, Run
+from runs.reading import panels
 from runs.reading.cards import asked_now, card_of
 from runs.reading.rollback import again
 from runs.reading.rows import row_views
@@ -56,7 +56,7 @@ def test_all_questions_stand_on_every_page_that_asks(machine: str, address: str)
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_card_that_is_pushed_has_one_below_the_other_and_none_of_them_twice(machine: str) -> None:
-    card = reading.panels(asking(machine, *ASKED, notes="I can't tell."), bob())["needs"]
+    card = panels.panels_of(asking(machine, *ASKED, notes="I can't tell."), bob())["needs"]
     assert re.findall(r'class="card__question">([^<]*)<', card) == list(ASKED)
     assert all(text_of(card).count(question) == 1 for question in ASKED)
 
@@ -97,7 +97,7 @@ def test_the_admin_and_the_form_of_a_fork_show_all_questions() -> None:
 
 
 def test_what_an_agent_writes_is_text_and_shows_what_nobody_sees() -> None:
-    card = reading.panels(asking("checklist", "<b>Which?</b>", "This\u202eone?"), bob())["needs"]
+    card = panels.panels_of(asking("checklist", "<b>Which?</b>", "This\u202eone?"), bob())["needs"]
     assert "&lt;b&gt;Which?&lt;/b&gt;" in card
     assert "\u202e" not in card
 

@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.driver import Slice
 from runs.driver.attempts import TURN_S
 from runs.driver.holds import Hold, held
@@ -26,6 +26,7 @@ from runs.driver.worker import Worker
 from runs.engine.effects import ModelReplied, ToolReturned, Usage
 from runs.engine.snapshot import Price
 from runs.models import Budget, Run
+from runs.store import copying, db, decisions, errors, leases, shared_limits
 from tests.runs.running import (
     FINAL,
     MeddledJourney,
@@ -98,7 +99,7 @@ class PricedJourney(Worker):
 def seat(run: Run, worker: str = "alpha") -> Iterator[Hold]:
     """A worker's hold on the run, which is due."""
     make_due(run.pk)
-    lease = store.claim(run.pk, worker)
+    lease = leases.claim(run.pk, worker)
     assert lease is not None, "somebody has the run"
     with held(lease) as hold:
         yield hold
@@ -112,7 +113,7 @@ def travel(run: Run, price: Price = PRICE, limit_tokens: int = PricedJourney.lim
         try:
             journey.drive(LONG)
         finally:
-            store.let_go(hold.lease)
+            leases.let_go(hold.lease)
     run.refresh_from_db()
     return journey.model
 
@@ -236,10 +237,10 @@ def test_a_call_whose_worker_was_lost_counts_as_what_it_may_have_used_at_most() 
 
 def test_lost_calls_can_use_a_limit_up() -> None:
     run = launch(*THINKING, FINAL, limits={"tokens": 1_250}, max_steps=30)
-    while store.lost_in_a_row(run) < store.MOST_LOST - 1:
+    while leases.lost_in_a_row(run) < leases.MOST_LOST - 1:
         lost_in_a_call(run)
         with seat(run, "next") as hold:
-            store.let_go(hold.lease)
+            leases.let_go(hold.lease)
     travel(run)
     assert run.input_tokens + run.output_tokens <= 1_250
     assert pending(run).kind == "limit"
@@ -259,7 +260,7 @@ def test_a_call_that_was_given_back_is_counted_until_it_is_known_what_it_cost() 
     run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
     with seat(run, "leaving") as hold:
         journey = die_in_a_call(hold)
-        assert store.hand_back(hold.lease)
+        assert leases.hand_back(hold.lease)
     travel(run)
     assert run.cost_usd > 0.003
     journey.keep(journey.at.asked, journey.model.late)
@@ -271,7 +272,7 @@ def test_a_call_that_was_given_back_and_answered_before_the_next_worker_came_cou
     run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
     with seat(run, "leaving") as hold:
         journey = die_in_a_call(hold)
-        assert store.hand_back(hold.lease)
+        assert leases.hand_back(hold.lease)
     journey.keep(journey.at.asked, journey.model.late)
     travel(run)
     assert run.cost_usd == pytest.approx(0.004), "four calls were made, and paid"
@@ -302,7 +303,7 @@ def test_two_late_answers_take_one_guess_back_once() -> None:
     run = launch(*THINKING[:2], FINAL, limits={"cost_usd": 1.0}, max_steps=30)
     asleep, lost = lost_in_a_tool_and_then_in_a_call(run)
     with seat(run, "gamma") as hold:
-        store.let_go(hold.lease)
+        leases.let_go(hold.lease)
     asleep.keep(asleep.at.asked, ToolReturned(value="three results"))
     lost.keep(lost.at.asked, lost.model.late)
     travel(run)
@@ -325,11 +326,11 @@ def test_a_lost_call_counts_where_a_person_moved_the_run_before_the_next_worker(
 def test_a_family_cant_pass_its_limit_by_a_pause_in_a_call() -> None:
     run = waiting_run(0.5)
     copy, other = fork(run), fork(run)
-    worst = store.Worst(cost_usd=0.4, tokens=100)
+    worst = shared_limits.Worst(cost_usd=0.4, tokens=100)
     with seat(copy) as one, seat(other) as two:
-        assert store.reserve(copy, one.lease.epoch, worst, {})
+        assert shared_limits.reserve(copy, one.lease.epoch, worst, {})
         actions.pause(copy, by=None)  # the call goes on, and is paid
-        assert not store.reserve(other, two.lease.epoch, worst, {}), "0.8 of 0.5"
+        assert not shared_limits.reserve(other, two.lease.epoch, worst, {}), "0.8 of 0.5"
 
 
 def test_a_call_that_was_under_way_when_its_run_was_stopped_counts_until_it_is_known() -> None:
@@ -453,7 +454,7 @@ def test_what_a_child_pays_after_its_end_counts_for_its_parent_and_its_family() 
     run.refresh_from_db()
     assert child.finished
     assert (child.cost_usd, run.cost_usd) == pytest.approx((0.005, 0.001 + 0.005))
-    assert store.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.001 + 0.005)
+    assert shared_limits.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.001 + 0.005)
 
 
 def test_a_replay_and_a_fork_count_lost_calls_too() -> None:
@@ -461,7 +462,7 @@ def test_a_replay_and_a_fork_count_lost_calls_too() -> None:
     lost_in_a_call(run)
     travel(run)
     again = driver.made_again(driver.record_of(run))
-    for used in (again.snapshot.totals, store.totals_at(run, run.head)):
+    for used in (again.snapshot.totals, copying.totals_at(run, run.head)):
         assert used.input_tokens + used.output_tokens == run.input_tokens + run.output_tokens
         assert used.cost_usd == pytest.approx(run.cost_usd)
     copy, difference = actions.replay(run, by=None)
@@ -486,7 +487,7 @@ def test_a_fork_shares_the_limit_of_the_run_that_it_came_from() -> None:
     run = waiting_run(0.004)
     copy = fork(run)
     assert copy.root_id == run.pk
-    shared = store.limits_shared_by(copy)["cost_usd"]
+    shared = shared_limits.limits_shared_by(copy)["cost_usd"]
     # The copied call counts once: 0.002 of the original, nothing new of the fork.
     assert shared.limit == 0.004
     assert copy.cost_usd + shared.elsewhere == pytest.approx(0.002)
@@ -509,7 +510,7 @@ def test_adding_to_the_limit_in_a_fork_adds_to_what_all_share() -> None:
     decide(other, "top_up", args={"cost_usd": 0.01})
     work(other)
     assert pending(other).kind == "tool_call"
-    assert store.limits_shared_by(run)["cost_usd"].limit == pytest.approx(0.013)
+    assert shared_limits.limits_shared_by(run)["cost_usd"].limit == pytest.approx(0.013)
     assert Budget.objects.get(run=run, scope="limits").limit == 0.003
 
 
@@ -562,7 +563,7 @@ def test_what_was_added_in_a_child_is_not_asked_for_again_in_its_parent() -> Non
     assert run.cost_usd == pytest.approx(0.001 * 9)
     told = json.loads(run.steps.get(kind="limit").facts_json)[0]
     assert (told["added"], told["limit"], told["by"]) == (0.0055, 0.009, f"an answer in run {helper.pk}")
-    assert store.limits_shared_by(helper)["cost_usd"].limit == pytest.approx(0.009), (
+    assert shared_limits.limits_shared_by(helper)["cost_usd"].limit == pytest.approx(0.009), (
         "what was added counts once"
     )
     assert actions.replay(run, by=None)[1] is None
@@ -577,7 +578,7 @@ def test_what_was_added_in_a_fork_is_its_sources_too() -> None:
     work(run)
     assert (run.status, copy.status) == ("succeeded", "waiting")
     assert Budget.objects.get(run=run, scope="limits").limit == pytest.approx(0.013)
-    assert store.limits_shared_by(copy)["cost_usd"].limit == pytest.approx(0.013)
+    assert shared_limits.limits_shared_by(copy)["cost_usd"].limit == pytest.approx(0.013)
 
 
 def held_together() -> tuple[Run, Run]:
@@ -597,7 +598,7 @@ def test_what_is_added_in_one_run_lets_all_go_on_that_wait_for_it(first: int) ->
     assert (told["verdict"], told["args"]) == ("top_up", None)
     assert told["message"] == f"Added in run {asked.pk}; there is room for this one too."
     assert (work(asked).status, work(other).status) == ("succeeded", "succeeded")
-    assert store.limits_shared_by(copy)["cost_usd"].limit == pytest.approx(1.002), (
+    assert shared_limits.limits_shared_by(copy)["cost_usd"].limit == pytest.approx(1.002), (
         "what was added counts once"
     )
     assert [driver.made_again(driver.record_of(member)).difference for member in (run, copy)] == [None, None]
@@ -629,14 +630,14 @@ def test_where_one_run_uses_up_what_was_added_the_other_one_asks_again() -> None
     decide(run, "top_up", args={"cost_usd": 0.001})
     work(run)
     assert (work(copy).status, pending(copy).kind) == ("waiting", "limit")
-    with pytest.raises(store.BadDecision, match="Say how much to add"):
+    with pytest.raises(errors.BadDecision, match="Say how much to add"):
         decide(copy, "top_up")
 
 
 def test_a_childs_cost_counts_once_when_its_parent_knows_it() -> None:
     run = work(calling_a_child(THINKING[0], FINAL))
     assert pending(run).kind == "tool_call"
-    shared = store.limits_shared_by(run)["cost_usd"]
+    shared = shared_limits.limits_shared_by(run)["cost_usd"]
     assert run.cost_usd == pytest.approx(0.004)
     assert shared.elsewhere == 0
 
@@ -653,7 +654,7 @@ def test_a_child_that_has_ended_sees_its_own_cost_once(how: str) -> None:
     run.refresh_from_db()
     child.refresh_from_db()
     assert child.finished and child.cost_usd > 0
-    shared = store.limits_shared_by(child)["cost_usd"]
+    shared = shared_limits.limits_shared_by(child)["cost_usd"]
     assert child.cost_usd + shared.elsewhere == pytest.approx(run.cost_usd)
 
 
@@ -663,7 +664,7 @@ def test_a_childs_cost_counts_while_its_parent_is_paused(moved: str) -> None:
     run, child = waiting_for_a_child()
     copy = actions.fork(run, at=0, by=None)
     if moved == "noted":
-        store.note(run.pk, "told", "A row that is no move.")
+        decisions.note(run.pk, "told", "A row that is no move.")
     else:
         actions.pause(run, by=None)
     if moved == "paused and resumed":
@@ -672,7 +673,7 @@ def test_a_childs_cost_counts_while_its_parent_is_paused(moved: str) -> None:
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.001)
     assert child.cost_usd == pytest.approx(0.002)
-    assert store.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.003)
+    assert shared_limits.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.003)
 
 
 @pytest.mark.parametrize("how", ["stopped", "gone back", "gone on", "refused"])
@@ -698,7 +699,7 @@ def test_a_childs_cost_counts_once_however_its_parent_goes_on(
             assert run.exit_reason == "model_error"
     run.refresh_from_db()
     assert run.cost_usd >= 0.003 - 1e-9
-    assert store.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(run.cost_usd)
+    assert shared_limits.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(run.cost_usd)
 
 
 def test_the_cost_of_a_child_that_is_stopped_with_its_parent_counts_once() -> None:
@@ -709,7 +710,7 @@ def test_the_cost_of_a_child_that_is_stopped_with_its_parent_counts_once() -> No
     actions.abort(run, by=None)
     run.refresh_from_db()
     assert run.cost_usd == pytest.approx(0.002)
-    assert store.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.002)
+    assert shared_limits.limits_shared_by(copy)["cost_usd"].elsewhere == pytest.approx(0.002)
 
 
 def _no_such_model(run: Run) -> Any:
@@ -762,9 +763,9 @@ def _lookups(run: Run) -> int:
 def test_calls_of_one_family_at_the_same_moment_cant_pass_the_limit_together() -> None:
     run = waiting_run(1.0)
     members = [run, *(fork(run) for _ in range(7))]
-    worst = store.Worst(cost_usd=0.3, tokens=100)
+    worst = shared_limits.Worst(cost_usd=0.3, tokens=100)
     epochs = {member.pk: Run.objects.get(pk=member.pk).epoch for member in members}
-    got = in_threads(8, lambda n: store.reserve(members[n], epochs[members[n].pk], worst, {}))
+    got = in_threads(8, lambda n: shared_limits.reserve(members[n], epochs[members[n].pk], worst, {}))
     assert sum(got) == 3
     reserved = sum(Run.objects.filter(pk__in=epochs).values_list("reserved_usd", flat=True))
     assert reserved == pytest.approx(0.9)
@@ -774,10 +775,12 @@ def test_without_the_lock_of_the_family_they_would(monkeypatch: pytest.MonkeyPat
     """The negative control: each looks at the family as it was before the others reserved."""
     run = waiting_run(1.0)
     members = [run, *(fork(run) for _ in range(3))]
-    before = {member.pk: store.limits_shared_by(member) for member in members}
+    before = {member.pk: shared_limits.limits_shared_by(member) for member in members}
     monkeypatch.setattr("runs.store.shared_limits.limits_shared_by", lambda member: before[member.pk])
-    worst = store.Worst(cost_usd=0.3, tokens=100)
-    got = [store.reserve(member, Run.objects.get(pk=member.pk).epoch, worst, {}) for member in members]
+    worst = shared_limits.Worst(cost_usd=0.3, tokens=100)
+    got = [
+        shared_limits.reserve(member, Run.objects.get(pk=member.pk).epoch, worst, {}) for member in members
+    ]
     assert sum(got) == 4, "1.2 of 1.0"
 
 
@@ -866,7 +869,7 @@ def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytes
             try:
                 UnpricedJourney(hold, before=called, only="decision").drive(WHOLE)
             finally:
-                store.let_go(hold.lease)
+                leases.let_go(hold.lease)
                 meeting.one_is_there()
 
     in_threads(len(members), one)
@@ -885,35 +888,35 @@ def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytes
 @pytest.mark.parametrize("how", ["lost", "paused", "left"])
 def test_no_run_waits_for_a_call_that_is_lost(how: str) -> None:
     _, one, other = family_of_unpriced(1.0)[:3]
-    unknown = store.Worst(None, 500)
+    unknown = shared_limits.Worst(None, 500)
     with seat(one, "first") as first, seat(other, "second") as second:
-        assert store.reserve(one, first.lease.epoch, unknown, {})
-        with pytest.raises(store.NotYet):
-            store.reserve(other, second.lease.epoch, unknown, {})
+        assert shared_limits.reserve(one, first.lease.epoch, unknown, {})
+        with pytest.raises(errors.NotYet):
+            shared_limits.reserve(other, second.lease.epoch, unknown, {})
         match how:
             case "paused":
                 actions.pause(one, by=None)
             case "left":
-                store.hand_back(first.lease)
+                leases.hand_back(first.lease)
         Run.objects.filter(pk=one.pk).update(lease_until=Now() - timedelta(seconds=1))
-        assert store.reserve(other, second.lease.epoch, unknown, {})
+        assert shared_limits.reserve(other, second.lease.epoch, unknown, {})
 
 
 def test_a_run_that_rests_is_taken_again_a_moment_later() -> None:
     _, one, other = family_of_unpriced(1.0)[:3]
     with seat(one, "first") as first, seat(other, "second") as second:
-        assert store.reserve(one, first.lease.epoch, store.Worst(None, 500), {})
+        assert shared_limits.reserve(one, first.lease.epoch, shared_limits.Worst(None, 500), {})
         wanting = UnpricedJourney(second).drive(WHOLE)
-        store.let_go(second.lease)
+        leases.let_go(second.lease)
     other.refresh_from_db()
     assert (other.status, other.worker, wanting) == ("queued", "", [other.pk])
-    assert 0 < (other.due_at - store.now()).total_seconds() <= TURN_S
+    assert 0 < (other.due_at - db.now()).total_seconds() <= TURN_S
 
 
 def test_somebody_else_has_the_seat() -> None:
     run = waiting_run(1.0)
-    with pytest.raises(store.Fenced):
-        store.reserve(run, run.epoch - 1, store.Worst(0.1, 1), {})
+    with pytest.raises(errors.Fenced):
+        shared_limits.reserve(run, run.epoch - 1, shared_limits.Worst(0.1, 1), {})
 
 
 def test_a_price_that_is_not_known_bounds_tokens_only() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.models import Run, ScriptText, Skill
 from runs.reading.prompts import full_terms
+from runs.store import verifying
 from runs.store.creating import terms_hash
 from tests.machines.test_contract import INLINE, call, done, fill
 from tests.runs.running import FINAL, _every_run_verifies, launch, script, slice_of, think, transitions, work
@@ -120,5 +121,5 @@ def test_a_change_of_the_skills_that_a_run_began_with_is_found() -> None:
     text = kept.get().text
     for other in ('{"house":"Say it twice."}', "{"):
         kept.update(text=other)
-        assert store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run)) is not None
+        assert verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run)) is not None
     kept.update(text=text)

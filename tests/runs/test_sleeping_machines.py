@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
-from runs import store, tasks
+from runs import tasks
 from runs.driver import holds
 from runs.models import LOOKS, Run
-from runs.store import leases
+from runs.store import jumps, leases
 from tests.runs.running import FINAL, _every_run_verifies, launch, work
 
 pytestmark = [pytest.mark.database]
@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.database]
 __all__ = ["_every_run_verifies"]
 
 
-def held_run() -> tuple[Run, store.Lease]:
+def held_run() -> tuple[Run, leases.Lease]:
     run = launch(FINAL)
-    lease = store.claim(run.pk, "alpha")
+    lease = leases.claim(run.pk, "alpha")
     assert lease is not None
     return run, lease
 
@@ -34,14 +34,14 @@ def test_nobody_takes_a_run_whose_lease_ended_while_the_machine_slept() -> None:
     run, lease = held_run()
     sleep(run)
     tasks.sweep()
-    assert store.claim(run.pk, "beta") is None
-    assert store.renew(lease), "its worker has woken up too"
+    assert leases.claim(run.pk, "beta") is None
+    assert leases.renew(lease), "its worker has woken up too"
     for _ in range(LOOKS):
         tasks.sweep()
-    assert store.claim(run.pk, "beta") is None
+    assert leases.claim(run.pk, "beta") is None
     assert Run.objects.get(pk=run.pk).worker == "alpha"
     assert not run.steps.filter(kind="recovered").exists()
-    store.let_go(lease)
+    leases.let_go(lease)
     work(run)
 
 
@@ -50,13 +50,13 @@ def test_a_worker_that_gives_no_sign_is_lost_after_a_few_looks() -> None:
     sleep(run)
     taken = []
     for _ in range(LOOKS):
-        taken.append(store.claim(run.pk, "beta"))
+        taken.append(leases.claim(run.pk, "beta"))
         tasks.sweep()
     assert taken == [None] * LOOKS
-    found = store.claim(run.pk, "beta")
+    found = leases.claim(run.pk, "beta")
     assert found is not None and found.epoch == lease.epoch + 1
     assert run.steps.filter(kind="recovered").count() == 1
-    store.let_go(found)
+    leases.let_go(found)
     work(run)
 
 
@@ -65,12 +65,12 @@ def test_looks_before_a_renewal_do_not_count_later() -> None:
     sleep(run)
     for _ in range(LOOKS - 1):
         tasks.sweep()
-    assert store.renew(lease)
+    assert leases.renew(lease)
     sleep(run)
     tasks.sweep()
-    assert store.claim(run.pk, "beta") is None
-    store.renew(lease)
-    store.let_go(lease)
+    assert leases.claim(run.pk, "beta") is None
+    leases.renew(lease)
+    leases.let_go(lease)
     work(run)
 
 
@@ -79,9 +79,9 @@ def test_a_lost_run_does_not_wait_for_an_hour_because_the_clock_was_set_back() -
     sleep(run, for_=-timedelta(hours=1))
     for _ in range(2 * LOOKS):
         tasks.sweep()
-    found = store.claim(run.pk, "beta")
+    found = leases.claim(run.pk, "beta")
     assert found is not None
-    store.let_go(found)
+    leases.let_go(found)
     work(run)
 
 
@@ -92,9 +92,9 @@ def test_a_queued_run_does_not_wait_for_an_hour_because_the_clock_was_set_back()
     assert work(run).status == "succeeded"
 
 
-def jumped(seconds: float) -> store.Clocks:
+def jumped(seconds: float) -> jumps.Clocks:
     """The clocks as a sweep saw them before the database's jumped by so much."""
-    clocks = store.Clocks()
+    clocks = jumps.Clocks()
     clocks.follow()
     assert clocks.ahead is not None
     clocks.ahead -= seconds
@@ -109,12 +109,12 @@ def test_no_run_is_taken_from_a_worker_when_the_databases_clock_jumps(seconds: f
     clocks = jumped(seconds)
     for _ in range(LOOKS):
         clocks.follow()
-        store.look_for_lost()
-    assert store.claim(run.pk, "beta") is None
+        leases.look_for_lost()
+    assert leases.claim(run.pk, "beta") is None
     assert Run.objects.filter(
         pk=run.pk, lease_until__lt=Now() + timedelta(seconds=leases.LEASE_S + 1)
     ).exists()
-    store.let_go(lease)
+    leases.let_go(lease)
     work(run)
 
 
@@ -155,7 +155,7 @@ def test_a_worker_renews_at_once_when_its_clock_jumps(monkeypatch: pytest.Monkey
     monkeypatch.setattr(holds, "_ahead", lambda: next(ahead, 45.0))
     renewer = holds._Renewer()
     monkeypatch.setattr(holds, "_renewer", renewer)
-    monkeypatch.setattr(store, "RENEW_S", 3600.0)
+    monkeypatch.setattr(leases, "RENEW_S", 3600.0)
     with holds.held(lease):
         for _ in range(500):
             if Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists():
@@ -164,5 +164,5 @@ def test_a_worker_renews_at_once_when_its_clock_jumps(monkeypatch: pytest.Monkey
             renewer._changed.wait(0.02)
             renewer._changed.release()
     assert Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists()
-    store.let_go(lease)
+    leases.let_go(lease)
     work(run)

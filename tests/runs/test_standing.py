@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from runs import driver, store
+from runs import driver
 from runs.models import Decision, Interrupt, Run, Step
+from runs.store import verifying
 from runs.store.log import Row
 from tests.runs.running import ALLOW, FINAL, decide, launch, pending, think, work
 
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 
 def why(run: Run) -> str:
     """What `verify` says."""
-    misfit = store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
+    misfit = verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
     return misfit.why if misfit else ""
 
 

@@ -9,12 +9,12 @@ import pytest
 from django.db import OperationalError
 from django.db.models.functions import Now
 
-from runs import driver, store, tasks
+from runs import driver, tasks
 from runs.driver import Slice
 from runs.engine.effects import ModelReplied, Usage
 from runs.models import LOOKS, Run
-from runs.store import leases
-from runs.store.leases import LEASE_S
+from runs.store import decisions, errors, leases, log
+from runs.store.leases import LEASE_S, claim, give_back, let_go, look_for_lost, postpone, renew
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -37,7 +37,7 @@ __all__ = ["_every_run_verifies"]
 
 def test_of_two_claims_one_gets_the_run() -> None:
     run = launch(FINAL)
-    first, second = store.claim(run.pk, "alpha"), store.claim(run.pk, "beta")
+    first, second = claim(run.pk, "alpha"), claim(run.pk, "beta")
     assert first is not None
     assert second is None
     run.refresh_from_db()
@@ -47,7 +47,7 @@ def test_of_two_claims_one_gets_the_run() -> None:
 
 def test_claims_at_the_same_moment_give_one_lease() -> None:
     run = launch(FINAL)
-    leases = in_threads(8, lambda number: store.claim(run.pk, f"worker-{number}"))
+    leases = in_threads(8, lambda number: claim(run.pk, f"worker-{number}"))
     assert sum(lease is not None for lease in leases) == 1
     run.refresh_from_db()
     assert run.epoch == 1
@@ -55,15 +55,15 @@ def test_claims_at_the_same_moment_give_one_lease() -> None:
 
 def test_an_expired_lease_is_taken_over_with_one_recovered_row() -> None:
     run = launch(FINAL)
-    lost = store.claim(run.pk, "alpha")
-    assert store.claim(run.pk, "beta") is None
+    lost = claim(run.pk, "alpha")
+    assert claim(run.pk, "beta") is None
     lose_worker(run)
-    taken = store.claim(run.pk, "beta")
+    taken = claim(run.pk, "beta")
     assert lost is not None
     assert taken is not None
     assert taken.epoch == lost.epoch + 1
     assert kinds(run) == ["recovered"]
-    assert store.claim(run.pk, "gamma") is None
+    assert claim(run.pk, "gamma") is None
     assert kinds(run) == ["recovered"]
 
 
@@ -74,61 +74,61 @@ def silence(run: Run, **lease: float) -> None:
 
 def test_a_silent_worker_is_lost_after_three_looks_and_not_before() -> None:
     run = launch(FINAL)
-    store.claim(run.pk, "alpha")
+    claim(run.pk, "alpha")
     silence(run, seconds=-1)
     for _ in range(LOOKS):
-        assert store.claim(run.pk, "beta") is None
-        store.look_for_lost()
-    assert store.claim(run.pk, "beta") is not None
+        assert claim(run.pk, "beta") is None
+        look_for_lost()
+    assert claim(run.pk, "beta") is not None
 
 
 def test_a_worker_that_gives_a_sign_is_looked_for_anew() -> None:
     run = launch(FINAL)
-    lease = store.claim(run.pk, "alpha")
+    lease = claim(run.pk, "alpha")
     assert lease is not None
     silence(run, seconds=-1)
-    store.look_for_lost()
-    assert store.renew(lease)
+    look_for_lost()
+    assert renew(lease)
     silence(run, seconds=-1)
     for _ in range(LOOKS - 1):
-        store.look_for_lost()
-    assert store.claim(run.pk, "beta") is None
+        look_for_lost()
+    assert claim(run.pk, "beta") is None
 
 
 def test_a_lease_that_lasts_longer_than_any_is_looked_for_too() -> None:
     """The clock was set back after the claim."""
     run, other = launch(FINAL), launch(FINAL)
-    store.claim(run.pk, "alpha")
-    store.claim(other.pk, "alpha")
+    claim(run.pk, "alpha")
+    claim(other.pk, "alpha")
     silence(run, hours=1)
     silence(other, seconds=LEASE_S)
     for _ in range(LOOKS):
-        store.look_for_lost()
-    wait_for(lambda: store.claim(run.pk, "beta"))
-    assert store.claim(other.pk, "beta") is None
+        look_for_lost()
+    wait_for(lambda: claim(run.pk, "beta"))
+    assert claim(other.pk, "beta") is None
 
 
 def test_a_worker_gives_back_the_run_that_it_names_and_no_other() -> None:
     run, other, of_beta = launch(FINAL), launch(FINAL), launch(FINAL)
-    leases = [store.claim(each.pk, "alpha") for each in (run, other)] + [store.claim(of_beta.pk, "beta")]
+    leases = [claim(each.pk, "alpha") for each in (run, other)] + [claim(of_beta.pk, "beta")]
     assert all(leases)
-    store.give_back(run.pk, "alpha")
-    store.give_back(of_beta.pk, "alpha")
+    give_back(run.pk, "alpha")
+    give_back(of_beta.pk, "alpha")
     assert list(Run.objects.order_by("pk").values_list("worker", flat=True)) == ["", "alpha", "beta"]
-    assert store.claim(run.pk, "gamma") is not None
-    assert store.claim(other.pk, "gamma") is None
-    assert store.claim(of_beta.pk, "gamma") is None
+    assert claim(run.pk, "gamma") is not None
+    assert claim(other.pk, "gamma") is None
+    assert claim(of_beta.pk, "gamma") is None
 
 
 def test_one_look_can_be_for_some_runs_alone() -> None:
     run, other = launch(FINAL), launch(FINAL)
     for each in (run, other):
-        store.claim(each.pk, "alpha")
+        claim(each.pk, "alpha")
         silence(each, seconds=-1)
     for _ in range(LOOKS):
-        store.look_for_lost(Run.objects.filter(pk=run.pk))
-    assert store.claim(other.pk, "beta") is None
-    assert store.claim(run.pk, "beta") is not None
+        look_for_lost(Run.objects.filter(pk=run.pk))
+    assert claim(other.pk, "beta") is None
+    assert claim(run.pk, "beta") is not None
 
 
 def test_a_run_that_is_queued_for_later_than_any_is_due_at_once() -> None:
@@ -136,61 +136,61 @@ def test_a_run_that_is_queued_for_later_than_any_is_due_at_once() -> None:
     soon, late = launch(FINAL), launch(FINAL)
     Run.objects.filter(pk=soon.pk).update(due_at=Now() + timedelta(minutes=10))
     Run.objects.filter(pk=late.pk).update(due_at=Now() + timedelta(hours=1))
-    store.look_for_lost()
-    wait_for(lambda: store.claim(late.pk, "alpha"))
-    assert store.claim(soon.pk, "alpha") is None
+    look_for_lost()
+    wait_for(lambda: claim(late.pk, "alpha"))
+    assert claim(soon.pk, "alpha") is None
 
 
 def test_renewing_prolongs_the_lease_and_fails_once_it_is_lost() -> None:
     run = launch(FINAL)
-    lease = store.claim(run.pk, "alpha")
+    lease = claim(run.pk, "alpha")
     assert lease is not None
     lose_worker(run)
-    assert store.renew(lease)
-    assert store.claim(run.pk, "beta") is None
+    assert renew(lease)
+    assert claim(run.pk, "beta") is None
     run.refresh_from_db()
     late = Run.objects.filter(pk=run.pk, lease_until__gt=Now() + timedelta(seconds=LEASE_S - 2))
     assert late.exists()
     lose_worker(run)
-    assert store.claim(run.pk, "beta") is not None
-    assert not store.renew(lease)
+    assert claim(run.pk, "beta") is not None
+    assert not renew(lease)
 
 
 def test_letting_go_queues_the_run_again() -> None:
     run = launch(FINAL)
-    lease = store.claim(run.pk, "alpha")
+    lease = claim(run.pk, "alpha")
     assert lease is not None
-    store.let_go(lease)
+    let_go(lease)
     run.refresh_from_db()
     assert (run.status, run.worker) == ("queued", "")
-    assert store.claim(run.pk, "beta") is not None
+    assert claim(run.pk, "beta") is not None
     assert kinds(run) == []
 
 
 def test_letting_go_of_a_lost_seat_does_not_touch_the_next_worker() -> None:
     run = launch(FINAL)
-    lost = store.claim(run.pk, "alpha")
+    lost = claim(run.pk, "alpha")
     lose_worker(run)
-    taken = store.claim(run.pk, "beta")
+    taken = claim(run.pk, "beta")
     assert lost is not None
     assert taken is not None
-    store.let_go(lost)
-    store.postpone(lost, 30, ValueError("a fault"))
+    let_go(lost)
+    postpone(lost, 30, ValueError("a fault"))
     run.refresh_from_db()
     assert (run.status, run.worker, run.epoch) == ("running", "beta", taken.epoch)
 
 
 def test_a_postponed_run_is_not_due_for_a_while() -> None:
     run = launch(FINAL)
-    lease = store.claim(run.pk, "alpha")
+    lease = claim(run.pk, "alpha")
     assert lease is not None
-    store.postpone(lease, 30, ValueError("a fault"))
-    store.let_go(lease)
+    postpone(lease, 30, ValueError("a fault"))
+    let_go(lease)
     assert kinds(run) == ["recovered"]
-    assert store.claim(run.pk, "beta") is None
+    assert claim(run.pk, "beta") is None
     assert not Run.objects.due().filter(pk=run.pk).exists()
     make_due(run.pk)
-    assert store.claim(run.pk, "beta") is not None
+    assert claim(run.pk, "beta") is not None
 
 
 def test_a_run_rests_whatever_keeps_the_row_about_its_fault_from_being_written(
@@ -200,11 +200,11 @@ def test_a_run_rests_whatever_keeps_the_row_about_its_fault_from_being_written(
         raise KeyError("something that the row needs")
 
     run = launch(FINAL)
-    lease = store.claim(run.pk, "alpha")
+    lease = claim(run.pk, "alpha")
     assert lease is not None
     monkeypatch.setattr(leases, "tell_fault", unwritable)
-    store.postpone(lease, 30, ValueError("a fault"))
-    store.let_go(lease)
+    postpone(lease, 30, ValueError("a fault"))
+    let_go(lease)
     assert kinds(run) == []
     assert not Run.objects.due().filter(pk=run.pk).exists()
 
@@ -212,7 +212,7 @@ def test_a_run_rests_whatever_keeps_the_row_about_its_fault_from_being_written(
 def test_a_run_is_not_claimed_before_it_is_due() -> None:
     run = launch(FINAL)
     Run.objects.filter(pk=run.pk).update(due_at=Now() + timedelta(seconds=60))
-    assert store.claim(run.pk, "alpha") is None
+    assert claim(run.pk, "alpha") is None
 
 
 @pytest.mark.parametrize("status", ["waiting", "paused"])
@@ -221,10 +221,10 @@ def test_a_run_that_waits_is_not_claimed(status: str) -> None:
     if status == "waiting":
         work(run)
     else:
-        store.pause(run.pk, "alice")
+        decisions.pause(run.pk, "alice")
     run.refresh_from_db()
     assert run.status == status
-    assert store.claim(run.pk, "alpha") is None
+    assert claim(run.pk, "alpha") is None
     assert tasks.sweep() == 0
 
 
@@ -233,9 +233,9 @@ def test_a_fenced_worker_writes_nothing_and_its_paid_reply_is_charged() -> None:
 
     def taken_over() -> None:
         lose_worker(run)
-        assert store.claim(run.pk, "beta") is not None
+        assert claim(run.pk, "beta") is not None
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, after=taken_over)
     run.refresh_from_db()
     assert kinds(run) == ["recovered"]
@@ -248,9 +248,9 @@ def test_a_fenced_workers_deed_is_answered_for_the_next_worker() -> None:
 
     def taken_over() -> None:
         lose_worker(run)
-        assert store.claim(run.pk, "beta") is not None
+        assert claim(run.pk, "beta") is not None
 
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, after=taken_over, only="send")
     exchange = run.exchanges.get(name="send")
     assert (exchange.status, exchange.nth) == ("answered", 1)
@@ -264,10 +264,8 @@ def test_a_charge_beside_a_worker_is_not_overwritten_by_it() -> None:
     run = launch(think("search", q="tides"), FINAL)
 
     def charged() -> None:
-        store.charge(
-            run.pk, ModelReplied(text="", usage=Usage(input_tokens=7, output_tokens=3, cost_usd=0.5))
-        )
-        store.charge(run.pk, ModelReplied(text="", usage=Usage(), cached=True))
+        log.charge(run.pk, ModelReplied(text="", usage=Usage(input_tokens=7, output_tokens=3, cost_usd=0.5)))
+        log.charge(run.pk, ModelReplied(text="", usage=Usage(), cached=True))
 
     slice_of(run, after=charged, only="search")
     assert run.status == "succeeded"
@@ -310,7 +308,7 @@ def test_a_slice_ends_by_time_where_another_run_waits_for_a_worker() -> None:
 def test_a_slice_goes_on_for_as_long_as_no_other_run_waits() -> None:
     run = launch(*[think("search", q=str(number)) for number in range(3)], FINAL)
     paused = launch(FINAL)
-    store.pause(paused.pk, "ann", "")
+    decisions.pause(paused.pk, "ann", "")
     slice_of(run, Slice(seconds=0))
     assert run.status == "succeeded"
 
@@ -342,10 +340,10 @@ def test_many_workers_share_many_runs() -> None:
 
 def test_the_sweep_hints_at_what_is_due_lost_or_never_picked_up_and_at_nothing_else() -> None:
     never, lost, paused, later, done, hinted = (launch(FINAL) for _ in range(6))
-    store.claim(lost.pk, "alpha")
+    claim(lost.pk, "alpha")
     lose_worker(lost)
     parked = work(launch(think("send", to="bob"), FINAL))
-    store.pause(paused.pk, "alice")
+    decisions.pause(paused.pk, "alice")
     Run.objects.filter(pk=later.pk).update(due_at=Now() + timedelta(seconds=60))
     work(done)
     Run.objects.filter(pk=hinted.pk).update(hinted_at=Now())
@@ -388,14 +386,14 @@ def test_one_question_that_cant_be_decided_does_not_stop_the_sweep(
     fault: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good, due = late_question(), late_question(), launch(FINAL)
-    decide = store.decide
+    decide = decisions.decide
 
-    def decided(interrupt_id: Any, said: store.Said) -> Any:
+    def decided(interrupt_id: Any, said: decisions.Said) -> Any:
         if interrupt_id == bad.interrupts.get().pk:
             raise fault
         return decide(interrupt_id, said)
 
-    monkeypatch.setattr(store, "decide", decided)
+    monkeypatch.setattr(decisions, "decide", decided)
     assert tasks.sweep() == 2, "of the run that is due and of the one that was decided"
     assert good.interrupts.get().status == "expired"
     assert Run.objects.filter(pk=due.pk, hinted_at__isnull=False).exists()

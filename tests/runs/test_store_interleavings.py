@@ -21,9 +21,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from runs import actions, driver, store, tasks
+from runs import actions, driver, tasks
 from runs.driver import Slice
 from runs.models import FINISHED, Interrupt, Run
+from runs.store import errors, leases
 from tests.runs.running import (
     FINAL,
     WorkerKilled,
@@ -106,7 +107,7 @@ class Lives(RuleBasedStateMachine):
                     self.decide(number)
                 case "lose":
                     lose_worker(run)
-                    store.claim(run.pk, "gamma")
+                    leases.claim(run.pk, "gamma")
         except (actions.NotPossible, actions.Conflict):
             return
 
@@ -176,7 +177,7 @@ class Lives(RuleBasedStateMachine):
         try:
             deeds[when] = meddle
             slice_of(run, only=only, done=self.done, **deeds)
-        except store.Fenced:
+        except errors.Fenced:
             MET["fenced"] += 1
         finally:
             MET["meddled"] += len(done)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from runs import actions, driver, store, tasks
+from runs import actions, driver, tasks
 from runs.models import Decision, Run
+from runs.store import errors
 from tests.runs.running import (
     ALLOW,
     FINAL,
@@ -30,7 +31,7 @@ pytestmark = [pytest.mark.database]
 
 __all__ = ["_every_run_verifies"]
 
-EXPECTED = (actions.NotPossible, actions.Conflict, store.Fenced)
+EXPECTED = (actions.NotPossible, actions.Conflict, errors.Fenced)
 """What a person is told who came second."""
 
 

@@ -11,9 +11,11 @@ from django.core.management import call_command
 from django.db.utils import IntegrityError
 from django.urls import reverse
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.models import ModelProfile, Run, RunStatus
-from runs.reading import export, row_views
+from runs.reading.exporting import export
+from runs.reading.rows import row_views
+from runs.store import verifying
 from tests.factories import cast_member, signed_in
 from tests.fake_model_server import Behaviour, FakeModelServer, Refuses
 from tests.runs.running import _every_run_verifies, decide, pending, work
@@ -207,7 +209,7 @@ def test_a_fork_goes_on_with_the_model_of_its_step() -> None:
         assert work(later).status == "succeeded"
         first = actions.fork(run, at=0, by=None)
         assert first.model == "tiny"
-    assert store.verify(run, driver.tool_specs(run)) is None
+    assert verifying.verify(run, driver.tool_specs(run)) is None
 
 
 def test_a_rollback_keeps_the_model() -> None:
@@ -232,7 +234,7 @@ def test_a_model_in_the_column_that_the_log_does_not_tell_is_found() -> None:
     with FakeModelServer([BUSY, BUSY]) as server, FakeModelServer([FINAL]) as other:
         run = switched_run(server, other)
     Run.objects.filter(pk=run.pk).update(switched_to="elsewhere")
-    misfit = store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
+    misfit = verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
     assert misfit is not None and "model" in misfit.why
     Run.objects.filter(pk=run.pk).update(switched_to="spare")
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from runs import actions, driver, reading
+from runs import actions, driver
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.tool import Arguments, Place, Result, Tool
 from runs.adapters.toolbox import MAX_RESULT, Toolbox
 from runs.engine.effects import ToolCall, ToolReturned
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
+from runs.reading import prompts
 from runs.reading.script_export import script_of
 from tests.factories import signed_in
 from tests.runs.running import SEARCH, USAGE, _every_run_verifies, person, work
@@ -82,7 +83,7 @@ def results(run: Run) -> list[Any]:
 
 def last_prompt(run: Run, role: str = "decision") -> str:
     asked = run.exchanges.filter(kind="model_call", name=role).order_by("-seq")[0]
-    return "\n".join(message.text for message in reading.prompt_of(run, asked.seq) or ())
+    return "\n".join(message.text for message in prompts.prompt_of(run, asked.seq) or ())
 
 
 @pytest.mark.parametrize("machine", list(CATALOGUE))

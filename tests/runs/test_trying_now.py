@@ -10,10 +10,11 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from runs import actions, store
+from runs import actions
 from runs.models import ModelProfile, Run, RunStatus
-from runs.reading import row_views
 from runs.reading.doing import doing_of
+from runs.reading.rows import row_views
+from runs.store import db, leases
 from tests.factories import signed_in
 from tests.fake_model_server import FakeModelServer
 from tests.runs.commands import command
@@ -25,7 +26,7 @@ __all__ = ["_every_run_verifies"]
 
 def due_in_s(run: Run) -> float:
     run.refresh_from_db()
-    return (run.due_at - store.now()).total_seconds()
+    return (run.due_at - db.now()).total_seconds()
 
 
 @pytest.mark.database
@@ -37,7 +38,7 @@ def test_a_person_has_the_next_try_made_at_once_and_the_log_says_who() -> None:
         Run.objects.filter(pk=run.pk).update(owner=(owner := person("alice")))
         actions.try_now(Run.objects.get(pk=run.pk), by=owner)
         assert due_in_s(run) <= 0
-        assert store.claim(run.pk, "beta") is not None
+        assert leases.claim(run.pk, "beta") is not None
         Run.objects.filter(pk=run.pk).update(status=RunStatus.QUEUED, worker="")
         assert work(run).status == "succeeded"
         assert len(server.asked) == 2

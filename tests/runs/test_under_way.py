@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from runs import reading
 from runs.feeds.reads import look
 from runs.models import Run
+from runs.reading import panels
 from runs.reading.doing import Doing, doing_of
 from tests.runs.running import ALLOW, FINAL, _every_run_verifies, die_in, kill, launch, slice_of, think, work
 from tests.stack import wait_for
@@ -76,7 +76,7 @@ def test_pages_that_are_open_are_painted_anew() -> None:
     def look_on() -> None:
         wait_for(lambda: look(run.pk, None).moment.doing)
         after.append(look(run.pk, None).moment)
-        after.append(reading.panels(Run.objects.get(pk=run.pk), None)["doing"])
+        after.append(panels.panels_of(Run.objects.get(pk=run.pk), None)["doing"])
 
     slice_of(run, before=look_on)
     assert before != after[0]

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from runs import actions, reading, store
+from runs import actions
 from runs.driver import holds
 from runs.engine.effects import Failed, ToolReturned
 from runs.models import Run
+from runs.reading import rows
+from runs.reading.panels import panels_of
 from runs.reading.rollback import again
+from runs.store import errors
 from tests.compact import compact
 from tests.factories import signed_in
 from tests.runs.running import (
@@ -69,7 +72,7 @@ def planned(**settings: Any) -> Run:
 
 def stop_in_send(run: Run, after: Callable[[], None] = lambda: None) -> Run:
     """Somebody stops the run while its worker is in `send`; the call goes on, and is done."""
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(run, before=lambda: actions.abort(run, by=None), only="send", after=after)
     return Run.objects.get(pk=run.pk)
 
@@ -81,7 +84,7 @@ def plain(html: str) -> str:
 
 def last_row(run: Run) -> str:
     """The row that stopped the run, as the timeline shows it."""
-    return plain(reading.render_row(reading.row_views(run)[-1]))
+    return plain(rows.render_row(rows.row_views(run)[-1]))
 
 
 def someone() -> Any:
@@ -91,7 +94,7 @@ def someone() -> Any:
 
 def panels(run: Run) -> dict[str, str]:
     """The panels, as somebody sees them who may see everything."""
-    return reading.panels(run, someone())
+    return panels_of(run, someone())
 
 
 def test_a_call_that_was_done_after_the_stop_is_told_in_plan_timeline_and_answer() -> None:
@@ -162,7 +165,7 @@ def test_an_end_that_followed_from_the_call_or_came_before_one_has_nothing_more_
             "human_call" if run == never_called else "tool_call"
         )
         assert "unheard" not in panels(run)
-        assert 'class="unheard"' not in reading.render_row(reading.row_views(run)[-1])
+        assert 'class="unheard"' not in rows.render_row(rows.row_views(run)[-1])
 
 
 def test_the_page_has_it_in_the_row_where_the_socket_renews_it() -> None:
@@ -199,7 +202,7 @@ def test_a_child_whose_parent_went_back_tells_its_call_too() -> None:
     slice_of(parent)
     child = Run.objects.get(parent=parent)
     to = transitions(parent)[-2]
-    with pytest.raises(store.Fenced):
+    with pytest.raises(errors.Fenced):
         slice_of(child, before=lambda: actions.rewind(parent, to=to, by=None), only="send")
     assert 'send(to="bob") It was done: sent 1' in last_row(child)
     assert [(one.of_child, one.certain) for one in again(parent, to).outside] == [(True, True)]

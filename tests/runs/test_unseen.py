@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs import reading
 from runs.models import Decision, Run
+from runs.reading import rows
 from runs.reading.hidden_text import escaped, holds_unseen, warning
 from runs.reading.phrases import call_text, short
 from tests.factories import FINAL, alice, bob, launched, signed_in
@@ -145,4 +145,4 @@ def test_the_queue_and_the_rows_show_escapes_only() -> None:
     queue = client.get("/needs-you/").text
     assert "report\\u202etxt.sh" in queue
     assert not FOREIGN & set(queue)
-    assert not FOREIGN & set("".join(reading.render_row(row) for row in reading.row_views(run)))
+    assert not FOREIGN & set("".join(rows.render_row(row) for row in rows.row_views(run)))

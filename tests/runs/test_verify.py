@@ -10,15 +10,16 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.models import Decision, Interrupt, Run, ScriptText
+from runs.store import log, verifying
 from tests.runs.running import FINAL, busy_run, launch, script, think, transitions, work
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
-def misfit_of(run: Run) -> store.Misfit | None:
-    return store.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
+def misfit_of(run: Run) -> verifying.Misfit | None:
+    return verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
 
 
 def test_a_run_verifies_at_every_moment_of_its_life() -> None:
@@ -180,7 +181,7 @@ def test_a_forged_row_with_a_right_hash_is_found_by_its_fold() -> None:
     before = run.steps.get(seq=step.seq - 1).hash
     state = run.steps.exclude(state_json=None).order_by("-seq")[0].state_json or ""
     step.state_json = state.replace('"steps":0', '"steps":5')
-    step.hash = store.chain(before, step)
+    step.hash = log.chain(before, step)
     step.save()
     Run.objects.filter(pk=run.pk).update(head_hash=step.hash)
     misfit = misfit_of(run)

@@ -9,8 +9,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from runs import actions, reading
+from runs import actions
 from runs.models import Compaction, Decision, Exchange, Interrupt, Run, Step
+from runs.reading import compactions, panels
 from runs.reading.artifacts import files_of, natural
 from runs.reading.hidden_text import hides, visible
 from tests.factories import cast_member, signed_in
@@ -98,7 +99,7 @@ def held_run() -> Run:
         )
     )
     assert pending(run).tool == "send"
-    seq = reading.compactions.compactions(run)[-1].seq
+    seq = compactions.compactions(run)[-1].seq
     actions.edit_summary(run, seq=seq, version=1, text=f"2 {HOSTILE}", reason=HOSTILE, by=None)
     actions.pin(run, path=f"su:{seq}", by=None, reason=HOSTILE)
     actions.compact_now(run, by=None, reason=HOSTILE)
@@ -159,7 +160,7 @@ def test_no_page_shows_a_character_that_nobody_sees() -> None:
     runs = [contract_run(), planned_run("checklist"), planned_run("planned"), held_run()]
     interrupt = Interrupt.objects.get(run=runs[-1])
     pages = [address for run in runs for address in addresses(run)]
-    assert all("⟨U+202E⟩" in reading.panels(run, None)["machine"] for run in runs[:-1])
+    assert all("⟨U+202E⟩" in panels.panels_of(run, None)["machine"] for run in runs[:-1])
     found = {address: leaks(browser, address) for address in dict.fromkeys(pages)}
     actions.decide(interrupt.pk, verdict="reject", by=None, channel="cli", message=HOSTILE)
     actions.abort(runs[-1], by=None, message=HOSTILE)

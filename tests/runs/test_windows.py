@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from runs import actions, store
+from runs import actions
 from runs.driver.holds import held
 from runs.driver.window import Reader
 from runs.driver.worker import Worker
 from runs.models import ModelProfile, Run
 from runs.reading.prompts import full_terms, limit_of
+from runs.store import leases
 from tests.runs.running import FINAL, _every_run_verifies, launch, make_due
 from tests.runs.test_prompts_as_sent import drive, long_run
 
@@ -23,12 +24,12 @@ __all__ = ["_every_run_verifies"]
 def reader_of(run: Run) -> Reader:
     """What a worker that takes the run now reckons with."""
     make_due(run.pk)
-    lease = store.claim(run.pk, "reader")
+    lease = leases.claim(run.pk, "reader")
     assert lease is not None
     with held(lease) as hold:
         journey = Worker(hold)
         journey._prepare()
-        store.let_go(lease)
+        leases.let_go(lease)
     return journey.reader
 
 

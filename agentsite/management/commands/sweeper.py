@@ -10,7 +10,7 @@ from django.db import connections
 
 from agentsite import presence
 from agentsite.restoring import renew_old_id
-from runs import store
+from runs.store import health
 from runs.tasks import sweep
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class Command(BaseCommand):
                 sweep()
                 renew_old_id()
             except Exception as fault:
-                if store.is_away(fault):
-                    store.wait_until_back(stopping.is_set)
+                if health.is_away(fault):
+                    health.wait_until_back(stopping.is_set)
                     continue
                 log.exception("the sweep failed; the next one tries again")
             finally:

@@ -27,10 +27,10 @@ from agentsite.providers import add_missing
 from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
-from runs import store
 from runs.consumers.socket import LARGEST_SENT
 from runs.driver.desk import SEATS
 from runs.models import ModelProfile
+from runs.store import leases
 
 WORKER_CONNECTIONS = SEATS + HANDS + 12
 """A worker's at most: of the threads that work, and a few more. None is kept during a call that may be slow."""
@@ -247,7 +247,7 @@ def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[C
 def release_runs(process: str) -> None:
     """Let others go on at once with the runs of a worker that has ended; else they do when its leases run out."""
     try:
-        store.lose_all(process)
+        leases.lose_all(process)
     except DatabaseError:
         log.exception("the runs of the worker that has ended wait for its leases to run out")
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from runs import actions, store
+from runs import actions
 from runs.management.asking import RunsCommand, bad_input, call_shown, halt_notice, interrupt_of, json_of
 from runs.management.going_back import GO_BACK, check_sure, told_of_going_back
 from runs.models import Interrupt
@@ -17,6 +17,7 @@ from runs.reading.looking import hides, lets_act
 from runs.reading.phrases import call_text
 from runs.reading.restored import doubt_of
 from runs.reading.rollback import staying
+from runs.store import decisions
 
 
 class Command(RunsCommand):
@@ -86,7 +87,7 @@ _OTHER_MODEL = ("resume",)
 def _check_options(options: dict[str, Any]) -> None:
     """An option that the verdict does not take is refused, not dropped."""
     for name, option, verdicts in (
-        ("new_args", "--args", (*store.TAKE_ARGS, *_OTHER_MODEL)),
+        ("new_args", "--args", (*decisions.TAKE_ARGS, *_OTHER_MODEL)),
         ("to_step", "--to-step", ("rollback",)),
     ):
         if options[name] is not None and options["verdict"] not in verdicts:

@@ -8,8 +8,8 @@ from typing import Any
 
 from runs.management.asking import RunsCommand, bad_input, run_of
 from runs.models import Run
-from runs.reading import export
 from runs.reading.as_test import pytest_file
+from runs.reading.exporting import export
 from runs.reading.script_export import launch_of, script_of
 
 FORMATS = {

@@ -8,7 +8,7 @@ import time
 from argparse import ArgumentParser
 from typing import Any, Literal
 
-from runs import actions, driver, store
+from runs import actions, driver
 from runs.machines import CATALOGUE
 from runs.management.asking import (
     EXIT_CODES,
@@ -27,8 +27,10 @@ from runs.management.asking import (
     unfit_answer,
 )
 from runs.models import Interrupt, Run, RunStatus
-from runs.reading import export, row_views
+from runs.reading.exporting import export
 from runs.reading.hidden_text import visible
+from runs.reading.rows import row_views
+from runs.store import halting
 
 LOOK_S = 0.2
 
@@ -159,7 +161,7 @@ class Command(RunsCommand):
         for item in items:
             try:
                 told = self._one_of_batch(item)
-            except store.Halted as fault:
+            except halting.Halted as fault:
                 halted, told = fault, {"error": str(fault)}
             self.stdout.write(json.dumps(told, ensure_ascii=False))
         if halted:

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from runs import actions
 from runs.management.asking import RunsCommand, run_of
-from runs.reading import export
+from runs.reading.exporting import export
 
 
 class Command(RunsCommand):

@@ -6,11 +6,12 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from runs import actions, store
+from runs import actions
 from runs.management.copying import CopyingCommand
 from runs.management.going_back import told_of_lost
 from runs.models import Run
 from runs.reading.rollback import Again, again
+from runs.store import copying
 
 
 class Command(CopyingCommand):
@@ -31,7 +32,7 @@ class Command(CopyingCommand):
             super().handle(*args, **options)
             return
         run = self.run_of(options)
-        store.check_fork(run, options["at"])
+        copying.check_fork(run, options["at"])
         found = again(run, options["at"])
         if options["json"]:
             self.stdout.write(json.dumps(_estimate(found), ensure_ascii=False))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from runs import actions, store
+from runs import actions
 from runs.management.going_back import GO_BACK, told_first, told_of_going_back
 from runs.management.steering import SteeringCommand
 from runs.models import Run
 from runs.reading.rollback import again
+from runs.store import after_row
 
 
 class Command(SteeringCommand):
@@ -35,7 +36,7 @@ class Command(SteeringCommand):
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
         """Roll back, and say what that leaves done or undone; where it does, that needs --sure."""
         to = options["to"]
-        seen, told = store.rollback_mark(run, to), told_of_going_back(again(run, to), to)
+        seen, told = after_row.rollback_mark(run, to), told_of_going_back(again(run, to), to)
         with told_first(told, seen, GO_BACK, options) as mark:
             after = actions.rewind(run, to=to, by=None, seen=mark)
         if told:

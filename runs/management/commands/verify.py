@@ -8,12 +8,13 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import BaseCommand, CommandError
 
-from runs import driver, store
+from runs import driver
 from runs.adapters.scripted import BadScript
 from runs.engine.tools import ToolSpec
 from runs.management.asking import bad_input, run_of
 from runs.management.lost_files import lost_files
 from runs.models import Run
+from runs.store import verifying
 from runs.store.backups import newer_database, unknown_migrations
 from runs.store.db import of_one_moment
 
@@ -59,12 +60,12 @@ def _verified(run: Run) -> tuple[str, bool]:
     try:
         return _of_one_moment(run)
     except Exception as fault:  # its own row can't be read: the other runs are verified all the same
-        return str(store.unreadable(fault)), False
+        return str(verifying.unreadable(fault)), False
 
 
 @of_one_moment
 def _of_one_moment(run: Run) -> tuple[str, bool]:
-    misfit = store.verify(run, _tools(run))
+    misfit = verifying.verify(run, _tools(run))
     return (f"{run.head} steps verified.", True) if misfit is None else (str(misfit), False)
 
 
