@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from runs import actions
 from runs.models import Run
-from tests.runs.running import ALLOW, FINAL, SEARCH, SEND, USAGE, die_in, kill, launch, think, work
+from tests.running import ALLOW, FINAL, SEARCH, SEND, USAGE, die_in, kill, launch, think, work
 
 LOST = "may_have_happened"
 WAY_OUT = ("rollback", "abort")

@@ -10,7 +10,7 @@ from django.test import Client
 from runs import actions
 from runs.models import Run
 from tests.compact import PageReader
-from tests.runs.running import script, think, with_own_run, work
+from tests.running import script, think, with_own_run, work
 
 MAIL: dict[str, Any] = {
     "params": {

@@ -36,8 +36,8 @@ from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
 from runs.store import backups
 from runs.store.creating import folder_of
 from runs.store.db import snapshot
-from tests.runs.commands import command, database_url
-from tests.runs.running import (
+from tests.commands import command, database_url
+from tests.running import (
     ALLOW,
     FINAL,
     _every_run_verifies,

@@ -18,7 +18,7 @@ from django.db import connection
 from runs import driver
 from runs.store import health
 from tests.benchmarks.postgres import Cluster, binaries, own_cluster
-from tests.runs.running import (
+from tests.running import (
     ALLOW,
     FINAL,
     MeddledJourney,
@@ -27,8 +27,8 @@ from tests.runs.running import (
     think,
     work,
 )
-from tests.runs.test_health import lookers, stuck
 from tests.stack import A_BUSY_SECOND, Site, running_site, wait_for
+from tests.store.test_health import lookers, stuck
 
 __all__ = ["_every_run_verifies"]
 

@@ -13,7 +13,7 @@ from runs import driver, tasks
 from runs.models import Run
 from runs.store import leases
 from runs.store.leases import MOST_LOST
-from tests.runs.running import FINAL, die_in, kill, launch, think, work
+from tests.running import FINAL, die_in, kill, launch, think, work
 from tests.stack import running_site
 
 SCRIPT = {

@@ -21,8 +21,8 @@ from agentsite.environment import ROOT, private_dir, sqlite_database
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.stopped import STOPPED, sentence_of
 from agentsite.supervise import held, write_atomically
-from tests.runs.commands import command, database_url
-from tests.runs.running import FINAL, _every_run_verifies, launch, work
+from tests.commands import command, database_url
+from tests.running import FINAL, _every_run_verifies, launch, work
 from tests.stack import own_environ
 
 pytestmark = [pytest.mark.django_db]

@@ -16,7 +16,7 @@ from django.core.management import call_command
 
 from agentsite.environment import ROOT
 from tests.machines.test_replies import ALLOW, NAMES, SETTINGS, call, end
-from tests.runs.running import _every_run_verifies
+from tests.running import _every_run_verifies
 
 pytestmark = [pytest.mark.django_db]
 

@@ -7,7 +7,7 @@ import pytest
 from runs.engine.effects import ANSWER
 from runs.models import Artifact
 from tests.cases.playing import only_with_cases, played
-from tests.runs.running import _every_run_verifies
+from tests.running import _every_run_verifies
 
 pytestmark = [pytest.mark.django_db, only_with_cases]
 

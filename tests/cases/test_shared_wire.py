@@ -13,7 +13,7 @@ import pytest
 from runs.engine.effects import ANSWER, Failed, ModelReplied
 from runs.models import Run
 from tests.cases.playing import WIRE, only_with_cases, played
-from tests.runs.running import _every_run_verifies, pending
+from tests.running import _every_run_verifies, pending
 
 pytestmark = [pytest.mark.django_db, only_with_cases]
 

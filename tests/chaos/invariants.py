@@ -23,7 +23,7 @@ from runs.store import verifying
 from tests.chaos import canaries, copies, effects, pages, purses, saved
 from tests.chaos.findings import Findings, Violation
 from tests.chaos.rounds import rounds_are_whole
-from tests.runs.running import _check_prompt
+from tests.running import _check_prompt
 
 SAMPLE = 40
 """Runs that the dear checks look at, by chance: limits row by row, a state."""

@@ -22,7 +22,7 @@ from tests.chaos.invariants import check, lost_before_questions
 from tests.chaos.people import start
 from tests.chaos.plants import PLANTS, Cast
 from tests.chaos.wiring import LOOK_S
-from tests.runs.running import kinds
+from tests.running import kinds
 
 
 def poison(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 from runs import actions, forms
 from runs.models import Interrupt, Run
-from tests.runs.running import (
+from tests.running import (
     ALLOW,
     FINAL,
     SEARCH,

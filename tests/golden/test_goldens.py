@@ -14,7 +14,7 @@ from runs.store import verifying
 from tests.golden import keeping
 from tests.golden.record import VERSION
 from tests.golden.stories import STORIES, go_on
-from tests.runs.running import _every_run_verifies
+from tests.running import _every_run_verifies
 
 pytestmark = [pytest.mark.database]
 

@@ -20,10 +20,10 @@ from agentsite.environment import ROOT
 from agentsite.transport import run_in
 from runs import actions, tasks
 from runs.models import Run
+from tests.commands import database_url
 from tests.factories import FINAL, cast_member, run_with_letter, signed_in
 from tests.live.valkey import Valkey
-from tests.runs.commands import database_url
-from tests.runs.running import launch, pending, script, transitions
+from tests.running import launch, pending, script, transitions
 from tests.stack import LONGEST_S, own_environ, wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True)]

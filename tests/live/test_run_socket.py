@@ -19,7 +19,7 @@ from runs.models import Budget, Run, RunStatus, Step
 from runs.store import backups
 from tests.live.valkey import Valkey
 from tests.live.watching import Watcher, go_back, grow, in_database, new_run, person, signed_in, stranger
-from tests.runs.running import ALLOW, FINAL, die_in, kill, launch, think
+from tests.running import ALLOW, FINAL, die_in, kill, launch, think
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -18,7 +18,7 @@ from agentsite.environment import ROOT
 from runs.models import Run
 from runs.reading import panels, rows
 from tests.factories import alice, bob, signed_in
-from tests.runs.running import check_run, work
+from tests.running import check_run, work
 
 pytestmark = [pytest.mark.django_db]
 
