@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import functools
+import io
+import json
 import os
+import signal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 from django.db import connection
 
+from runs.models import Run
+from runs.store import leases
 from tests.forking import Forker
+from tests.running import lose_worker
 
 
 class Ended(NamedTuple):
@@ -47,3 +55,40 @@ def _forker(database: str, secret_key: str) -> Forker:
             "DJANGO_SETTINGS_MODULE": "agentsite.settings",
         }
     )
+
+
+def launch_and_die(played: dict[str, Any], place: str, tmp_path: Path, **run_settings: Any) -> Run:
+    (tmp_path / "script.json").write_text(json.dumps(played))
+    done = command(
+        "launch",
+        "--machine=ruled",
+        "--goal=Write to bob",
+        f"--settings={json.dumps(run_settings)}",
+        f"--script={tmp_path / 'script.json'}",
+        "--inline",
+        failpoints=place,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    run = Run.objects.get()
+    assert leases.claim(run.pk, "too early") is None
+    lose_worker(run)
+    return run
+
+
+def told(*words: str) -> tuple[str, int]:
+    """What the command printed, and its exit code."""
+    out = io.StringIO()
+    code = 0
+    try:
+        call_command(*words, stdout=out)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    return out.getvalue(), code
+
+
+def refused(*words: str) -> str:
+    """What a command that can't be done says; its exit code is 2."""
+    with pytest.raises(CommandError) as caught:
+        call_command(*words, stdout=io.StringIO())
+    assert caught.value.returncode == 2
+    return str(caught.value)

@@ -18,27 +18,12 @@ from runs.driver import Slice, holds
 from runs.engine.effects import VERDICTS
 from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
 from runs.store import decisions, errors, leases
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    decide,
-    kinds,
-    launch,
-    lose_worker,
-    pending,
-    person,
-    script,
-    slice_of,
-    stranger,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, stranger
+from tests.launching import ALLOW, FINAL, launch, script, think
+from tests.running import decide, kinds, lose_worker, pending, transitions, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def asking(**settings: Any) -> Run:

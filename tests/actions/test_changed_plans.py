@@ -15,9 +15,9 @@ from runs.reading import panels
 from runs.reading.exporting import export
 from runs.reading.rows import row_views
 from runs.store import errors, verifying
-from tests.factories import bob, signed_in
+from tests.cast import bob, signed_in
+from tests.launching import play
 from tests.running import decide, pending, work
-from tests.views.test_machine_pages import play
 
 pytestmark = [pytest.mark.django_db]
 

@@ -18,26 +18,12 @@ from runs.driver.worker import Worker
 from runs.management.asking import asked_by, open_questions
 from runs.models import Run
 from runs.store import leases
-from tests.factories import signed_in
-from tests.running import (
-    FINAL,
-    WorkerKilled,
-    _every_run_verifies,
-    decide,
-    launch,
-    lose_worker,
-    make_due,
-    person,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, signed_in
+from tests.launching import FINAL, launch, script, think
+from tests.running import decide, lose_worker, make_due, transitions, work
+from tests.workers import WorkerKilled, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 CALL = think("agent.inner", goal="Write to bob")
 SEND = think("send", to="bob")

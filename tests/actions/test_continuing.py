@@ -17,27 +17,14 @@ from runs.models import Budget, Run
 from runs.reading.exporting import export
 from runs.reading.filling import filling_of
 from runs.store import continuing, loading, verifying
-from tests.driver.test_outward import GO, OTHER, PLAYED, READ, visited
-from tests.factories import signed_in
-from tests.management.test_commands import refused, told
-from tests.page_forms import form_to
-from tests.running import (
-    FINAL,
-    _every_run_verifies,
-    decide,
-    launch,
-    pending,
-    person,
-    script,
-    stranger,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, signed_in, stranger
+from tests.commands import refused, told
+from tests.launching import FINAL, launch, script, think
+from tests.outward import GO, OTHER, PLAYED, READ, visited
+from tests.pages import form_to
+from tests.running import decide, pending, transitions, work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 ANY = ModelCall(role="decision", reply="text")
 GOALS = ("And the neap tides?", "And in Bristol?", "And at night?")

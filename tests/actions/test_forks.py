@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from typing import Any
@@ -19,45 +18,13 @@ from runs.models import FINISHED, Decision, Interrupt, Run
 from runs.reading.rollback import again
 from runs.store import copying, verifying
 from runs.store.creating import folder_of
-from tests.driver.test_families import CHILDREN, SETTINGS
-from tests.running import (
-    ALLOW,
-    FINAL,
-    TOOLS,
-    _every_run_verifies,
-    decide,
-    kinds,
-    launch,
-    pending,
-    person,
-    script,
-    stranger,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, stranger
+from tests.families import CHILDREN, KID_SETTINGS
+from tests.launching import ALLOW, FINAL, TOOLS, launch, script, think
+from tests.replaying import WRITE, everything
+from tests.running import decide, kinds, pending, transitions, work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
-
-WRITE = {
-    "params": {"name": "string"},
-    "required": ["name"],
-    "effects": "write",
-    "results": [
-        {"output": "one", "files": [{"name": "report.md", "text": "first"}]},
-        {"output": "two", "files": [{"name": "report.md", "text": "second"}]},
-    ],
-}
-
-
-def everything(run: Run) -> str:
-    """A digest of all that is kept of a run."""
-    rows = [list(run.steps.order_by("seq").values()), list(run.exchanges.order_by("seq").values())]
-    rows += [list(run.interrupts.order_by("seq").values()), list(run.budgets.order_by("id").values())]
-    rows += [list(Run.objects.filter(pk=run.pk).values())]
-    return hashlib.sha256(repr(rows).encode()).hexdigest()
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def live(run: Run, upto: int) -> list[tuple[Any, ...]]:
@@ -253,7 +220,7 @@ def played(machine: str) -> Run:
     """A run of the machine that has called children and ended."""
     script_ = {"replies": {"decision": CHILDREN[machine]}}
     made = actions.start_run(
-        machine=machine, goal="Look", settings=SETTINGS[machine], owner=None, script=script_
+        machine=machine, goal="Look", settings=KID_SETTINGS[machine], owner=None, script=script_
     )
     return work(made)
 

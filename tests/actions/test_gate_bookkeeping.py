@@ -19,24 +19,11 @@ from runs.forms.copying import ForkForm
 from runs.machines import CATALOGUE
 from runs.models import Run, SiteRule
 from runs.store import loading
-from tests.factories import signed_in
-from tests.running import (
-    ALLOW,
-    FINAL,
-    TOOLS,
-    _every_run_verifies,
-    decide,
-    launch,
-    pending,
-    person,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, signed_in
+from tests.launching import ALLOW, FINAL, TOOLS, launch, think
+from tests.running import decide, pending, transitions, work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 FIRST = {"when": {"first_step": True}, "do": "ask"}
 EVERY = {"when": {"every_n_steps": 2}, "do": "ask"}

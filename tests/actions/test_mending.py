@@ -11,92 +11,24 @@ from django.contrib.auth.models import User
 from runs import actions, driver
 from runs.engine.timeline import STUB
 from runs.models import Exchange, Run, Step
-from runs.reading.compactions import CompactionView, compaction_view, compactions, in_state
+from runs.reading.compactions import compaction_view, compactions, in_state
 from runs.reading.exporting import export
 from runs.reading.rows import row_views
 from runs.signals import on_after_compaction
 from runs.store import errors, loading, verifying
-from tests.factories import signed_in
-from tests.reading.test_reading import work_reading
-from tests.running import (
-    FINAL,
-    SEARCH,
-    SEND,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    launch,
-    pending,
-    person,
-    slice_of,
-    stranger,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, signed_in, stranger
+from tests.compacting import HELD, RIGHT, WRONG, bob, compacted_run, long_run, newest, read_on, searches
+from tests.launching import FINAL
+from tests.running import decide, transitions, work
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
-
-WRONG, RIGHT = "Done: paid 40 pounds.", "Done: paid 45 pounds."
-HELD = think("send", to="bob")
-RESULTS = [{"output": f"result {number} " + "of the tide tables " * 47} for number in range(60)]
-TOOLS = {"search": SEARCH | {"results": RESULTS}, "send": SEND | {"results": [{"output": "sent"}] * 9}}
-
-
-def bob() -> User:
-    """He reviews."""
-    return person("bob", "view_run", "change_compaction")
-
-
-def searches(count: int) -> list[Any]:
-    return [think("search", q=f"tides {number}") for number in range(count)]
-
-
-def long_run(
-    *replies: Any,
-    owner: User | None = None,
-    summaries: tuple[Any, ...] = (WRONG, "Done: the second.", "Done: the third.", "Done: the fourth."),
-    limit: int | None = 1000,
-    **settings: Any,
-) -> Run:
-    """A run whose window is full after four searches or so; driven as far as it goes."""
-    given = replies or (*searches(4), HELD, *searches(1), HELD, *searches(6), HELD, FINAL)
-    played = {"replies": {"decision": list(given), "summary": list(summaries)}, "tools": TOOLS}
-    context = {"context": {"limit_tokens": limit}} if limit else {}
-    return launch(played=played, owner=owner, max_steps=80, **context, **settings)
-
-
-def read_on(run: Run) -> list[str]:
-    """Drive the run as far as it goes; the prompts that its model was shown, each as one text."""
-    shown: list[str] = []
-    run.refresh_from_db()
-    for _ in range(20):
-        if run.status not in ("queued", "running"):
-            return shown
-        shown += ["\n".join(message.text for message in prompt) for prompt in work_reading(run)]
-    raise AssertionError("it goes on and on")
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def next_prompt(run: Run) -> str:
     """The held call is let pass; the next prompt."""
     decide(run, "approve")
     return next(prompt for prompt in read_on(run) if "Summarise its earlier rounds" not in prompt)
-
-
-def newest(run: Run) -> CompactionView:
-    return compactions(run)[-1]
-
-
-def compacted_run(owner: User | None = None) -> Run:
-    """A run that was compacted and waits for somebody."""
-    run = long_run(owner=owner)
-    read_on(run)
-    assert pending(run).tool == "send"
-    assert compactions(run)
-    return run
 
 
 def said(run: Run) -> list[str]:

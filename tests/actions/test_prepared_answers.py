@@ -15,27 +15,14 @@ from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 
 from runs import actions
+from runs.driver import Slice
 from runs.models import Decision, Run, SiteRule
-from tests.factories import signed_in
-from tests.running import (
-    FINAL,
-    SEND,
-    Slice,
-    _every_run_verifies,
-    decide,
-    launch,
-    pending,
-    person,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, signed_in
+from tests.launching import FINAL, SEND, launch, script, think
+from tests.running import decide, pending, transitions, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 WRITE = think("write_file", name="a.txt", content="x")
 APPROVE = {"verdict": "approve"}

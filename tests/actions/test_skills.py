@@ -11,13 +11,13 @@ from runs.models import Run, ScriptText, Skill
 from runs.reading.prompts import full_terms
 from runs.store import verifying
 from runs.store.creating import terms_hash
-from tests.driver.test_replays import check_replay
-from tests.machines.test_contract import INLINE, call, done, fill
-from tests.running import FINAL, _every_run_verifies, launch, script, slice_of, think, transitions, work
+from tests.launching import FINAL, launch, script, think
+from tests.machines.decisions import INLINE, call, done, fill
+from tests.replaying import check_replay
+from tests.running import transitions, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 LOOK = {"action": "decision", "show_skills": ["house"]}
 SEARCH = {

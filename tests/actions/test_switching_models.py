@@ -16,14 +16,13 @@ from runs.models import ModelProfile, Run, RunStatus
 from runs.reading.exporting import export
 from runs.reading.rows import row_views
 from runs.store import verifying
-from tests.driver.test_outages import BUSY, FINAL, NO_CREDIT, launched
-from tests.factories import cast_member, signed_in
+from tests.cast import cast_member, signed_in
 from tests.fake_model_server import Behaviour, FakeModelServer, Refuses
-from tests.running import _every_run_verifies, decide, pending, work
+from tests.launching import FINAL, launch
+from tests.running import decide, pending, work
+from tests.served import BUSY, NO_CREDIT, SAYS_93, launched
 
-__all__ = ["_every_run_verifies"]
-
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 THINKS: list[Behaviour] = [BUSY, BUSY]
 
@@ -44,7 +43,7 @@ def told_of_models(run: Run) -> list[dict[str, Any]]:
 
 @pytest.mark.database
 def test_a_person_names_another_model_and_the_run_calls_it_from_then_on() -> None:
-    with FakeModelServer([BUSY, BUSY]) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([BUSY, BUSY]) as server, FakeModelServer([SAYS_93]) as other:
         spare(other)
         run = asks_for_model(work(launched(server, patience_s=1.0)))
         decide(run, "resume", args={"model": "spare"})
@@ -63,7 +62,7 @@ def test_a_person_names_another_model_and_the_run_calls_it_from_then_on() -> Non
 @pytest.mark.parametrize("status", [401, 402, 403])
 def test_for_key_and_account_too_another_model_may_be_named(status: int) -> None:
     refusal = Refuses(status, {"message": "The plan ended in June."})
-    with FakeModelServer([refusal]) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([refusal]) as server, FakeModelServer([SAYS_93]) as other:
         spare(other)
         run = asks_for_model(work(launched(server)))
         assert "The plan ended in June." in pending(run).why
@@ -98,10 +97,7 @@ def test_a_model_that_can_t_be_called_is_refused_and_the_question_stays(args: An
 
 
 def test_other_questions_take_no_model() -> None:
-    from tests.running import FINAL as SCRIPTED
-    from tests.running import launch
-
-    run = work(launch(SCRIPTED, rules=[{"when": {"first_step": True}, "do": "ask"}]))
+    run = work(launch(FINAL, rules=[{"when": {"first_step": True}, "do": "ask"}]))
     with pytest.raises(actions.BadDecision):
         decide(run, "approve", args={"model": "spare"})
 
@@ -109,7 +105,7 @@ def test_other_questions_take_no_model() -> None:
 def test_the_card_offers_to_try_again_to_use_another_model_and_to_cancel() -> None:
     person = cast_member("carol", is_superuser=True)
     browser = signed_in(person)
-    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([SAYS_93]) as other:
         spare(other)
         spare(other, name="off", enabled=False)
         run = asks_for_model(work(launched(server)))
@@ -132,7 +128,7 @@ def test_the_card_offers_to_try_again_to_use_another_model_and_to_cancel() -> No
 
 
 def test_the_command_names_another_model() -> None:
-    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([SAYS_93]) as other:
         spare(other)
         run = asks_for_model(work(launched(server)))
         call_command("decide", str(run.pk), "--verdict", "resume", "--args", '{"model": "spare"}')
@@ -141,7 +137,7 @@ def test_the_command_names_another_model() -> None:
 
 @pytest.mark.database
 def test_the_fallback_takes_over_once_the_patience_is_over_and_the_timeline_says_so() -> None:
-    with FakeModelServer([BUSY] * 3) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([BUSY] * 3) as server, FakeModelServer([SAYS_93]) as other:
         second = spare(other)
         run = work(launched(server, patience_s=3.0, fallback=second))
         assert run.status == "succeeded"
@@ -163,7 +159,7 @@ def test_the_fallback_has_a_fallback_of_its_own_and_the_last_one_asks_a_person()
 
 
 def test_without_patience_the_fallback_takes_over_after_three_attempts() -> None:
-    with FakeModelServer([BUSY] * 3) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([BUSY] * 3) as server, FakeModelServer([SAYS_93]) as other:
         run = work(launched(server, patience_s=0.0, fallback=spare(other)))
         assert (run.status, len(server.asked)) == ("succeeded", 3)
 
@@ -201,7 +197,7 @@ def switched_run(server: FakeModelServer, other: FakeModelServer) -> Run:
 
 def test_a_fork_goes_on_with_the_model_of_its_step() -> None:
     answers: list[Behaviour] = [BUSY, BUSY]
-    with FakeModelServer(answers) as server, FakeModelServer([FINAL] * 3) as other:
+    with FakeModelServer(answers) as server, FakeModelServer([SAYS_93] * 3) as other:
         run = switched_run(server, other)
         after = run.steps.filter(kind="transition", live=True).order_by("seq").values_list("seq", flat=True)
         later = actions.rerun(run, at=after[0], by=None)
@@ -217,7 +213,7 @@ def test_a_rollback_keeps_the_model() -> None:
     from tests.fake_model_server import Says
 
     thinks = Says({"thought": "Hm, let me think.", "action": None})
-    with FakeModelServer([thinks, think]) as server, FakeModelServer([thinks, NO_CREDIT, FINAL]) as other:
+    with FakeModelServer([thinks, think]) as server, FakeModelServer([thinks, NO_CREDIT, SAYS_93]) as other:
         spare(other)
         run = asks_for_model(work(launched(server)))
         decide(run, "resume", args={"model": "spare"})
@@ -231,7 +227,7 @@ def test_a_rollback_keeps_the_model() -> None:
 
 
 def test_a_model_in_the_column_that_the_log_does_not_tell_is_found() -> None:
-    with FakeModelServer([BUSY, BUSY]) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([BUSY, BUSY]) as server, FakeModelServer([SAYS_93]) as other:
         run = switched_run(server, other)
     Run.objects.filter(pk=run.pk).update(switched_to="elsewhere")
     misfit = verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
@@ -249,7 +245,7 @@ def test_who_may_not_decide_is_not_told_why_a_model_cant_be_called() -> None:
 
 
 def test_a_fork_and_a_follow_up_name_the_model_that_they_will_call() -> None:
-    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([FINAL] * 2) as other:
+    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([SAYS_93] * 2) as other:
         spare(other)
         run = work(launched(server))
         decide(run, "resume", args={"model": "spare"})

@@ -15,13 +15,14 @@ from runs.models import ModelProfile, Run, RunStatus
 from runs.reading.doing import doing_of
 from runs.reading.rows import row_views
 from runs.store import db, leases
+from tests.cast import person, signed_in, stranger
 from tests.commands import command
-from tests.driver.test_outages import BUSY, FINAL, SLOW_DOWN, launched, once, waits_of
-from tests.factories import signed_in
 from tests.fake_model_server import FakeModelServer
-from tests.running import _every_run_verifies, launch, lose_worker, person, stranger, work
+from tests.launching import launch
+from tests.running import lose_worker, work
+from tests.served import BUSY, SAYS_93, SLOW_DOWN, launched, once, waits_of
 
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def due_in_s(run: Run) -> float:
@@ -32,7 +33,7 @@ def due_in_s(run: Run) -> float:
 @pytest.mark.database
 @pytest.mark.django_db
 def test_a_person_has_the_next_try_made_at_once_and_the_log_says_who() -> None:
-    with FakeModelServer([SLOW_DOWN, FINAL]) as server:
+    with FakeModelServer([SLOW_DOWN, SAYS_93]) as server:
         run = once(launched(server))
         assert due_in_s(run) > 20
         Run.objects.filter(pk=run.pk).update(owner=(owner := person("alice")))
@@ -48,7 +49,7 @@ def test_a_person_has_the_next_try_made_at_once_and_the_log_says_who() -> None:
 
 @pytest.mark.django_db
 def test_the_model_is_not_told_that_somebody_would_not_wait() -> None:
-    with FakeModelServer([SLOW_DOWN, FINAL]) as server:
+    with FakeModelServer([SLOW_DOWN, SAYS_93]) as server:
         run = once(launched(server))
         actions.try_now(run, by=None)
         assert work(run).status == "succeeded"
@@ -127,7 +128,7 @@ PLACES = [
 @pytest.mark.database
 @pytest.mark.parametrize("place", PLACES)
 def test_a_worker_that_is_killed_in_an_outage_loses_nothing_of_it(place: str) -> None:
-    with FakeModelServer([BUSY] * 3 + [FINAL] * 2) as server:
+    with FakeModelServer([BUSY] * 3 + [SAYS_93] * 2) as server:
         about = {"base_url": server.base_url, "model_id": "tiny-1"}
         ModelProfile.objects.create(name="tiny", **about)
         done = command(

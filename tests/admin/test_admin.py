@@ -12,14 +12,12 @@ from django.urls import reverse
 
 from runs.adapters.secrets import unseal
 from runs.models import Decision, ModelProfile, SiteRule
-from tests.factories import alice, cast_member, run_with_letter, signed_in
+from tests.cast import administrator, alice, cast_member, signed_in
+from tests.launching import run_with_letter
 from tests.running import decide, pending, work
+from tests.served import PROFILE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
-
-
-def administrator() -> User:
-    return User.objects.create_superuser("ada", password="pw")
 
 
 def staff_with(*permissions: str) -> User:
@@ -28,20 +26,6 @@ def staff_with(*permissions: str) -> User:
         Permission.objects.filter(content_type__app_label="runs", codename__in=permissions)
     )
     return User.objects.get(pk=user.pk)
-
-
-PROFILE = {
-    "name": "tiny",
-    "kind": "openai",
-    "enabled": "on",
-    "base_url": "http://127.0.0.1:9000/v1",
-    "model_id": "tiny-1",
-    "output_mode": "native",
-    "context_tokens": "4096",
-    "max_output_tokens": "500",
-    "timeout_s": "60",
-    "patience_s": "600",
-}
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,11 @@ from django.urls import reverse
 from runs import actions
 from runs.models import Run
 from runs.reading.compactions import compaction_view, compactions, word_diff
-from tests.actions.test_mending import HELD, RIGHT, compacted_run, long_run, newest, read_on, searches
-from tests.factories import signed_in
-from tests.running import FINAL, _every_run_verifies, person
+from tests.cast import person, signed_in
+from tests.compacting import HELD, RIGHT, compacted_run, long_run, newest, read_on, searches
+from tests.launching import FINAL
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def staff(name: str, *permissions: str) -> User:

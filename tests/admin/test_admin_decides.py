@@ -12,9 +12,10 @@ from django.urls import reverse
 from runs.models import Budget, Decision, Exchange, Interrupt, ModelProfile, Run, SiteRule, Skill
 from runs.store import backups
 from tests.asking import ASKS, LOST, PLAN, asking
-from tests.factories import alice, cast_member, signed_in
-from tests.page_forms import form_to
-from tests.running import FINAL, decide, launch, pending, think, transitions, work
+from tests.cast import alice, cast_member, signed_in
+from tests.launching import FINAL, launch, think
+from tests.pages import form_to
+from tests.running import decide, pending, transitions, work
 
 pytestmark = [pytest.mark.django_db]
 

@@ -37,25 +37,12 @@ from runs.store import backups
 from runs.store.creating import folder_of
 from runs.store.db import snapshot
 from tests.commands import command, database_url
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    launch,
-    pending,
-    script,
-    slice_of,
-    think,
-    work,
-)
+from tests.launching import ALLOW, FINAL, launch, script, think
+from tests.running import decide, pending, work
 from tests.stack import LONGEST_S, free_port, own_environ, wait_for
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 Content = dict[str, list[str]]
 

@@ -22,12 +22,11 @@ from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.stopped import STOPPED, sentence_of
 from agentsite.supervise import held, write_atomically
 from tests.commands import command, database_url
-from tests.running import FINAL, _every_run_verifies, launch, work
+from tests.launching import FINAL, launch
+from tests.running import work
 from tests.stack import own_environ
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def manage(*words: str, data: Path, stdout: Any = subprocess.PIPE, database: str = "") -> Any:

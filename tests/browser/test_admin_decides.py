@@ -10,8 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.test_policy_in_browser import WATCH
-from tests.browser.walking import sign_in
+from tests.browser.walking import WATCH, sign_in
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.walking import reload_until_it_asks
+from tests.browser.walking import FINAL_42, SAVE, launch_save, reload_until_it_asks
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -21,24 +21,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
 CLEAR = "rgba(0, 0, 0, 0)"
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1440, "height": 900}
-SAVE = {
-    "thought": "I save it.",
-    "action": {"tool": "write_file", "args": {"name": "a.txt", "content": "42\n"}},
-}
-FINAL = {"thought": "FINAL ANSWER: 42", "action": None}
-
-
-def launch(site: Site, thought: str = "I save it.") -> str:
-    """A run that wants to write a file, and asks first; its number."""
-    save = SAVE | {"thought": thought}
-    said = site.manage(
-        *("launch", "--machine", "ruled", "--goal", "Keep the answer in a file"),
-        *("--settings", json.dumps({"tools": ["write_file"], "limits": {"cost_usd": 1}})),
-        *("--script", json.dumps({"replies": {"decision": [save, FINAL]}})),
-    )
-    found = re.search(r"\d+", said)
-    assert found is not None, said
-    return found[0]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +59,7 @@ def check(page: Page) -> None:
 
 
 def test_every_page_is_accessible_and_fits_the_screen(site: Site, looking: Page) -> None:
-    run = launch(site)
+    run = launch_save(site)
     looking.goto(f"/runs/{run}/")
     expect(looking.locator("[data-card]")).to_be_visible()
     check(looking)
@@ -110,7 +92,7 @@ def test_every_page_is_accessible_and_fits_the_screen(site: Site, looking: Page)
 def test_the_arguments_stand_together_beside_a_long_thought(
     site: Site, browser: Browser, who: dict[str, object]
 ) -> None:
-    run = launch(site, "I look at what was found, and think that it has to be kept somewhere. " * 20)
+    run = launch_save(site, "I look at what was found, and think that it has to be kept somewhere. " * 20)
     context = browser.new_context(**who, viewport={"width": 1280, "height": 800})  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(f"/runs/{run}/")
@@ -139,7 +121,7 @@ def test_without_scripts_a_run_is_launched_decided_and_read(
     page = context.new_page()
     page.goto("/runs/new/")
     page.get_by_label("Goal").fill("Keep the answer in a file")
-    page.get_by_label("Script").fill(json.dumps({"replies": {"decision": [SAVE, FINAL]}}))
+    page.get_by_label("Script").fill(json.dumps({"replies": {"decision": [SAVE, FINAL_42]}}))
     page.get_by_label("write_file").check()
     page.get_by_role("button", name="Launch").click()
     page.wait_for_url(re.compile(r"/runs/\d+/$"))
@@ -152,7 +134,7 @@ def test_without_scripts_a_run_is_launched_decided_and_read(
 
 
 def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who: dict[str, object]) -> None:
-    run = launch(site)
+    run = launch_save(site)
     context = browser.new_context(**who)  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(f"/runs/{run}/")
@@ -176,7 +158,7 @@ def test_the_button_says_how_much_was_changed(site: Site, browser: Browser, who:
 def test_colours_and_detail_are_kept_in_this_browser(
     site: Site, browser: Browser, who: dict[str, object]
 ) -> None:
-    run = launch(site)
+    run = launch_save(site)
     context = browser.new_context(**who, color_scheme="light")  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(f"/runs/{run}/")
@@ -194,7 +176,7 @@ def test_colours_and_detail_are_kept_in_this_browser(
 
 
 def test_two_runs_are_compared_by_the_keyboard(site: Site, looking: Page) -> None:
-    replies = [SAVE, FINAL]
+    replies = [SAVE, FINAL_42]
     script = {"replies": {"decision": replies}}
     other = {"replies": {"decision": [{"thought": "FINAL ANSWER: 41, not 42", "action": None}]}}
     settings = {"tools": ["write_file"], "rules": [{"when": {"tool": "*"}, "do": "allow"}]}

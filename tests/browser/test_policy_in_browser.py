@@ -12,7 +12,7 @@ import pytest
 from django.urls import Resolver404, resolve
 from playwright.sync_api import Error, expect
 
-from tests.browser.walking import sign_in
+from tests.browser.walking import WATCH, sign_in
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ SAVE = {
     "action": {"tool": "write_file", "args": {"name": "a.txt", "content": "42\n"}},
 }
 FINAL = {"thought": "FINAL ANSWER: 42", "action": None}
-WATCH = """
-    addEventListener("securitypolicyviolation", event =>
-        console.error("Content Security Policy:", event.violatedDirective, event.blockedURI));
-"""
 
 
 class Walk:

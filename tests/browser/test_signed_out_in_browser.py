@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_pages_in_browser import launch
-from tests.browser.walking import sign_in
+from tests.browser.walking import launch_save, sign_in
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def test_a_form_says_that_its_writer_is_signed_out_and_keeps_what_was_typed(
     site: Site, page: Page, how: str
 ) -> None:
     sign_in(page, site.fresh_link())
-    run = launch(site)
+    run = launch_save(site)
     address = f"{site.url}/runs/{run}/fork/?at=0&how=rerun"
     for form, field, button in (
         (f"{site.url}/runs/new/", "goal", "Launch"),
@@ -70,7 +69,7 @@ def test_without_scripts_the_way_back_leads_to_what_was_typed(site: Site, browse
     context = browser.new_context(base_url=site.url, java_script_enabled=False)
     page = context.new_page()
     sign_in(page, site.fresh_link())
-    run = launch(site)
+    run = launch_save(site)
     page.goto(f"/runs/{run}/fork/?at=0&how=rerun")
     page.locator("[name=message]").fill(REASON)
     sign_out(page, site)

@@ -12,23 +12,12 @@ from runs.adapters.tools import TOOLS as REGISTERED
 from runs.forms import launching
 from runs.models import Exchange, Run
 from runs.reading.rows import row_views
-from tests.driver.test_replays import check_replay
-from tests.driver.test_tool_exit_codes import CALL, LAST, ROWS
-from tests.running import (
-    ALLOW,
-    FINAL,
-    USAGE,
-    _every_run_verifies,
-    decide,
-    pending,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import ALLOW, FINAL, USAGE, think
+from tests.replaying import check_replay
+from tests.running import decide, pending, transitions, work
+from tests.shell import LAST, ROWS, SHELL_CALL
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def tool(effects: str, *outputs: Any) -> dict[str, Any]:
@@ -94,7 +83,7 @@ def test_every_machine_has_it(machine: str) -> None:
             "results": [{"output": "a"}, {"output": "b"}],
         }
     }
-    replies = [CALL[machine]] * (1 if machine == "planned" else 2)
+    replies = [SHELL_CALL[machine]] * (1 if machine == "planned" else 2)
     own: dict[str, Any] = {"plan": ROWS} if machine == "planned" else {}
     run = begun(*replies, LAST[machine], machine=machine, played=read, cache_reads=True, **own)
     assert run.status == "succeeded"

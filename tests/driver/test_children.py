@@ -18,47 +18,15 @@ from runs.models import Run, Step
 from runs.reading.rollback import Again, again, staying
 from runs.reading.rows import row_views
 from runs.store import errors, leases, log, verifying
-from tests.driver.test_replays import check_replay
-from tests.factories import cast_member, signed_in
-from tests.page_forms import forms_of
-from tests.running import (
-    ALLOW,
-    FINAL,
-    TOOLS,
-    USAGE,
-    _every_run_verifies,
-    decide,
-    kinds,
-    launch,
-    lose_worker,
-    pending,
-    person,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import cast_member, person, signed_in
+from tests.families import CALL, INNER_ANSWER, child_of, family
+from tests.launching import ALLOW, FINAL, TOOLS, USAGE, launch, script, think
+from tests.pages import forms_of
+from tests.replaying import check_replay
+from tests.running import decide, kinds, lose_worker, pending, transitions, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
-
-CALL = think("agent.inner", goal="Look up the tides")
-INNER_ANSWER = {"thought": "FINAL ANSWER: the inner answer", "action": None}
-
-
-def family(
-    *inner: Any, settings: dict[str, Any] | None = None, after: tuple[Any, ...] = (FINAL,), **own: Any
-) -> Run:
-    """A parent whose first thought calls the child `inner`, which plays these replies."""
-    played = script(CALL, *after, subgraphs={"inner": {"replies": {"decision": list(inner)}}})
-    subgraphs = {"inner": {"machine": "ruled", "settings": settings or {}}}
-    return launch(played=played, subgraphs=subgraphs, **own)
-
-
-def child_of(run: Run) -> Run:
-    return Run.objects.get(parent=run)
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def step_of_result(run: Run) -> Step:

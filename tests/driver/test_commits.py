@@ -9,20 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from runs import failpoints
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    kinds,
-    launch,
-    slice_of,
-    think,
-    work,
-)
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import kinds, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def commits(*replies: Any, **settings: Any) -> tuple[int, list[str]]:

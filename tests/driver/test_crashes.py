@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,30 +21,12 @@ from runs.driver import Slice, spool
 from runs.engine.effects import ToolReturned
 from runs.models import Run
 from runs.store import errors, late_answers, leases, log
-from tests.commands import command
-from tests.running import (
-    ALLOW,
-    FINAL,
-    SEND,
-    WorkerKilled,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    kinds,
-    launch,
-    lose_worker,
-    make_due,
-    pending,
-    script,
-    slice_of,
-    think,
-    work,
-)
+from tests.commands import launch_and_die
+from tests.launching import ALLOW, FINAL, SEND, launch, script, think
+from tests.running import decide, kinds, lose_worker, make_due, pending, work
+from tests.workers import WorkerKilled, die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 KEYED = SEND | {"idempotent": True}
 BUSY = [{"error": "busy", "kind": "transient"}, {"output": "three results"}]
@@ -465,24 +446,6 @@ PLACES = [
     "after_commit_before_ring:kill9:2",
     "after_effect:kill9",
 ]
-
-
-def launch_and_die(played: dict[str, Any], place: str, tmp_path: Path, **run_settings: Any) -> Run:
-    (tmp_path / "script.json").write_text(json.dumps(played))
-    done = command(
-        "launch",
-        "--machine=ruled",
-        "--goal=Write to bob",
-        f"--settings={json.dumps(run_settings)}",
-        f"--script={tmp_path / 'script.json'}",
-        "--inline",
-        failpoints=place,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
-    run = Run.objects.get()
-    assert leases.claim(run.pk, "too early") is None
-    lose_worker(run)
-    return run
 
 
 @pytest.mark.parametrize("place", PLACES)

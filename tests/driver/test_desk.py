@@ -12,10 +12,11 @@ from runs import driver
 from runs.adapters.scripted import ScriptedModel
 from runs.driver.desk import SEATS, Desk
 from runs.models import Run
-from tests.running import FINAL, _every_run_verifies, in_threads, launch
+from tests.launching import FINAL, launch
+from tests.running import in_threads
 from tests.stack import LONGEST_S, wait_for
 
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def in_thread(deed: Callable[[], object]) -> threading.Thread:

@@ -12,25 +12,12 @@ from runs.driver import spool
 from runs.engine.effects import ToolReturned
 from runs.models import Run
 from runs.store import errors, leases
-from tests.running import (
-    ALLOW,
-    FINAL,
-    Meddled,
-    _every_run_verifies,
-    in_threads,
-    launch,
-    lose_worker,
-    make_due,
-    script,
-    slice_of,
-    think,
-    work,
-)
+from tests.launching import ALLOW, FINAL, launch, script, think
+from tests.running import in_threads, lose_worker, make_due, work
 from tests.stack import LONGEST_S, wait_for
+from tests.workers import Meddled, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 @pytest.fixture(autouse=True)

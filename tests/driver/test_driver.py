@@ -13,26 +13,12 @@ from runs import actions, driver
 from runs.driver import Slice, holds
 from runs.models import Run, ScriptText
 from runs.store import leases
-from tests.running import (
-    ALLOW,
-    FINAL,
-    SEND,
-    _every_run_verifies,
-    decide,
-    kinds,
-    launch,
-    pending,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import ALLOW, FINAL, SEND, launch, script, think
+from tests.running import decide, kinds, pending, transitions, work
 from tests.stack import LONGEST_S
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 THINKING = [think("search", q=str(number)) for number in range(8)]
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from typing import Any
 
 import pytest
 
@@ -10,68 +9,19 @@ from runs import actions, driver
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run
 from runs.store import verifying
+from tests.families import CHILDREN, KID_SETTINGS, PARENTS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
-
-CALL = {"tool": "agent.kid", "args": {"goal": "When is high water?"}}
-SLOT = [{"id": "tide", "type": "inline", "description": "the tide", "format": "text"}]
-
-PARENTS: dict[str, list[dict[str, Any]]] = {
-    "contract": [
-        {
-            "action": "call_tool",
-            "strategy": "explore",
-            "tool_call": {
-                "tool_id": "agent.kid",
-                "params": CALL["args"],
-                "out_artifacts": [{"name": "i1", "kind": "inline"}],
-                "reason": "needed",
-            },
-        },
-        {
-            "action": "complete",
-            "completion_summary": "Asked.",
-            "map_slots": [{"slot": "tide", "artifact": "i1"}],
-        },
-    ],
-    "checklist": [
-        {
-            "action": "call_tool",
-            "strategy": "explore",
-            "tool_call": {"tool_id": "agent.kid", "params": CALL["args"]},
-        },
-        {"action": "complete", "completion_summary": "Asked."},
-    ],
-    "planned": [
-        {"thought": "ask", **CALL},
-        {"thought": "say", "tool": "final_answer", "args": {"answer": "Asked."}},
-    ],
-    "ruled": [{"thought": "I ask", "action": CALL}, {"thought": "FINAL ANSWER: Asked.", "action": None}],
-}
-
-CHILDREN: dict[str, list[dict[str, Any]]] = {
-    "contract": [{"action": "complete", "completion_summary": "At noon."}],
-    "checklist": [{"action": "complete", "completion_summary": "At noon."}],
-    "planned": [{"thought": "say", "tool": "final_answer", "args": {"answer": "At noon."}}],
-    "ruled": [{"thought": "FINAL ANSWER: At noon.", "action": None}],
-}
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "contract": {"contract": SLOT},
-    "checklist": {"plan": []},
-    "planned": {"plan": []},
-    "ruled": {},
-}
 
 
 @pytest.mark.parametrize(("parent", "child"), list(itertools.product(CATALOGUE, CATALOGUE)))
 def test_a_child_of_any_machine_answers_a_parent_of_any_machine(parent: str, child: str) -> None:
-    grown = {} if child == "contract" else SETTINGS[child]
+    grown = {} if child == "contract" else KID_SETTINGS[child]
     run = driver.drive_inline(
         actions.start_run(
             machine=parent,
             goal="Find out the tide",
-            settings={**SETTINGS[parent], "subgraphs": {"kid": {"machine": child, "settings": grown}}},
+            settings={**KID_SETTINGS[parent], "subgraphs": {"kid": {"machine": child, "settings": grown}}},
             owner=None,
             script={
                 "replies": {"decision": PARENTS[parent]},

@@ -10,22 +10,11 @@ import pytest
 from runs import actions
 from runs.models import Run
 from runs.reading.ending import ending_of
-from tests.driver.test_replays import check_replay
-from tests.running import (
-    FINAL,
-    TOOLS,
-    USAGE,
-    _every_run_verifies,
-    decide,
-    pending,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import FINAL, TOOLS, USAGE, think
+from tests.replaying import check_replay
+from tests.running import decide, pending, transitions, work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 LOOK = think("search", q="tides")
 TOKEN = {"thought": "FINAL ANSWER: token 7", "action": None}

@@ -16,13 +16,12 @@ from runs.driver import Slice
 from runs.messenger import Messenger
 from runs.models import Interrupt, Run
 from runs.store import backups, leases
-from tests.driver.test_children import child_of, family
-from tests.running import FINAL, _every_run_verifies, launch, pending, think, transitions, work
+from tests.families import child_of, family
+from tests.launching import FINAL, launch, think
+from tests.running import pending, transitions, work
 from tests.stack import wait_for
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 class Broker:

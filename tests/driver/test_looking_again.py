@@ -22,31 +22,13 @@ from runs.reading import exporting
 from runs.reading.as_test import pytest_file
 from runs.reading.rows import row_view
 from runs.store import leases
-from tests.driver.test_replays import outcome_of
-from tests.running import (
-    ALLOW,
-    FINAL,
-    SEND,
-    Deed,
-    _every_run_verifies,
-    decide,
-    die_in,
-    in_threads,
-    kill,
-    kinds,
-    launch,
-    make_due,
-    pending,
-    person,
-    script,
-    slice_of,
-    think,
-    work,
-)
+from tests.cast import person
+from tests.launching import ALLOW, FINAL, SEND, launch, script, think
+from tests.replaying import outcome_of
+from tests.running import decide, in_threads, kinds, make_due, pending, work
+from tests.workers import Deed, die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 TO_BOB = think("send", to="bob")
 ASK = {"when": {"tool": "send"}, "do": "ask"}

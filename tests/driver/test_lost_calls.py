@@ -20,28 +20,12 @@ from runs.models import Decision, Run
 from runs.reading.rollback import again
 from runs.reading.rows import row_views
 from runs.store import copying, decisions, errors, leases, log
-from tests.running import (
-    ALLOW,
-    FINAL,
-    Meddled,
-    WorkerKilled,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    launch,
-    make_due,
-    pending,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import decide, make_due, pending, transitions, work
 from tests.stack import LONGEST_S
+from tests.workers import Meddled, WorkerKilled, die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def lost_run() -> Run:

@@ -14,24 +14,12 @@ from django.db.models.functions import Now
 from runs import actions, driver, tasks
 from runs.models import Interrupt, Run
 from runs.store import backups, leases
-from tests.factories import signed_in
-from tests.running import (
-    FINAL,
-    _every_run_verifies,
-    decide,
-    kinds,
-    launch,
-    lose_worker,
-    person,
-    script,
-    slice_of,
-    think,
-    work,
-)
+from tests.cast import person, signed_in
+from tests.launching import FINAL, launch, script, think
+from tests.running import decide, kinds, lose_worker, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 SENTENCE = (
     "The machine older is not here any more. Its runs stay as they are: they can be seen, and go on, where a version "

@@ -12,10 +12,11 @@ from runs import actions, driver
 from runs.adapters.secrets import seal, unseal
 from runs.driver.ports import ModelUnusable, model_settings
 from runs.models import ModelProfile
-from tests.admin.test_admin import PROFILE, administrator
-from tests.factories import signed_in
+from tests.cast import administrator, signed_in
 from tests.fake_model_server import FakeModelServer, Says
-from tests.running import FINAL, work
+from tests.launching import FINAL
+from tests.running import work
+from tests.served import PROFILE
 
 pytestmark = [pytest.mark.django_db]
 

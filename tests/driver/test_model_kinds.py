@@ -16,14 +16,12 @@ from runs.adapters.prices import Tariff
 from runs.driver.ports import ModelUnusable, model_settings, why_not
 from runs.models import ADDRESSES, ModelProfile, Run
 from tests.adapters.dialects import MODELS
-from tests.admin.test_admin import PROFILE, administrator
-from tests.factories import signed_in
+from tests.cast import administrator, signed_in
 from tests.fake_model_server import Asked, Behaviour, FakeModelServer, Refuses, Says
-from tests.running import _every_run_verifies, work
+from tests.running import work
+from tests.served import PROFILE
 
-pytestmark = pytest.mark.django_db
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 FINAL = {"thought": "FINAL ANSWER: 93", "action": None}
 

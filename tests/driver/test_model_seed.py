@@ -10,10 +10,11 @@ from django.urls import reverse
 
 from runs import actions
 from runs.models import ModelProfile, Run
-from tests.admin.test_admin import PROFILE, administrator
-from tests.factories import signed_in
+from tests.cast import administrator, person, signed_in
 from tests.fake_model_server import FakeModelServer, Refuses, Says
-from tests.running import FINAL, person, work
+from tests.launching import FINAL
+from tests.running import work
+from tests.served import PROFILE
 
 pytestmark = [pytest.mark.django_db]
 

@@ -16,15 +16,13 @@ from runs.models import ModelProfile, ModelTurn, Run, RunStatus
 from runs.store import db, decisions, errors, turns
 from runs.store.leases import Lease, claim
 from runs.store.turns import Full, Limits, end_turn, limits_of, take_turn
-from tests.driver.test_outages import BUSY, FINAL, launched, once
-from tests.factories import cast_member, signed_in
+from tests.cast import cast_member, signed_in
 from tests.fake_model_server import Asked, Behaviour, FakeModelServer
-from tests.running import _every_run_verifies, in_threads, lose_worker, make_due, work
+from tests.running import in_threads, lose_worker, make_due, work
+from tests.served import BUSY, SAYS_93, launched, once
 from tests.stack import LONGEST_S
 
-__all__ = ["_every_run_verifies"]
-
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def claimed(server: FakeModelServer, **limits: Any) -> Lease:
@@ -62,7 +60,7 @@ def full(lease: Lease, tokens: int = 10) -> Full:
 
 
 def test_a_profile_without_limits_keeps_no_turns() -> None:
-    with FakeModelServer([FINAL]) as server:
+    with FakeModelServer([SAYS_93]) as server:
         assert work(launched(server)).status == "succeeded"
     assert not ModelTurn.objects.exists()
 
@@ -126,7 +124,7 @@ def test_a_reply_is_used_though_the_end_of_its_turn_can_t_be_saved(monkeypatch: 
         raise OperationalError("database is locked")
 
     monkeypatch.setattr(turns, "end_turn", locked)
-    with FakeModelServer([FINAL]) as server:
+    with FakeModelServer([SAYS_93]) as server:
         assert work(launched(server, most_calls=1)).status == "succeeded"
         assert len(server.asked) == 1
 
@@ -181,7 +179,7 @@ def test_workers_that_ask_at_the_same_moment_take_no_more_places_than_there_are(
 
 
 def test_a_run_waits_for_its_turn_without_a_worker_and_its_page_says_for_what() -> None:
-    with FakeModelServer([FINAL, FINAL]) as server:
+    with FakeModelServer([SAYS_93, SAYS_93]) as server:
         other = claimed(server, most_calls=1)
         turn = taken(other)
         run = once(launched(server, most_calls=1))
@@ -199,7 +197,7 @@ def test_a_run_waits_for_its_turn_without_a_worker_and_its_page_says_for_what() 
 
 
 def test_a_wait_for_a_turn_costs_nothing_of_a_limit_and_nothing_of_the_patience() -> None:
-    with FakeModelServer([BUSY, FINAL]) as server:
+    with FakeModelServer([BUSY, SAYS_93]) as server:
         other = claimed(server, most_calls=1)
         run = once(launched(server, most_calls=1, input_price=1.0, output_price=1.0))
         Run.objects.filter(pk=run.pk).update(due_at=db.now() + timedelta(minutes=1))
@@ -228,7 +226,7 @@ def test_two_workers_never_call_the_model_at_once_where_one_call_is_the_most() -
             assert second_waits.wait(LONGEST_S)
         with guard:
             inside -= 1
-        return FINAL
+        return SAYS_93
 
     second_waits = threading.Event()
     with FakeModelServer(behave) as server:

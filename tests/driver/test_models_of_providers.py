@@ -13,11 +13,9 @@ from runs.models import ModelProfile, Run
 from tests.adapters.dialects import MODELS, reply
 from tests.fake_model_server import FakeModelServer
 from tests.golden.stories import demonstration
-from tests.running import _every_run_verifies, decide, work
+from tests.running import decide, work
 
-pytestmark = pytest.mark.django_db
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 kinds = pytest.mark.parametrize("kind", MODELS)
 

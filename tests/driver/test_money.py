@@ -15,12 +15,10 @@ from runs.adapters.prices import Tariff
 from runs.models import ModelProfile, Run
 from runs.reading.exporting import export
 from runs.reading.rows import row_views
-from tests.driver.test_outages import BUSY, FINAL, NO_CREDIT, launched
-from tests.factories import cast_member, signed_in
+from tests.cast import cast_member, signed_in
 from tests.fake_model_server import BreaksOff, FakeModelServer, Refuses, Says, Stalls
-from tests.running import _every_run_verifies, decide, pending, work
-
-__all__ = ["_every_run_verifies"]
+from tests.running import decide, pending, work
+from tests.served import BUSY, NO_CREDIT, SAYS_93, launched
 
 MINE = {"input_price": 2.0, "output_price": 8.0}
 HALF = BreaksOff('{"thought": "' + "I think about tides. " * 20)
@@ -78,7 +76,7 @@ def test_a_model_of_the_list_has_its_price_behind_any_public_address_and_none_on
 
 # --- a limit on cost ----------------------------------------------------------------------------------------------
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 LIMITED: dict[str, Any] = {"model": "tiny", "limits": {"cost_usd": 1.0}}
 SAID = (
     "The model “tiny” has no price, so a limit on cost would never be reached. Enter its prices in its profile "
@@ -171,7 +169,7 @@ def test_an_administrator_sees_the_prices_in_force(fields: dict[str, Any], said:
 
 
 def test_no_other_model_without_a_price_is_named_for_a_run_with_a_limit_on_cost() -> None:
-    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([SAYS_93]) as other:
         profile("spare", base_url=other.base_url)
         run = launched(server, **MINE)
         limited = actions.fork(run, at=0, by=None, settings={"limits": {"cost_usd": 1.0}})
@@ -184,7 +182,7 @@ def test_no_other_model_without_a_price_is_named_for_a_run_with_a_limit_on_cost(
 
 
 def test_a_fork_that_shares_a_limit_on_cost_takes_no_model_without_a_price() -> None:
-    with FakeModelServer([FINAL]) as server:
+    with FakeModelServer([SAYS_93]) as server:
         profile("spare", base_url=server.base_url)
         launched(server, **MINE)
         limited = {"model": "tiny", "limits": {"cost_usd": 1.0}}
@@ -196,7 +194,7 @@ def test_a_fork_that_shares_a_limit_on_cost_takes_no_model_without_a_price() -> 
 
 def test_an_answer_given_beforehand_names_no_model_without_a_price_under_a_limit_on_cost() -> None:
     answer = {"verdict": "resume", "args": {"model": "spare"}}
-    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([NO_CREDIT]) as server, FakeModelServer([SAYS_93]) as other:
         profile("spare", base_url=other.base_url)
         run = launched(server, **MINE)
         limited = {"limits": {"cost_usd": 1.0}, "answers": [answer]}
@@ -225,7 +223,7 @@ def test_a_fallback_that_has_lost_its_price_is_passed_over_where_cost_is_limited
 
 @pytest.mark.database
 def test_what_a_broken_off_attempt_used_is_charged_and_marked_as_an_estimate() -> None:
-    with FakeModelServer([HALF, FINAL]) as server:
+    with FakeModelServer([HALF, SAYS_93]) as server:
         run = work(launched(server, **MINE))
         assert run.status == "succeeded"
     broken, whole = run.exchanges.filter(kind="model_call").order_by("seq")
@@ -254,7 +252,7 @@ def test_three_broken_off_attempts_are_paid_each_and_a_limit_holds_them() -> Non
 
 
 def test_an_attempt_of_which_nothing_came_costs_nothing() -> None:
-    with FakeModelServer([BUSY, Refuses(500, {"message": "no"}), Stalls(), FINAL]) as server:
+    with FakeModelServer([BUSY, Refuses(500, {"message": "no"}), Stalls(), SAYS_93]) as server:
         run = work(launched(server, timeout_s=0.3, **MINE))
         assert run.status == "succeeded"
     assert (run.input_tokens, run.output_tokens) == (40, 7)

@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from runs import actions, driver
+from runs import actions
 from runs.adapters.models.waits import asked_wait
 from runs.engine.effects import ANSWER, Failed
-from runs.models import Interrupt, ModelProfile, Run, RunStatus
+from runs.models import Interrupt, ModelProfile, RunStatus
 from runs.store.db import now
 from tests.fake_model_server import Behaviour, BreaksOff, FakeModelServer, Refuses, Says
-from tests.running import _every_run_verifies, decide, make_due, pending, work
+from tests.running import decide, pending, work
+from tests.served import BUSY, NO_CREDIT, SAYS_93, SLOW_DOWN, launched, once, waits_of
 
-__all__ = ["_every_run_verifies"]
-
-FINAL = Says({"thought": "FINAL ANSWER: 93", "action": None})
-BUSY = Refuses(503, {"message": "All slots are taken."})
-SLOW_DOWN = Refuses(429, {"message": "Slow down."}, (("Retry-After", "37"),))
-NO_CREDIT = Refuses(402, {"message": "The plan ended in June."})
-
-
-def launched(server: FakeModelServer, **fields: Any) -> Run:
-    about = {"base_url": server.base_url, "model_id": "tiny-1"} | fields
-    ModelProfile.objects.update_or_create(name="tiny", defaults=about)
-    wanted = {"model": "tiny", "on_retries": "stop", "on_limit": "stop"}
-    run: Run = actions.start_run(owner=None, machine="ruled", goal="Work out 12*7+9", settings=wanted)
-    return run
-
-
-def once(run: Run) -> Run:
-    """Let a worker drive the run until it leaves it."""
-    make_due(run.pk)
-    driver.drive(run.pk)
-    run.refresh_from_db()
-    return run
-
-
-def waits_of(run: Run) -> list[float]:
-    """The waits that the run has asked for, in order."""
-    requests = run.exchanges.filter(kind="model_call").order_by("seq").values_list("request_json", flat=True)
-    waited = [json.loads(text).get("waited_s", 0) for text in requests]
-    return [after - before for before, after in pairwise(waited)]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 @pytest.mark.database
 @pytest.mark.django_db
 def test_a_run_waits_as_its_server_asks_without_a_worker() -> None:
-    with FakeModelServer([SLOW_DOWN, FINAL]) as server:
+    with FakeModelServer([SLOW_DOWN, SAYS_93]) as server:
         run = once(launched(server))
         assert (run.status, run.worker) == (RunStatus.QUEUED, "")
         left = (run.due_at - now()).total_seconds()
@@ -77,7 +48,7 @@ def test_waits_grow_to_a_minute_until_patience_is_over_and_then_a_person_is_aske
 
 @pytest.mark.django_db
 def test_after_a_persons_word_the_call_is_made_again_with_all_its_patience() -> None:
-    answers: list[Behaviour] = [BUSY, BUSY, BUSY, FINAL]
+    answers: list[Behaviour] = [BUSY, BUSY, BUSY, SAYS_93]
     with FakeModelServer(answers) as server:
         run = work(launched(server, patience_s=1.0))
         assert run.status == RunStatus.WAITING
@@ -91,7 +62,7 @@ def test_after_a_persons_word_the_call_is_made_again_with_all_its_patience() -> 
 @pytest.mark.parametrize("status", [401, 402, 403])
 def test_for_key_and_account_a_person_is_asked_at_once_and_the_mended_profile_counts(status: int) -> None:
     refusal = Refuses(status, {"message": "The plan ended in June."})
-    with FakeModelServer([refusal]) as server, FakeModelServer([FINAL]) as other:
+    with FakeModelServer([refusal]) as server, FakeModelServer([SAYS_93]) as other:
         run = work(launched(server))
         assert (run.status, len(server.asked)) == (RunStatus.WAITING, 1)
         assert "The plan ended in June." in pending(run).why
@@ -137,9 +108,9 @@ def test_a_profile_without_patience_has_three_attempts() -> None:
 @pytest.mark.django_db
 def test_after_an_outage_other_failures_have_their_three_attempts() -> None:
     broken = BreaksOff('{"thought": "Hm')
-    with FakeModelServer([*[BUSY] * 4, broken, BUSY, broken, FINAL]) as server:
+    with FakeModelServer([*[BUSY] * 4, broken, BUSY, broken, SAYS_93]) as server:
         assert work(launched(server)).status == "succeeded"
-    with FakeModelServer([*[BUSY] * 4, broken, BUSY, broken, broken, FINAL]) as server:
+    with FakeModelServer([*[BUSY] * 4, broken, BUSY, broken, broken, SAYS_93]) as server:
         run = work(launched(server))
         assert (run.exit_reason, len(server.asked)) == ("model_error", 8)
     assert waits_of(run) == [1, 2, 4, 8, 0, 16, 0]
@@ -182,7 +153,7 @@ def test_a_wait_that_is_none_is_not_kept(text: str) -> None:
 
 @pytest.mark.django_db
 def test_a_server_that_cuts_prompts_is_named_on_the_row_and_not_to_the_model() -> None:
-    with FakeModelServer([Says({"thought": "Hm.", "action": None}, usage=(2_048, 7)), FINAL]) as server:
+    with FakeModelServer([Says({"thought": "Hm.", "action": None}, usage=(2_048, 7)), SAYS_93]) as server:
         ModelProfile.objects.create(name="tiny", base_url=server.base_url, model_id="tiny-1")
         wanted = {"model": "tiny", "on_retries": "stop", "on_limit": "stop"}
         goal = "Work out 12*7+9. " + "Numbers stay small. " * 900

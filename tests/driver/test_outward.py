@@ -22,49 +22,13 @@ from runs.reading.outlines import outline_of
 from runs.reading.script_export import launch_of
 from runs.store import errors, verifying
 from tests.adapters.pages import PUBLIC_ADDRESS, Answer, TableNet, Web
-from tests.running import (
-    FINAL,
-    _every_run_verifies,
-    decide,
-    launch,
-    pending,
-    person,
-    script,
-    slice_of,
-    think,
-    work,
-)
+from tests.cast import person
+from tests.launching import FINAL, launch, script, think
+from tests.outward import AGAIN, GO, OTHER, PLAYED, READ, launched, visited
+from tests.running import decide, pending, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
-
-DIARY = {"params": {}, "effects": "read", "reads": "private", "results": [{"output": "my diary"}]}
-VISIT = {
-    "params": {"url": "string"},
-    "required": ["url"],
-    "effects": "read",
-    "outward": "url",
-    "reads": "untrusted",
-    "results": [{"output": "a page"}],
-}
-PLAYED = {"diary": DIARY, "visit": VISIT}
-READ, GO, AGAIN = (
-    think("diary"),
-    think("visit", url="https://api.test/?d=1"),
-    think("visit", url="https://api.test/2"),
-)
-OTHER = think("visit", url="https://other.test/")
-
-
-def launched(*replies: Any, **settings: Any) -> Run:
-    return launch(played=script(*replies, FINAL, tools=PLAYED), **settings)
-
-
-def visited(run: Run) -> list[str]:
-    """The addresses that calls went to."""
-    calls = run.exchanges.filter(kind="tool_call", name="visit", answer_json__isnull=False).order_by("seq")
-    return [json.loads(text)["args"]["url"] for text in calls.values_list("request_json", flat=True)]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def test_the_question_names_the_host_and_nothing_is_called_before_it_is_answered() -> None:

@@ -15,16 +15,14 @@ from runs.models import Exchange, Run
 from runs.reading.inspector import step_view
 from runs.reading.prompts import prompt_of
 from runs.reading.rows import render_row, row_views
+from tests.cast import person
 from tests.compact import compact
-from tests.driver.test_replays import check_replay
-from tests.driver.test_replays_compacted import check_as_read
-from tests.reading.test_prompts_as_sent import Prompts, drive
-from tests.reading.test_prompts_as_sent import check as check_prompts
-from tests.running import TOOLS, USAGE, _every_run_verifies, person, work
+from tests.launching import TOOLS, USAGE
+from tests.prompts import Prompts, check_prompts, drive
+from tests.replaying import check_as_read, check_replay
+from tests.running import work
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 DONE = {"action": "complete", "completion_summary": "Twice a day."}
 RESULT = "st:4"

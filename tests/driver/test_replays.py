@@ -5,15 +5,12 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from agentsite.environment import ROOT
 from runs import actions, driver
 from runs.adapters.scripted import parse_script
 from runs.machines import CATALOGUE
@@ -24,62 +21,16 @@ from runs.reading.script_export import launch_of, script_of
 from runs.reading.statuses import exit_of, status_word
 from runs.store import verifying
 from runs.store.creating import folder_of
-from tests.actions.test_forks import WRITE, everything
-from tests.driver.test_families import CHILDREN, PARENTS, SETTINGS
-from tests.factories import cast_member, signed_in
-from tests.running import (
-    ALLOW,
-    FINAL,
-    TOOLS,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    launch,
-    make_due,
-    pending,
-    person,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import cast_member, person, signed_in
+from tests.families import CHILDREN, KID_SETTINGS, PARENTS
+from tests.launching import ALLOW, FINAL, TOOLS, launch, script, think
+from tests.replaying import WRITE, check_replay, outcome_of, relaunched, rows_of
+from tests.running import decide, make_due, pending, transitions, work
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 LOOK = (think("search", q="a"), think("send", to="bob"), think("search", q="b"), FINAL)
-
-
-def rows_of(run: Run) -> list[tuple[Any, ...]]:
-    """The rows, but for what names the run, its questions and its times."""
-    found = run.steps.order_by("seq").values_list(
-        "seq", "kind", "live", "node", "edge", "to", "facts_json", "state_json"
-    )
-    names = {str(interrupt.pk): str(interrupt.seq) for interrupt in run.interrupts.all()}
-    told = []
-    for *row, facts, state in found:
-        for name, place in names.items():
-            facts = facts.replace(name, place)
-        told.append((*row, facts, state))
-    return told
-
-
-def check_replay(run: Run) -> Run:
-    """Replay the run: the rows are the same, nothing was called, and it is untouched."""
-    before = everything(run)
-    made, difference = actions.replay(run, by=None)
-    assert difference is None
-    assert (made.origin, made.copied_from, made.copied_upto) == ("replay", run, run.head)
-    assert everything(run) == before
-    assert rows_of(made)[: run.head] == rows_of(run)
-    assert made.finished
-    if run.finished:
-        assert rows_of(made) == rows_of(run)
-        assert (made.status, made.exit_reason, made.answer) == (run.status, run.exit_reason, run.answer)
-    return made
 
 
 def test_a_run_is_made_again_without_calling_anything() -> None:
@@ -207,11 +158,11 @@ def test_a_fork_is_replayed_from_where_it_began() -> None:
 
 @pytest.mark.parametrize(("parent", "child"), list(itertools.product(CATALOGUE, CATALOGUE)))
 def test_a_family_of_any_machines_is_replayed_with_its_child(parent: str, child: str) -> None:
-    grown = {} if child == "contract" else SETTINGS[child]
+    grown = {} if child == "contract" else KID_SETTINGS[child]
     run = actions.start_run(
         machine=parent,
         goal="Find out the tide",
-        settings={**SETTINGS[parent], "subgraphs": {"kid": {"machine": child, "settings": grown}}},
+        settings={**KID_SETTINGS[parent], "subgraphs": {"kid": {"machine": child, "settings": grown}}},
         owner=None,
         script={
             "replies": {"decision": PARENTS[parent]},
@@ -268,13 +219,6 @@ def test_who_may_not_launch_may_not_replay() -> None:
 
 
 # --- as a script ----------------------------------------------------------------------------------------------------
-
-
-def relaunched(run: Run) -> Run:
-    """The run's export as a launch, launched."""
-    told = json.loads(json.dumps(launch_of(run)))
-    again = actions.start_run(owner=None, **told)
-    return work(again)
 
 
 def path_of(run: Run) -> list[tuple[Any, ...]]:
@@ -341,22 +285,6 @@ def test_registered_tools_are_played_with_their_whole_schema() -> None:
 
 
 # --- as a test ------------------------------------------------------------------------------------------------------
-
-
-def outcome_of(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the file as a test of its own."""
-    path = folder / "test_recorded.py"
-    path.write_text(text)
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django", str(path)]
-    return subprocess.run(
-        [*words, "-c", "/dev/null", "--rootdir", str(folder)],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_a_test_of_a_run_passes_and_fails_once_the_log_is_changed(tmp_path: Path) -> None:

@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from runs import actions, driver
+from runs import actions
 from runs.driver import Slice
 from runs.models import Run
-from tests.actions.test_mending import WRONG, long_run
-from tests.driver.test_replays import check_replay, relaunched
-from tests.reading.test_prompts_as_sent import drive, hiding_run
-from tests.reading.test_prompts_as_sent import long_run as searching_run
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    decide,
-    launch,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.compacting import WRONG, long_run
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.prompts import drive, hiding_run
+from tests.prompts import long_run as searching_run
+from tests.replaying import check_as_read, check_replay, relaunched
+from tests.running import decide, transitions, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def compactions(run: Run) -> int:
     return run.steps.filter(kind="compaction").count()
-
-
-def check_as_read(run: Run) -> None:
-    """The replay of a run whose model was sent prompts, and counted their tokens."""
-    record = driver.record_of(run).model_copy(update={"reads_prompt": True})
-    made = driver.made_again(record)
-    assert made.difference is None, str(made.difference)
-    assert len(made.rows) == run.head
 
 
 def test_a_run_that_was_compacted_is_replayed_and_plays_from_its_script() -> None:

@@ -11,26 +11,13 @@ from runs.driver import Slice
 from runs.engine.replaying import Record, Replay
 from runs.models import Run
 from runs.store import leases
-from tests.driver.test_replays import check_replay
-from tests.running import (
-    FINAL,
-    WorkerKilled,
-    _every_run_verifies,
-    decide,
-    die_in,
-    launch,
-    pending,
-    script,
-    slice_of,
-    think,
-    work,
-)
-from tests.store.test_late_answers import at_call, wake
-from tests.store.test_shared_limits import PRICE, THINKING, PricedJourney, lost_in_a_call, seat, travel
+from tests.launching import FINAL, launch, script, think
+from tests.priced import PRICE, THINKING, PricedJourney, lost_in_a_call, seat, travel
+from tests.replaying import check_replay
+from tests.running import decide, pending, work
+from tests.workers import WorkerKilled, at_call, die_in, slice_of, wake
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 # --- paid beside the rows -------------------------------------------------------------------------------------------

@@ -13,22 +13,11 @@ from runs.reading.exporting import export
 from runs.reading.inspector import step_view
 from runs.reading.rows import row_views
 from runs.reading.script_export import launch_of, script_of
-from tests.factories import signed_in
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    launch,
-    person,
-    script,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, signed_in
+from tests.launching import ALLOW, FINAL, launch, script, think
+from tests.running import transitions, work
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 CUT = {"$reply": think("send", to="eve"), "ended": "length", "reasoning": "I write to everybody."}
 THOUGHT = f"<think>{json.dumps(think('send', to='eve'))}</think>{json.dumps(think('search', q='a'))}"

@@ -18,12 +18,12 @@ from runs.machines import CATALOGUE
 from runs.models import Run, Step
 from runs.reading import prompts
 from runs.reading.script_export import script_of
-from tests.factories import signed_in
-from tests.running import SEARCH, USAGE, _every_run_verifies, person, work
+from tests.cast import person, signed_in
+from tests.launching import SEARCH, USAGE
+from tests.running import work
+from tests.shell import ARGS, LAST, OUT, ROWS, SHELL_CALL
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 SHELL = {
     "params": {"line": "string"},
@@ -33,29 +33,6 @@ SHELL = {
         {"output": "b.txt", "exit_code": 0, "stderr": "b.txt: read only"},
     ],
 }
-ARGS = {"line": "ls"}
-OUT = [{"name": "files", "kind": "inline"}]
-CALL: dict[str, Any] = {
-    "contract": {
-        "action": "call_tool",
-        "strategy": "explore",
-        "tool_call": {"tool_id": "shell", "params": ARGS, "out_artifacts": OUT},
-    },
-    "checklist": {
-        "action": "call_tool",
-        "strategy": "explore",
-        "tool_call": {"tool_id": "shell", "params": ARGS},
-    },
-    "planned": {"thought": "look", "tool": "shell", "args": ARGS},
-    "ruled": {"thought": "I look", "action": {"tool": "shell", "args": ARGS}},
-}
-LAST: dict[str, Any] = {
-    "contract": {"action": "complete", "completion_summary": "Done."},
-    "checklist": {"action": "complete", "completion_summary": "Done."},
-    "planned": {"tool": "final_answer", "args": {"answer": "Done."}},
-    "ruled": {"thought": "FINAL ANSWER: Done."},
-}
-ROWS = [{"tool": "shell", "args": ARGS}, {"tool": "final_answer", "args": {"answer": "Done."}}]
 
 
 def played(machine: str, *calls: Any, planner: tuple[Any, ...] = (), **settings: Any) -> Run:
@@ -90,7 +67,7 @@ def last_prompt(run: Run, role: str = "decision") -> str:
 def test_a_call_that_exits_with_another_code_than_0_failed_and_the_model_reads_all_of_it(
     machine: str,
 ) -> None:
-    run = played(machine, CALL[machine], CALL[machine])
+    run = played(machine, SHELL_CALL[machine], SHELL_CALL[machine])
     assert run.status == "succeeded"
     failed, passed = results(run)[:2]
     assert (failed.error, failed.value, failed.exit_code) == ("Exited with code 2.", "a.txt", 2)
@@ -109,7 +86,7 @@ def test_a_call_that_exits_with_another_code_than_0_failed_and_the_model_reads_a
 
 def test_a_replan_is_told_the_exit_code_and_stderr_as_they_were() -> None:
     new = {"outline": "again", "steps": ROWS}
-    run = played("planned", CALL["planned"], planner=(new,), replan_failure_threshold=1)
+    run = played("planned", SHELL_CALL["planned"], planner=(new,), replan_failure_threshold=1)
     assert "exit code: 2\noutput: a.txt\nstderr: b.txt: no such file" in last_prompt(run, "planner")
 
 
@@ -117,9 +94,9 @@ def test_a_replan_is_told_the_exit_code_and_stderr_as_they_were() -> None:
 def test_a_result_without_them_is_stored_as_before(machine: str) -> None:
     search = {"q": "tides"}
     call: dict[str, Any] = {
-        "contract": CALL["contract"]
+        "contract": SHELL_CALL["contract"]
         | {"tool_call": {"tool_id": "search", "params": search, "out_artifacts": OUT}},
-        "checklist": CALL["checklist"] | {"tool_call": {"tool_id": "search", "params": search}},
+        "checklist": SHELL_CALL["checklist"] | {"tool_call": {"tool_id": "search", "params": search}},
         "planned": {"tool": "search", "args": search},
         "ruled": {"thought": "I look", "action": {"tool": "search", "args": search}},
     }[machine]
@@ -137,7 +114,7 @@ def seen(client: Client, path: str) -> str:
 
 
 def test_the_row_and_the_step_show_the_exit_code_and_stderr() -> None:
-    run = played("ruled", CALL["ruled"], CALL["ruled"])
+    run = played("ruled", SHELL_CALL["ruled"], SHELL_CALL["ruled"])
     client = signed_in(person("bob", "view_run"))
     page = seen(client, f"/runs/{run.pk}/")
     assert "Exited with code 2. b.txt: no such file" in page and "shell, exit code 0 b.txt" in page
@@ -151,7 +128,7 @@ def test_the_row_and_the_step_show_the_exit_code_and_stderr() -> None:
 
 
 def test_an_exported_script_plays_them_again() -> None:
-    run = played("ruled", CALL["ruled"], CALL["ruled"])
+    run = played("ruled", SHELL_CALL["ruled"], SHELL_CALL["ruled"])
     exported = script_of(run)["tools"]["shell"]["results"]
     assert exported == SHELL["results"]
 

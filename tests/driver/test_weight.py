@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tests.chaos import leftovers
-from tests.running import busy_run
+from tests.launching import busy_run
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 

@@ -13,12 +13,11 @@ from runs.driver.worker import Worker
 from runs.models import ModelProfile, Run
 from runs.reading.prompts import full_terms, limit_of
 from runs.store import leases
-from tests.reading.test_prompts_as_sent import drive, long_run
-from tests.running import FINAL, _every_run_verifies, launch, make_due
+from tests.launching import FINAL, launch
+from tests.prompts import drive, long_run
+from tests.running import make_due
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def reader_of(run: Run) -> Reader:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.factories import cast_member, signed_in
-from tests.running import FINAL, pending, think, transitions, work
-from tests.running import launch as launched
-from tests.views.test_pages_launch import launch
+from tests.cast import cast_member, signed_in
+from tests.launching import FINAL, think
+from tests.launching import launch as launched
+from tests.pages import post_launch
+from tests.running import pending, transitions, work
 
 pytestmark = [pytest.mark.django_db]
 
@@ -80,7 +81,7 @@ LAUNCHES: list[tuple[dict[str, Any], dict[str, str]]] = [
 
 @pytest.mark.parametrize(("fields", "links"), LAUNCHES, ids=[" ".join(links) for _, links in LAUNCHES])
 def test_a_launch_that_comes_back_leads_to_each_field(fields: dict[str, Any], links: dict[str, str]) -> None:
-    answer = launch(signed_in(cast_member("launcher", "operators")), **fields)
+    answer = post_launch(signed_in(cast_member("launcher", "operators")), **fields)
     assert answer.status_code == 422
     check_led(answer.text, links)
 

@@ -16,10 +16,10 @@ from django.test import Client
 from runs import actions
 from runs.engine.values import MAX_DEPTH, MAX_NODES, clean, is_too_large
 from runs.models import Run
-from tests.factories import alice, bob, cast_member, run_with_letter, signed_in
+from tests.cast import alice, bob, cast_member, signed_in
+from tests.launching import run_with_letter, sent
+from tests.pages import fork_form, send_card
 from tests.stack import A_BUSY_SECOND
-from tests.views.test_pages_decide import send
-from tests.views.test_pages_fork import form_of, sent
 
 pytestmark = [pytest.mark.django_db]
 
@@ -130,7 +130,7 @@ def test_a_fork_is_refused_with_the_limit_and_keeps_what_was_written(
     field: str, text: str, sentence: str, browser: Client
 ) -> None:
     run = sent(User.objects.get(username="dora"))
-    filled_in = form_of(run, 3) | {"verdict": "approve", field: text}
+    filled_in = fork_form(run, 3) | {"verdict": "approve", field: text}
     with within_a_second():
         answer = browser.post(f"/runs/{run.pk}/fork/", filled_in)
     assert answer.status_code == 422
@@ -154,7 +154,7 @@ def test_arguments_are_refused_with_the_limit_and_stay_on_the_card(
     run, client = run_with_letter(alice()), signed_in(bob())
     client.get(f"/runs/{run.pk}/")
     with within_a_second():
-        answer = send(client, run, "approve", **{field: text})
+        answer = send_card(client, run, "approve", **{field: text})
     assert answer.status_code == 422
     page = unescape(answer.content.decode())
     assert sentence in page and text[:60] in page

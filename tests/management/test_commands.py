@@ -25,46 +25,15 @@ from runs.management.asking import asked_by, exit_code, how_to_answer
 from runs.management.commands.launch import Command
 from runs.models import Interrupt, Run, RunStatus
 from runs.reading.cards import card_of
-from tests.actions.test_mending import RIGHT, compacted_run, newest
-from tests.commands import database_url
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    die_in,
-    kill,
-    kinds,
-    launch,
-    pending,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.commands import database_url, refused, told
+from tests.compacting import RIGHT, compacted_run, newest
+from tests.launching import ALLOW, FINAL, launch, script, think
+from tests.running import kinds, pending, transitions, work
+from tests.workers import die_in, kill, slice_of
 
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 GOAL = ("--machine", "ruled", "--goal", "Look up the tides")
-
-
-def told(*words: str) -> tuple[str, int]:
-    """What the command printed, and its exit code."""
-    out = io.StringIO()
-    code = 0
-    try:
-        call_command(*words, stdout=out)
-    except SystemExit as end:
-        code = int(end.code or 0)
-    return out.getvalue(), code
-
-
-def refused(*words: str) -> str:
-    """What a command that can't be done says; its exit code is 2."""
-    with pytest.raises(CommandError) as caught:
-        call_command(*words, stdout=io.StringIO())
-    assert caught.value.returncode == 2
-    return str(caught.value)
 
 
 # --- launch -------------------------------------------------------------------------------------------------------

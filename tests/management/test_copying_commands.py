@@ -11,11 +11,11 @@ import pytest
 from django.core.management import CommandError, call_command, load_command_class
 
 from runs.models import Run
-from tests.commands import command
-from tests.management.test_commands import refused, told
-from tests.running import ALLOW, FINAL, _every_run_verifies, launch, think, transitions, work
+from tests.commands import command, refused, told
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import transitions, work
 
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def finished() -> Run:

@@ -16,7 +16,7 @@ import pytest
 from agentsite.environment import ROOT
 from runs.models import Run
 from tests.commands import database_url
-from tests.running import ALLOW, FINAL, think
+from tests.launching import ALLOW, FINAL, think
 from tests.stack import LONGEST_S, own_environ, wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True)]

@@ -23,24 +23,11 @@ from runs.reading.comparing_words import (
     relation_of,
     summary_of,
 )
-from tests.factories import signed_in
-from tests.running import (
-    ALLOW,
-    TOOLS,
-    _every_run_verifies,
-    decide,
-    launch,
-    person,
-    script,
-    stranger,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import person, signed_in, stranger
+from tests.launching import ALLOW, TOOLS, launch, script, think
+from tests.running import decide, transitions, work
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 FINAL = {"thought": "FINAL ANSWER: The moon makes tides.", "action": None}
 OTHER_FINAL = {"thought": "FINAL ANSWER: The moon and the sun make tides.", "action": None}

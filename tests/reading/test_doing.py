@@ -10,12 +10,12 @@ from runs.feeds.reads import look
 from runs.models import Run
 from runs.reading import panels
 from runs.reading.doing import Doing, doing_of
-from tests.running import ALLOW, FINAL, _every_run_verifies, die_in, kill, launch, slice_of, think, work
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import work
 from tests.stack import wait_for
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def told(run: Run) -> Doing | None:

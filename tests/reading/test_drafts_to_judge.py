@@ -12,18 +12,9 @@ from runs.models import Interrupt, Run
 from runs.reading.cards import card_of
 from runs.reading.exporting import export
 from runs.store import verifying
-from tests.factories import alice, bob, launched, signed_in
-from tests.running import (
-    FINAL,
-    TOOLS,
-    check_everything,
-    decide,
-    pending,
-    script,
-    transitions,
-    unseal,
-    work,
-)
+from tests.cast import alice, bob, signed_in
+from tests.launching import FINAL, TOOLS, launched, script
+from tests.running import check_everything, decide, pending, transitions, unseal, work
 
 pytestmark = [pytest.mark.django_db]
 

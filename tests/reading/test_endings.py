@@ -9,22 +9,10 @@ import pytest
 from runs.models import Run
 from runs.reading.ending import Ending, ending_of
 from runs.reading.panels import panels_of
-from tests.running import (
-    FINAL,
-    SEARCH,
-    TOOLS,
-    _every_run_verifies,
-    decide,
-    launch,
-    script,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import FINAL, SEARCH, TOOLS, launch, script, think
+from tests.running import decide, transitions, work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 BROKEN = {"search": {**SEARCH, "results": [{"error": "no route"}]}}
 

@@ -10,13 +10,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from runs.reading.listing import Filters, RunView, run_page
-from tests.driver.test_children import INNER_ANSWER, child_of, family
-from tests.factories import cast_member, signed_in
-from tests.running import FINAL, _every_run_verifies, launch, think, work
+from tests.cast import cast_member, signed_in
+from tests.families import INNER_ANSWER, child_of, family
+from tests.launching import FINAL, launch, think
+from tests.running import work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def listed(**narrowed: Any) -> dict[int, RunView]:

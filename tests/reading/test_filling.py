@@ -27,12 +27,12 @@ from runs.reading.prompt_views import prompt_view
 from runs.reading.prompts import Sent, full_terms
 from runs.signals import on_after_compaction, on_before_compaction
 from runs.store import decisions, loading
-from tests.factories import signed_in
-from tests.reading.test_prompts_as_sent import NOTES, drive, hiding_run, long_run
-from tests.running import FINAL, _every_run_verifies, launch, person, script, stranger, think, work
+from tests.cast import person, signed_in, stranger
+from tests.launching import FINAL, launch, script, think
+from tests.prompts import NOTES, drive, hiding_run, long_run
+from tests.running import work
 
-__all__ = ["_every_run_verifies"]
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 PAGES = {
     "params": {"q": "string"},

@@ -17,32 +17,13 @@ from runs.reading import rows
 from runs.reading.panels import panels_of
 from runs.reading.rollback import again
 from runs.store import errors
+from tests.cast import person, signed_in
 from tests.compact import compact
-from tests.factories import signed_in
-from tests.running import (
-    ALLOW,
-    FINAL,
-    SEARCH,
-    SEND,
-    USAGE,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    launch,
-    lose_worker,
-    pending,
-    person,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import ALLOW, FINAL, SEARCH, SEND, USAGE, launch, script, think
+from tests.running import decide, lose_worker, pending, transitions, work
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 PLAN = [
     {"tool": "send", "args": {"to": "ann"}},

@@ -25,18 +25,11 @@ from runs.reading.panels import panels_of
 from runs.reading.rows import row_views
 from runs.store import errors, shared_limits, verifying
 from runs.store.shared_limits import has_room
-from tests.factories import alice, bob, signed_in
-from tests.running import (
-    FINAL,
-    decide,
-    launch,
-    pending,
-    script,
-    think,
-    work,
-)
-from tests.store.test_shared_limits import PRICE, THINKING, fork, travel, waiting_run
-from tests.views.test_pages_decide import send
+from tests.cast import alice, bob, signed_in
+from tests.launching import FINAL, launch, script, think
+from tests.pages import send_card
+from tests.priced import PRICE, THINKING, fork, travel, waiting_run
+from tests.running import decide, pending, work
 
 pytestmark = [pytest.mark.django_db]
 
@@ -96,9 +89,9 @@ def test_a_child_that_stops_at_its_parents_limit_can_be_topped_up_on_the_page() 
     assert "Nothing is left for the next call." in page
     amount = re.search(r'name="amount.cost_usd"[^>]*value="([^"]*)"', page)
     assert amount is not None
-    assert send(client, child, "top_up", **{"amount.cost_usd": ""}).status_code == 422
-    assert "Enter the amount to add." in send(client, child, "top_up", **{"amount.cost_usd": ""}).text
-    assert send(client, child, "top_up", **{"amount.cost_usd": amount[1]}).status_code == 302
+    assert send_card(client, child, "top_up", **{"amount.cost_usd": ""}).status_code == 422
+    assert "Enter the amount to add." in send_card(client, child, "top_up", **{"amount.cost_usd": ""}).text
+    assert send_card(client, child, "top_up", **{"amount.cost_usd": amount[1]}).status_code == 302
     work(child)
     assert child.status == "succeeded", "what was proposed is enough for the rest"
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from runs.models import Run
 from runs.reading.hidden_text import all_visible, visible
 from runs.reading.markdown import MOST, TAGS, render
-from tests.factories import alice, launched, signed_in
-from tests.running import ALLOW, think
+from tests.cast import alice, signed_in
+from tests.launching import ALLOW, launched, think
 from tests.stack import A_BUSY_SECOND, Site
 
 if TYPE_CHECKING:

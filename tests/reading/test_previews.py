@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import time
-import zlib
 from hashlib import sha256
 
 import pytest
@@ -20,15 +19,8 @@ from runs.reading.previews import (
     pixels_of,
     preview_of,
 )
+from tests.artifacts import png
 from tests.stack import A_BUSY_SECOND
-
-
-def png(width: int, height: int) -> bytes:
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
 def shown(name: str, content: bytes | str) -> Preview:

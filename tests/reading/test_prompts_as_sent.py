@@ -4,155 +4,22 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from runs import actions, driver
-from runs.driver import Slice
-from runs.driver.holds import held
-from runs.driver.worker import Worker
-from runs.engine.ports import Message, ModelPort, ModelRequest, Watch
+from runs import actions
 from runs.engine.timeline import Summary, folded, shown
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run
-from runs.reading import prompts
 from runs.reading.prompts import sent_at, sent_with_the_one_before
-from runs.store import errors, leases, loading
-from tests.running import (
-    FINAL,
-    WorkerKilled,
-    _every_run_verifies,
-    kill,
-    launch,
-    lose_worker,
-    make_due,
-    script,
-    think,
-    transitions,
-)
+from runs.store import loading
+from tests.launching import FINAL, launch, script, think
+from tests.prompts import NOTES, Prompts, check_prompts, drive, hiding_run, long_run
+from tests.running import lose_worker, transitions
+from tests.workers import WorkerKilled, kill
 
-__all__ = ["_every_run_verifies"]
-pytestmark = [pytest.mark.django_db(transaction=True)]
-
-NOTES = {
-    "params": {"q": "string"},
-    "required": ["q"],
-    "effects": "read",
-    "results": [{"output": f"result {number}: " + "tide " * (20 + number % 7 * 15)} for number in range(60)],
-}
-
-
-Prompts = dict[int, tuple[Message, ...]]
-
-
-@dataclass
-class Recorder:
-    """A model that plays the script, and keeps what each role was sent; it counts tokens as providers do."""
-
-    model: ModelPort
-    asked: Any
-    before: Callable[[str], None]
-    sent: Prompts = field(default_factory=dict)
-
-    def ask(self, request: ModelRequest, watch: Watch) -> Any:
-        self.sent[self.asked().seq] = request.messages
-        self.before(request.role)
-        answer = self.model.ask(request, watch)
-        characters = sum(len(message.text) for message in request.messages)
-        usage = getattr(answer, "usage", None)
-        if usage is None:
-            return answer
-        return answer.model_copy(update={"usage": usage.model_copy(update={"input_tokens": characters // 3})})
-
-    def price(self, input_tokens: int) -> float:
-        return self.model.price(input_tokens)
-
-
-class RecordedJourney(Worker):
-    """A slice whose model reads its prompts, and records them by the row that asked."""
-
-    recorder: Recorder
-
-    def __init__(self, hold: Any, before: Callable[[str], None]) -> None:
-        super().__init__(hold)
-        self.before = before
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self.recorder = Recorder(self.ports.model, lambda: self.at.asked, self.before)
-        self.ports.model = self.recorder
-        self.ports.reads_prompt = True
-        self.reader = self.performer.reader = driver.window.Reader(self.at, self.ports, self._told)
-
-
-def drive(run: Run, moves: int = 50, before: Callable[[str], None] = lambda role: None) -> Prompts:
-    """One slice; what was sent, by the row that asked. `before` is done while a role's reply is waited for."""
-    make_due(run.pk)
-    lease = leases.claim(run.pk, "recorder")
-    assert lease is not None
-    with held(lease) as hold:
-        journey = RecordedJourney(hold, before)
-        try:
-            journey.drive(Slice(moves=moves))
-        except errors.Fenced:
-            pass
-        finally:
-            leases.let_go(lease)
-    run.refresh_from_db()
-    return journey.recorder.sent
-
-
-def long_run(rounds: int, limit: int = 1200, **settings: Any) -> Run:
-    """A run that searches so often, in a window of so many tokens."""
-    played = script(
-        *[think("notes", q=f"tide {number}") for number in range(rounds)], FINAL, tools={"notes": NOTES}
-    )
-    played["replies"]["summary"] = [{"goal": "tides", "done": f"read {number}"} for number in range(60)]
-    context = {"limit_tokens": limit}
-    return launch(
-        played=played, context=context, max_steps=900, rules=[], ruleset=[], tools=["notes"], **settings
-    )
-
-
-def hiding_run(rounds: int = 14) -> Run:
-    """A checklist that hides a result, and brings it back later."""
-
-    def use(tool: str, **params: Any) -> dict[str, Any]:
-        return {
-            "action": "call_tool",
-            "strategy": "explore",
-            "tool_call": {"tool_id": tool, "params": params},
-        }
-
-    replies = [use("notes", q=f"tide {number}") for number in range(rounds)]
-    replies[3] = use("react.memory_hide", path="st:4", replacement="Nothing of use.")
-    replies[9] = use("react.read", paths=["st:4"])
-    done = {"action": "complete", "completion_summary": "Twice a day."}
-    played = {
-        "replies": {"decision": [*replies, done], "summary": ["Done: read on."] * 9},
-        "tools": {"notes": NOTES},
-    }
-    settings: dict[str, Any] = {"context": {"limit_tokens": 2000}, "tools": ["notes"]}
-    settings |= {"exploration_budget": 40, "max_iterations": 40}
-    return actions.start_run(machine="checklist", goal="Tides", settings=settings, owner=None, script=played)
-
-
-def check(run: Run, sent: Prompts) -> None:
-    """What is shown is what was sent, for every ask."""
-    assert sent
-    for seq, messages in sent.items():
-        found = sent_with_the_one_before(run, seq)
-        assert found is not None
-        now, before = found
-        assert now.messages == messages
-        if before is not None and before.seq in sent:
-            assert before.messages == sent[before.seq], (
-                f"the prompt of row {before.seq}, as that before row {seq}"
-            )
-        assert prompts.prompt_of(run, seq) == messages, f"the prompt of row {seq}"
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def test_every_prompt_of_a_run_that_compacts_is_shown_as_it_was_sent() -> None:
@@ -160,7 +27,7 @@ def test_every_prompt_of_a_run_that_compacts_is_shown_as_it_was_sent() -> None:
     sent: Prompts = {}
     while not run.finished:
         sent |= drive(run)
-    check(run, sent)
+    check_prompts(run, sent)
     compactions = run.exchanges.filter(kind="compaction")
     assert compactions.count() > 3
     assert all(sent[seq] for seq in compactions.values_list("seq", flat=True))
@@ -177,7 +44,7 @@ def test_whatever_people_do_to_the_context_each_prompt_is_shown_as_it_was_sent(s
         sent |= drive(run, moves=chance.randint(4, 12))
         if not run.finished:
             done |= {meddle(run, chance)}
-    check(run, sent)
+    check_prompts(run, sent)
     assert len(done) > 3, done
 
 
@@ -242,7 +109,7 @@ def test_a_prompt_is_shown_without_what_was_changed_while_its_answer_was_waited_
 
     sent |= drive(run, before=meanwhile)
     assert asked == ["summary"]
-    check(run, sent)
+    check_prompts(run, sent)
     exchange = run.exchanges.filter(kind="compaction").order_by("-seq")[0]
     assert exchange.status == "answered"
     assert exchange.prompt_upto == exchange.seq < run.head
@@ -260,7 +127,7 @@ def test_a_prompt_whose_worker_was_lost_is_shown_as_the_next_worker_sent_it() ->
         drive(run, before=meanwhile)
     lose_worker(run)
     sent |= drive(run, moves=3)
-    check(run, sent)
+    check_prompts(run, sent)
     # What was written from the summary as it stood before is thrown away: the last one is asked for anew.
     _, exchange = run.exchanges.filter(kind="compaction").order_by("-seq")[:2]
     assert exchange.prompt_upto > exchange.seq
@@ -272,7 +139,7 @@ def test_what_a_checklist_hides_and_reads_again_is_shown_as_it_was_sent() -> Non
     sent: Prompts = {}
     while not run.finished:
         sent |= drive(run)
-    check(run, sent)
+    check_prompts(run, sent)
     assert any("hidden," in message.text for messages in sent.values() for message in messages)
     assert run.steps.filter(
         kind="transition", facts_json__contains='"tool":"react.read"', edge="infra"

@@ -16,10 +16,6 @@ from django.utils import timezone
 from django.utils.html import escape
 
 from runs import actions
-from runs.driver import Slice
-from runs.driver.holds import held
-from runs.driver.worker import Worker
-from runs.engine.ports import Message, ModelPort, ModelRequest, Watch
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, Run, Step
 from runs.reading import cards, exporting, inspector, panels, prompts
@@ -30,9 +26,10 @@ from runs.reading.lines import line_of
 from runs.reading.listing import Filters, run_page
 from runs.reading.panels import files_of, status_word, visits_of
 from runs.reading.rows import RowView, render_row, row_views
-from runs.store import leases
-from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, charlie, launched, run_with_letter
-from tests.running import ALLOW, decide, launch, make_due, pending, script, think, transitions, work
+from tests.cast import alice, bob, cast_member, charlie
+from tests.launching import ALL_WELL, ALLOW, LETTER, MAIL, launch, launched, run_with_letter, script, think
+from tests.prompts import work_reading
+from tests.running import decide, pending, transitions, work
 
 pytestmark = [pytest.mark.django_db]
 
@@ -47,7 +44,7 @@ def letter_sent() -> Run:
 
 
 def test_a_row_looks_the_same_wherever_a_page_of_rows_begins() -> None:
-    run = work(launch(think("send", to="bob"), FINAL))
+    run = work(launch(think("send", to="bob"), ALL_WELL))
     for _ in range(8):
         actions.pause(run, by=None)
         actions.resume(run, by=None)
@@ -93,7 +90,7 @@ def test_a_row_does_not_change_when_the_run_goes_on() -> None:
 
 
 def test_windows_meet_without_gap_or_double() -> None:
-    run = launched(None, *[think("send_mail", **LETTER)] * 20, FINAL, rules=ALLOW)
+    run = launched(None, *[think("send_mail", **LETTER)] * 20, ALL_WELL, rules=ALLOW)
     seqs: list[int] = []
     before: int | None = None
     while not seqs or seqs[0] > 1:
@@ -139,7 +136,9 @@ def test_costs_stand_in_the_row_that_follows_from_the_answer() -> None:
 
 
 def test_two_hundred_rows_are_painted_quickly_and_with_few_questions() -> None:
-    run = launched(None, *[think("send_mail", **LETTER)] * 40, FINAL, rules=ALLOW, max_steps=60, ruleset=[])
+    run = launched(
+        None, *[think("send_mail", **LETTER)] * 40, ALL_WELL, rules=ALLOW, max_steps=60, ruleset=[]
+    )
     assert run.head > 200
     row_views(run)
     with CaptureQueriesContext(
@@ -192,52 +191,12 @@ def test_the_prompt_of_a_row_that_was_gone_back_over_is_the_one_of_then() -> Non
     assert _prompts(run) == sent
 
 
-LETTER_SCRIPT = script(think("send_mail", **LETTER), FINAL, FINAL, tools={"send_mail": MAIL})
+LETTER_SCRIPT = script(think("send_mail", **LETTER), ALL_WELL, ALL_WELL, tools={"send_mail": MAIL})
 
 
 def _prompts(run: Run) -> list[Any]:
     asked = Exchange.objects.filter(run=run, kind="model_call").order_by("seq")
     return [prompts.prompt_of(run, exchange.seq) for exchange in asked]
-
-
-class ReadingModel:
-    """A model that plays the script, and keeps what it was shown."""
-
-    def __init__(self, model: ModelPort) -> None:
-        self.model = model
-        self.shown: list[tuple[Message, ...]] = []
-
-    def ask(self, request: ModelRequest, watch: Watch) -> Any:
-        self.shown.append(request.messages)
-        return self.model.ask(request, watch)
-
-    def price(self, input_tokens: int) -> float:
-        return self.model.price(input_tokens)
-
-
-class ReadJourney(Worker):
-    """A slice whose model reads its prompts."""
-
-    shown_to: ReadingModel
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self.shown_to = ReadingModel(self.ports.model)
-        self.ports.model = self.shown_to
-        self.ports.reads_prompt = True
-
-
-def work_reading(run: Run) -> list[tuple[Message, ...]]:
-    """One slice of the run, and the prompts that its model was shown."""
-    make_due(run.pk)
-    lease = leases.claim(run.pk, "reader")
-    assert lease is not None
-    with held(lease) as hold:
-        journey = ReadJourney(hold)
-        journey.drive(Slice())
-        leases.let_go(lease)
-    run.refresh_from_db()
-    return journey.shown_to.shown
 
 
 def test_the_inspector_says_what_changed_in_the_state() -> None:
@@ -365,7 +324,7 @@ def test_a_file_stays_listed_when_the_row_that_made_it_was_gone_back_over(
 ) -> None:
     settings.DATA_DIR = tmp_path
     keep = [think("write_file", name=name, content="1") for name in ("kept.txt", "gone.txt", "gone.txt")]
-    played = {"replies": {"decision": [*keep, FINAL]}}
+    played = {"replies": {"decision": [*keep, ALL_WELL]}}
     run = launch(played=played, tools=["write_file"], rules=ALLOW, interrupt_every=2)
     work(run)
     before = panels.panels_of(run, bob())["files"]
@@ -387,7 +346,7 @@ def test_a_file_stays_listed_when_the_row_that_made_it_was_gone_back_over(
 def test_what_waits_for_the_reader_comes_first() -> None:
     reviewer = bob()
     waits = run_with_letter(None)
-    done = launched(None, FINAL)
+    done = launched(None, ALL_WELL)
     page = run_page(reviewer, Filters())
     assert [item.run.pk for item in page.waiting] == [waits.pk]
     assert [item.run.pk for item in page.runs] == [done.pk]
@@ -407,7 +366,7 @@ def test_the_owner_sees_her_runs_and_waits_for_a_reviewer() -> None:
 
 def test_pages_of_the_list_meet_without_gap_or_double() -> None:
     owner = alice()
-    first = launched(owner, FINAL)
+    first = launched(owner, ALL_WELL)
     Run.objects.bulk_create(
         Run(
             machine="ruled",

@@ -11,12 +11,10 @@ from runs.engine.timeline import folded
 from runs.models import Run
 from runs.reading.rollback import again
 from runs.store import loading
-from tests.actions.test_mending import RIGHT, bob, compacted_run, newest, read_on
-from tests.running import _every_run_verifies, decide, transitions
+from tests.compacting import RIGHT, bob, compacted_run, newest, read_on
+from tests.running import decide, transitions
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def changed_since(run: Run, at: int) -> set[str]:

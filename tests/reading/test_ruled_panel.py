@@ -11,11 +11,10 @@ import pytest
 from runs import actions
 from runs.models import Run
 from runs.reading import panels
-from tests.running import FINAL, SEARCH, USAGE, _every_run_verifies, decide, launch, script, think, work
+from tests.launching import FINAL, SEARCH, USAGE, launch, script, think
+from tests.running import decide, work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 GUESS = {"thought": "I guess it is noon", "action": {"tool": "search", "args": {"q": "tides"}}}
 LOOK = think("search", q="tides")

@@ -18,10 +18,10 @@ from runs.reading import panels
 from runs.reading.cards import asked_now, card_of
 from runs.reading.rollback import again
 from runs.reading.rows import row_views
-from tests.factories import bob, cast_member, signed_in
-from tests.page_forms import forms_of
+from tests.cast import bob, cast_member, signed_in
+from tests.launching import play
+from tests.pages import forms_of
 from tests.running import decide, pending
-from tests.views.test_machine_pages import play
 
 pytestmark = [pytest.mark.django_db]
 

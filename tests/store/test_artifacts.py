@@ -24,45 +24,13 @@ from runs.reading.artifacts import artifact_of, artifact_view, files_of
 from runs.store import artifacts, creating, leases, verifying
 from runs.store.artifacts import row_name
 from runs.store.errors import Fenced
-from tests.driver.test_crashes import launch_and_die
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    launch,
-    lose_worker,
-    pending,
-    script,
-    slice_of,
-    think,
-    transitions,
-    unseal,
-    work,
-)
+from tests.artifacts import contract_run, gone_back, kept_in, made, render, run_saving, saving
+from tests.commands import launch_and_die
+from tests.launching import ALLOW, FINAL, launch, script, think
+from tests.running import decide, lose_worker, pending, transitions, unseal, work
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
-
-
-def made(name: str, text: str) -> dict[str, str]:
-    """A file of a scripted result."""
-    return {"name": name, "text": text}
-
-
-def saving(*results: Any, effects: str = "read", **parts: Any) -> dict[str, Any]:
-    """A scripted tool that makes files."""
-    return {"effects": effects, "results": [{"output": "ok", "files": files} for files in results], **parts}
-
-
-def run_saving(*results: Any, **settings: Any) -> Run:
-    """A `ruled` run that calls the tool as often as there are results."""
-    replies = [think("save", n=number) for number in range(len(results))]
-    tool = saving(*results) | {"params": {"n": "integer"}}
-    return work(launch(played=script(*replies, FINAL, tools={"save": tool}), **settings))
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def rows(run: Run) -> list[tuple[str, int, str]]:
@@ -72,11 +40,6 @@ def rows(run: Run) -> list[tuple[str, int, str]]:
 
 def bytes_of(run: Run, name: str, version: int) -> bytes | None:
     return artifacts.artifact_bytes(Artifact.objects.get(run=run, name=name, version=version))
-
-
-def kept_in(run: Run) -> set[str]:
-    """What is kept by its digest."""
-    return {path.name for path in (creating.folder_of(run.pk) / KEPT).iterdir()}
 
 
 # --- versions -------------------------------------------------------------------------------------------------------
@@ -152,18 +115,6 @@ def test_a_transition_that_makes_nothing_asks_the_database_nothing_of_artifacts(
 
 
 # --- contract -------------------------------------------------------------------------------------------------------
-
-
-def render(*outputs: tuple[str, str], tool: str = "save") -> dict[str, Any]:
-    declared = [{"name": name, "kind": kind} for name, kind in outputs]
-    call = {"tool_id": tool, "params": {}, "out_artifacts": declared}
-    return {"action": "call_tool", "strategy": "explore", "tool_call": call}
-
-
-def contract_run(*decisions: Any, **tools: Any) -> Run:
-    done = {"action": "complete", "completion_summary": "Done."}
-    played = {"replies": {"decision": [*decisions, done]}, "tools": tools}
-    return work(actions.start_run(machine="contract", goal="g", settings={}, owner=None, script=played))
 
 
 def test_what_a_contracts_calls_declare_are_artifacts_with_the_result_as_content() -> None:
@@ -356,19 +307,6 @@ def test_a_reached_quota_is_an_error_of_the_tool_and_nothing_is_lost(monkeypatch
 
 
 # --- going back -----------------------------------------------------------------------------------------------------
-
-
-def gone_back() -> Run:
-    """Two versions of a.txt and one of b.txt; the run went back to the first, and waits."""
-    results = ([made("a.txt", "one")], [made("a.txt", "two"), made("b.txt", "x")])
-    replies = [think("save", n=number) for number in range(2)]
-    tool = saving(*results) | {"params": {"n": "integer"}}
-    played = script(*replies, FINAL, tools={"save": tool})
-    run = work(launch(played=played, interrupt_every=2))
-    assert run.status == "waiting"
-    actions.rewind(run, to=transitions(run, "executed")[0], by=None)
-    run.refresh_from_db()
-    return run
 
 
 def test_after_a_rollback_the_newest_live_version_is_what_the_name_means() -> None:

@@ -13,26 +13,11 @@ from runs.engine.effects import ToolReturned
 from runs.models import Run
 from runs.store import backups, errors, leases
 from runs.store.appending import append
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    kinds,
-    launch,
-    make_due,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
-from tests.store.test_late_answers import OTHER, at_call
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import decide, kinds, make_due, transitions, work
+from tests.workers import OTHER, at_call, die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 Dump = dict[Any, list[str]]
 

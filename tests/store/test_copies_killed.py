@@ -9,23 +9,12 @@ import pytest
 from runs import actions, failpoints
 from runs.models import Budget, Exchange, Interrupt, Run, Step
 from runs.store.creating import folder_of
-from tests.actions.test_forks import WRITE, everything
 from tests.commands import command
-from tests.running import (
-    FINAL,
-    TOOLS,
-    _every_run_verifies,
-    decide,
-    launch,
-    script,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import FINAL, TOOLS, launch, script, think
+from tests.replaying import WRITE, everything
+from tests.running import decide, transitions, work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 PLACES = ("inside_fork", "after_fork_files")
 

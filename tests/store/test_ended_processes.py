@@ -6,7 +6,7 @@ import pytest
 
 from runs.models import Run
 from runs.store import leases
-from tests.running import FINAL, launch
+from tests.launching import FINAL, launch
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

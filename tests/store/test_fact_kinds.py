@@ -12,8 +12,8 @@ from runs import actions, driver
 from runs.models import Exchange, Interrupt, Run, Step
 from runs.store import loading
 from tests.golden.keeping import FILLED
-from tests.running import FINAL, busy_run, decide, launch, think, transitions, unseal, work
-from tests.store.test_verify import misfit_of
+from tests.launching import FINAL, busy_run, launch, think
+from tests.running import decide, misfit_of, transitions, unseal, work
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 

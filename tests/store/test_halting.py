@@ -31,35 +31,24 @@ from runs.store import halting, leases, loading, log
 from runs.store.appending import batch_on
 from runs.store.halting import halted_for_intent
 from runs.store.log import Asked, Row, commit
+from tests.cast import alice, bob, cast_member, charlie, person, signed_in
 from tests.compact import compact
-from tests.factories import alice, bob, cast_member, charlie, signed_in
+from tests.launching import ALLOW, FINAL, SEND, launch, script, think
 from tests.running import (
-    ALLOW,
-    FINAL,
-    SEND,
-    _every_run_verifies,
     decide,
-    die_in,
     in_threads,
-    kill,
     kinds,
-    launch,
     lose_worker,
     make_due,
     on_postgresql,
     pending,
-    person,
-    script,
-    slice_of,
-    think,
     transitions,
     work,
 )
 from tests.stack import LONGEST_S
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def halt(reason: str = "a wrong price list") -> Halt:

@@ -13,17 +13,16 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import Client
 
 from runs.store import health
-from tests.factories import cast_member, signed_in
-from tests.running import FINAL, launch
+from tests.cast import cast_member, signed_in
+from tests.launching import FINAL, launch
+from tests.running import lookers, stuck
 from tests.stack import wait_for
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
-LOCKED = "LOCK TABLE runs_run IN ACCESS EXCLUSIVE MODE"
 AT_ONCE_S = 1.0
 """Less than anybody waits for a look."""
 
@@ -35,24 +34,6 @@ def _looked_at_anew() -> Iterator[None]:
         look._ended = look._said = float("-inf")
     yield
     wait_for(lambda: not lookers())
-
-
-@contextmanager
-def stuck() -> Iterator[None]:
-    """The database while somebody else keeps every writer out."""
-    other: BaseDatabaseWrapper = connection.copy()
-    other.inc_thread_sharing()
-    with closing(other):
-        other.set_autocommit(False, force_begin_transaction_with_broken_autocommit=True)
-        if other.vendor == "postgresql":
-            with other.cursor() as cursor:
-                cursor.execute(LOCKED)
-        yield
-        other.rollback()
-
-
-def lookers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("look at ")]
 
 
 def asked(client: Client | None = None) -> tuple[int, str, float]:

@@ -25,20 +25,9 @@ from runs import actions, driver, tasks
 from runs.driver import Slice
 from runs.models import FINISHED, Interrupt, Run
 from runs.store import errors, leases
-from tests.running import (
-    FINAL,
-    WorkerKilled,
-    check_everything,
-    check_run,
-    die_in,
-    kill,
-    launch,
-    lose_worker,
-    script,
-    slice_of,
-    think,
-    transitions,
-)
+from tests.launching import FINAL, launch, script, think
+from tests.running import check_everything, check_run, lose_worker, transitions
+from tests.workers import WorkerKilled, die_in, kill, slice_of
 
 pytestmark = [pytest.mark.database]
 

@@ -10,7 +10,8 @@ from runs import driver
 from runs.models import Decision, Interrupt, Run, Step
 from runs.store import verifying
 from runs.store.log import Row
-from tests.running import ALLOW, FINAL, decide, launch, pending, think, work
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import decide, pending, work
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 

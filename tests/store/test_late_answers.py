@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -25,55 +24,29 @@ from runs.driver import holds, performing, position
 from runs.driver import worker as workers
 from runs.driver.ports import NoSuchModel
 from runs.driver.window import Reader
-from runs.engine.effects import Failed, ModelReplied, ToolCall, ToolReturned, Usage
+from runs.engine.effects import Failed, ToolCall, ToolReturned
 from runs.models import Run
 from runs.reading.rows import render_row, row_views
 from runs.store import copying, errors, late_answers, leases, loading, log
 from runs.store.log import Asked, lock
-from tests.actions.test_mending import long_run
-from tests.driver.test_children import INNER_ANSWER, child_of, family
-from tests.factories import cast_member, signed_in
+from tests.cast import cast_member, signed_in
+from tests.compacting import long_run
+from tests.families import INNER_ANSWER, child_of, family
+from tests.launching import ALLOW, FINAL, launch, think
 from tests.running import (
-    ALLOW,
-    FINAL,
-    MeddledJourney,
-    WorkerKilled,
-    _every_run_verifies,
     decide,
-    die_in,
     in_threads,
-    kill,
-    launch,
     lose_worker,
     make_due,
     on_postgresql,
     pending,
-    slice_of,
-    think,
     transitions,
     work,
 )
 from tests.stack import LONGEST_S, wait_for
+from tests.workers import OTHER, MeddledJourney, WorkerKilled, at_call, die_in, kill, slice_of, wake
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
-
-DEAR = Usage(input_tokens=500, output_tokens=50, cost_usd=0.005)
-OTHER = ModelReplied(text='{"thought": "FINAL ANSWER: 41", "action": null}', usage=DEAR)
-"""What the model said to the worker that was taken for lost: something else, and dearer."""
-
-
-def at_call(number: int, deed: Callable[[], None]) -> Callable[[], None]:
-    """`deed` in the call of that number."""
-    calls: list[int] = []
-
-    def meddle() -> None:
-        calls.append(1)
-        if len(calls) == number:
-            deed()
-
-    return meddle
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def frozen_in_the_second_call() -> tuple[Run, MeddledJourney]:
@@ -86,11 +59,6 @@ def frozen_in_the_second_call() -> tuple[Run, MeddledJourney]:
     journey = die_in(run, worker="frozen", before=at_call(2, asleep))
     assert run.exchanges.get(seq=2).answer_json is None
     return run, journey
-
-
-def wake(journey: MeddledJourney) -> None:
-    """The first worker's answer is there; its seat is not."""
-    journey.keep(journey.at.asked, OTHER)
 
 
 def fits(run: Run, cost_usd: float) -> None:

@@ -15,24 +15,12 @@ from runs.engine.effects import ModelReplied, Usage
 from runs.models import LOOKS, Run
 from runs.store import decisions, errors, leases, log
 from runs.store.leases import LEASE_S, claim, give_back, let_go, look_for_lost, postpone, renew
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    in_threads,
-    kinds,
-    launch,
-    lose_worker,
-    make_due,
-    slice_of,
-    think,
-    work,
-)
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import in_threads, kinds, lose_worker, make_due, work
 from tests.stack import wait_for
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def test_of_two_claims_one_gets_the_run() -> None:

@@ -15,24 +15,15 @@ from runs.driver import holds
 from runs.models import Run
 from runs.store import leases
 from runs.store.leases import RENEW_S
-from tests.running import (
-    FINAL,
-    _every_run_verifies,
-    launch,
-    locked,
-    make_due,
-    on_postgresql,
-    think,
-    work,
-)
+from tests.launching import FINAL, launch, think
+from tests.running import locked, make_due, on_postgresql, work
 from tests.stack import LONGEST_S
 
 pytestmark = [
     pytest.mark.database,
     on_postgresql("SQLite locks no rows"),
+    pytest.mark.usefixtures("every_run_verifies"),
 ]
-
-__all__ = ["_every_run_verifies"]
 
 
 def hold_of(run: Run) -> holds.Hold:

@@ -21,29 +21,15 @@ from runs import actions, driver
 from runs.driver import Slice
 from runs.models import Decision, Exchange, Interrupt, Run
 from runs.store import after_row, copying, creating, db, decisions, errors, log, shared_limits
-from tests.factories import signed_in
-from tests.running import (
-    FINAL,
-    _every_run_verifies,
-    in_threads,
-    launch,
-    locked,
-    on_postgresql,
-    pending,
-    person,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests import pages
+from tests.cast import person, signed_in
+from tests.launching import FINAL, launch, script, think
+from tests.priced import fork, waiting_run
+from tests.running import in_threads, locked, on_postgresql, pending, transitions, work
 from tests.stack import LONGEST_S
-from tests.store.test_shared_limits import fork, waiting_run
-from tests.views import test_pages_launch
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 two_wait = on_postgresql("SQLite has one writer: nobody waits for two")
 
@@ -340,7 +326,7 @@ def test_a_launch_that_is_given_up_for_good_says_so_above_the_form(
             cursor.execute(GIVE_UP.format(code="40P01"))
 
     monkeypatch.setattr(creating, "open_budgets", open_budgets)
-    answer = test_pages_launch.launch(signed_in(person("alice", "add_run")))
+    answer = pages.post_launch(signed_in(person("alice", "add_run")))
     assert len(tried) == db.TIMES
     assert answer.status_code == 422
     assert errors.Busy().sentence in answer.content.decode()

@@ -20,7 +20,8 @@ from runs.models import Remembered, Run, Step
 from runs.store import memory
 from runs.store.creating import folder_of
 from runs.store.memory import EARLIER_RUNS, Hit, extract, search, words_of
-from tests.running import in_threads, person
+from tests.cast import person
+from tests.running import in_threads
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

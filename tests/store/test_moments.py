@@ -15,11 +15,11 @@ from runs.driver import Slice
 from runs.models import Run
 from runs.reading import as_test, exporting, script_export
 from runs.store import db, verifying
-from tests.running import ALLOW, FINAL, _every_run_verifies, in_threads, launch, slice_of, think, work
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import in_threads, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def moving_run() -> Run:

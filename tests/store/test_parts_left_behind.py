@@ -16,22 +16,13 @@ from runs.adapters.folder import KEPT, RunFolder
 from runs.models import Artifact, Run
 from runs.store import creating, leases
 from runs.store.artifacts import LEFT_BEHIND_S
+from tests.artifacts import kept_in, made, saving
 from tests.commands import command
-from tests.running import (
-    FINAL,
-    _every_run_verifies,
-    launch,
-    lose_worker,
-    script,
-    slice_of,
-    think,
-    work,
-)
-from tests.store.test_artifacts import kept_in, made, saving
+from tests.launching import FINAL, launch, script, think
+from tests.running import lose_worker, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 PART = ".0123456789abcdef.part"
 

@@ -11,25 +11,11 @@ import pytest
 from runs import actions, driver, tasks
 from runs.models import Decision, Run
 from runs.store import errors
-from tests.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    check_everything,
-    in_threads,
-    kinds,
-    launch,
-    pending,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import ALLOW, FINAL, launch, script, think
+from tests.running import check_everything, in_threads, kinds, pending, transitions, work
+from tests.workers import slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 EXPECTED = (actions.NotPossible, actions.Conflict, errors.Fenced)
 """What a person is told who came second."""

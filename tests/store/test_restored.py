@@ -30,31 +30,12 @@ from runs.reading.cards import card_of
 from runs.reading.restored import restored_of
 from runs.store import backups, restored
 from runs.store.appending import append
-from tests.factories import cast_member, signed_in
-from tests.running import (
-    ALLOW,
-    FINAL,
-    SEND,
-    _every_run_verifies,
-    decide,
-    die_in,
-    in_threads,
-    kill,
-    kinds,
-    launch,
-    pending,
-    person,
-    script,
-    slice_of,
-    stranger,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import cast_member, person, signed_in, stranger
+from tests.launching import ALLOW, FINAL, SEND, launch, script, think
+from tests.running import decide, in_threads, kinds, pending, transitions, work
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 PAGE = "/runs/restored/"
 

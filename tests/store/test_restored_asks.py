@@ -14,26 +14,11 @@ from runs.models import Interrupt, Run
 from runs.reading.cards import card_of
 from runs.store import backups
 from runs.store.restored import resume_restored
-from tests.running import (
-    ALLOW,
-    FINAL,
-    SEND,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    launch,
-    pending,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import ALLOW, FINAL, SEND, launch, script, think
+from tests.running import decide, pending, transitions, work
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 TO_BOB = think("send", to="bob")
 INNER = {"inner": {"machine": "ruled", "settings": {"rules": ALLOW}}}

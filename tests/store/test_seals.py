@@ -11,7 +11,7 @@ from django.db import IntegrityError, models
 from runs import driver
 from runs.models import Decision, Exchange, Interrupt, Run
 from runs.store import verifying
-from tests.running import busy_run
+from tests.launching import busy_run
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 

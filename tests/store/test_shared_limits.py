@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -19,103 +17,41 @@ from django.test.utils import CaptureQueriesContext
 from runs import actions, driver
 from runs.driver import Slice
 from runs.driver.attempts import TURN_S
-from runs.driver.holds import Hold, held
 from runs.driver.ports import NoSuchModel
 from runs.driver.slices import WHOLE
-from runs.driver.worker import Worker
 from runs.engine.effects import ModelReplied, ToolReturned, Usage
-from runs.engine.snapshot import Price
 from runs.models import Budget, Run
 from runs.store import copying, db, decisions, errors, leases, shared_limits
+from tests.cast import person
+from tests.launching import FINAL, launch, script, think
+from tests.priced import (
+    LONG,
+    PRICE,
+    THINKING,
+    Counted,
+    DoomedJourney,
+    PricedJourney,
+    die_in_a_call,
+    fork,
+    lost_in_a_call,
+    seat,
+    travel,
+    waiting_run,
+)
 from tests.running import (
-    FINAL,
-    MeddledJourney,
-    WorkerKilled,
-    _every_run_verifies,
     decide,
-    die_in,
     in_threads,
-    kill,
-    launch,
     lose_worker,
-    make_due,
     pending,
-    person,
-    script,
-    slice_of,
-    think,
     transitions,
     work,
 )
 from tests.stack import LONGEST_S
-from tests.store.test_late_answers import at_call
+from tests.workers import MeddledJourney, WorkerKilled, at_call, die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
-__all__ = ["_every_run_verifies"]
-
-LONG = Slice(10_000, 1_000)
-PRICE = Price(reply_tokens=400, input_usd=0.000001, output_usd=0.00001)
 LATE = ModelReplied(text="too late", usage=Usage(input_tokens=500, output_tokens=50, cost_usd=0.005))
-THINKING = [think("search", q=str(number)) for number in range(30)]
-
-
-class Counted:
-    """A scripted model that looks what is reserved while it is called."""
-
-    def __init__(self, model: Any, run: Run) -> None:
-        self.model = model
-        self.run = run
-        self.seen: list[tuple[float, int, int]] = []
-        self.roles: list[str] = []
-        self.late: Any = None
-        """What came of a call after its worker was gone."""
-
-    def ask(self, request: Any, watch: Any) -> Any:
-        self.run.refresh_from_db()
-        self.roles.append(request.role)
-        self.seen.append((self.run.reserved_usd, self.run.reserved_tokens, request.reply_tokens))
-        return self.model.ask(request, watch)
-
-    def price(self, input_tokens: int) -> float:
-        return float(self.model.price(input_tokens))
-
-
-class PricedJourney(Worker):
-    """A slice whose model has a price, so that its worst case is known before a call."""
-
-    price = PRICE
-    limit_tokens = 100_000
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self.model = Counted(self.ports.model, Run.objects.get(pk=self.run.pk))
-        self.ports.model = self.model
-        self.ports.price = self.price
-        self.ports.context_tokens = self.reader.limit = self.limit_tokens
-
-
-@contextmanager
-def seat(run: Run, worker: str = "alpha") -> Iterator[Hold]:
-    """A worker's hold on the run, which is due."""
-    make_due(run.pk)
-    lease = leases.claim(run.pk, worker)
-    assert lease is not None, "somebody has the run"
-    with held(lease) as hold:
-        yield hold
-
-
-def travel(run: Run, price: Price = PRICE, limit_tokens: int = PricedJourney.limit_tokens) -> Counted:
-    """One slice of the run with a model that has a price."""
-    with seat(run) as hold:
-        journey = PricedJourney(hold)
-        journey.price, journey.limit_tokens = price, limit_tokens
-        try:
-            journey.drive(LONG)
-        finally:
-            leases.let_go(hold.lease)
-    run.refresh_from_db()
-    return journey.model
 
 
 # --- one run ------------------------------------------------------------------------------------------------------
@@ -183,38 +119,6 @@ def test_a_summary_is_a_model_call_and_reserved_like_one() -> None:
 
 
 # --- calls whose worker is lost ---------------------------------------------------------------------------------
-
-
-class Doomed(Counted):
-    """A model whose worker is lost while it waits for the reply."""
-
-    def ask(self, request: Any, watch: Any) -> Any:
-        self.late = super().ask(request, watch)
-        kill()
-
-
-class DoomedJourney(PricedJourney):
-    """A slice that ends in its first model call."""
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self.model = self.ports.model = Doomed(self.model.model, Run.objects.get(pk=self.run.pk))
-
-
-def die_in_a_call(hold: Hold) -> DoomedJourney:
-    """A slice whose worker is gone in the middle of its first model call."""
-    journey = DoomedJourney(hold)
-    with pytest.raises(WorkerKilled):
-        journey.drive(LONG)
-    return journey
-
-
-def lost_in_a_call(run: Run) -> DoomedJourney:
-    """The worker dies in the model call; its lease runs out."""
-    with seat(run, "doomed") as hold:
-        journey = die_in_a_call(hold)
-    lose_worker(run)
-    return journey
 
 
 def recovered(run: Run) -> Any:
@@ -471,16 +375,6 @@ def test_a_replay_and_a_fork_count_lost_calls_too() -> None:
 
 
 # --- families -----------------------------------------------------------------------------------------------------
-
-
-def fork(run: Run, **changes: Any) -> Run:
-    return actions.fork(run, at=transitions(run)[0], by=None, **changes)
-
-
-def waiting_run(cost: float, **settings: Any) -> Run:
-    """A run that has used 0.002 USD and waits for a person."""
-    run = launch(THINKING[0], think("send", to="bob"), FINAL, limits={"cost_usd": cost}, **settings)
-    return work(run)
 
 
 def test_a_fork_shares_the_limit_of_the_run_that_it_came_from() -> None:

@@ -11,11 +11,10 @@ from runs import tasks
 from runs.driver import holds
 from runs.models import LOOKS, Run
 from runs.store import jumps, leases
-from tests.running import FINAL, _every_run_verifies, launch, work
+from tests.launching import FINAL, launch
+from tests.running import work
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def held_run() -> tuple[Run, leases.Lease]:

@@ -10,16 +10,13 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from runs import actions, driver
+from runs import actions
 from runs.models import Decision, Interrupt, Run, ScriptText
-from runs.store import log, verifying
-from tests.running import FINAL, busy_run, launch, script, think, transitions, work
+from runs.store import log
+from tests.launching import FINAL, busy_run, launch, script, think
+from tests.running import misfit_of, transitions, work
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
-
-
-def misfit_of(run: Run) -> verifying.Misfit | None:
-    return verifying.verify(Run.objects.get(pk=run.pk), driver.tool_specs(run))
 
 
 def test_a_run_verifies_at_every_moment_of_its_life() -> None:

@@ -17,10 +17,10 @@ from runs.models import Artifact, Run
 from runs.reading.artifacts import artifact_url, files_of
 from runs.store.artifacts import Made, write_artifacts
 from runs.store.creating import folder_of
-from tests.factories import alice, bob, charlie, signed_in
-from tests.reading.test_previews import png
-from tests.running import FINAL, launch, script, think, work
-from tests.store.test_artifacts import contract_run, gone_back, made, render, run_saving, saving
+from tests.artifacts import contract_run, gone_back, made, png, render, run_saving, saving
+from tests.cast import alice, bob, charlie, signed_in
+from tests.launching import FINAL, launch, script, think
+from tests.running import work
 
 pytestmark = [pytest.mark.django_db]
 

@@ -8,9 +8,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from runs.models import Decision
-from tests.factories import alice, bob, run_with_letter, signed_in
+from tests.cast import alice, bob, signed_in
+from tests.launching import run_with_letter
+from tests.pages import card_form
 from tests.running import pending
-from tests.views.test_pages_decide import form_of
 
 MOST = 15
 """Statements of one decision; its transaction's beginning and end are two of them."""
@@ -23,7 +24,7 @@ def test_a_decision_on_the_page_takes_few_statements() -> None:
     question = pending(run)
     with CaptureQueriesContext(connection) as made:
         answer = client.post(
-            reverse("decision", args=[question.pk]), form_of(question, verdict="approve", life="")
+            reverse("decision", args=[question.pk]), card_form(question, verdict="approve", life="")
         )
     assert answer.status_code == 302
     assert Decision.objects.get(interrupt=question).by_name == "bob"

@@ -13,8 +13,9 @@ from runs.models import Decision, Run
 from runs.reading import rows
 from runs.reading.hidden_text import escaped, holds_unseen, warning
 from runs.reading.phrases import call_text, short
-from tests.factories import FINAL, alice, bob, launched, signed_in
-from tests.running import pending, think
+from tests.cast import alice, bob, signed_in
+from tests.launching import ALL_WELL, launched, think
+from tests.running import pending
 
 pytestmark = [pytest.mark.django_db]
 
@@ -31,7 +32,7 @@ FOREIGN = set("\u202e\u200b\u2066\u00ad\u200f")
 def run_that_hides(name: str = NAME, content: str = CONTENT, **more: Any) -> Run:
     """A run that wants to write a file of that name, and asks first."""
     call = think("keep", name=name, content=content, **more)
-    return launched(alice(), call, FINAL, tools={"keep": WRITES})
+    return launched(alice(), call, ALL_WELL, tools={"keep": WRITES})
 
 
 def approve(client: Client, run: Run, name: str = NAME, **more: str) -> Any:

@@ -14,8 +14,9 @@ from runs.models import Compaction, Decision, Exchange, Interrupt, Run, Step
 from runs.reading import compactions, panels
 from runs.reading.artifacts import files_of, natural
 from runs.reading.hidden_text import hides, visible
-from tests.factories import cast_member, signed_in
-from tests.running import SEARCH, SEND, USAGE, launch, pending, think, work
+from tests.cast import cast_member, signed_in
+from tests.launching import SEARCH, SEND, USAGE, launch, think
+from tests.running import pending, work
 
 pytestmark = [pytest.mark.django_db]  # what a page shows does not depend on the database
 

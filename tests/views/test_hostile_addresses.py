@@ -22,10 +22,11 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from runs.models import ModelProfile, Run, SiteRule, Skill
-from tests.actions.test_mending import compacted_run
 from tests.asking import asking
-from tests.factories import alice, cast_member, run_with_letter, signed_in
-from tests.page_forms import forms_of
+from tests.cast import alice, cast_member, signed_in
+from tests.compacting import compacted_run
+from tests.launching import run_with_letter
+from tests.pages import forms_of
 from tests.running import decide, pending, work
 
 pytestmark = [pytest.mark.django_db]

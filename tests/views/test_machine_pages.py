@@ -25,28 +25,14 @@ from runs.reading.inspector import fact_html, fact_template
 from runs.reading.lines import line_of
 from runs.reading.speaking import COMMON, speaking
 from runs.store import verifying
+from tests.cast import alice, bob, cast_member, signed_in
 from tests.compact import compact
-from tests.factories import alice, bob, cast_member, signed_in
-from tests.running import ALLOW, SEARCH, SEND, USAGE, decide, make_due, pending, work
+from tests.launching import ALLOW, USAGE, WITH_BROKEN, play
+from tests.running import decide, make_due, pending, work
 
 pytestmark = [pytest.mark.django_db]
 
 MACHINES = ("contract", "checklist", "planned")
-BROKEN = {"effects": "read", "results": [{"error": "the server said no"}]}
-TOOLS: dict[str, Any] = {"search": SEARCH, "send": SEND, "broken": BROKEN}
-
-
-def play(machine: str, *replies: Any, planner: tuple[Any, ...] = (), **settings: Any) -> Run:
-    """A run of `machine` that has been driven as far as it goes."""
-    parts = {"decision": list(replies), "planner": list(planner), "fallback": ["As far as I know: three."]}
-    run = actions.start_run(
-        machine=machine,
-        goal="Find the <b>tides</b>",
-        settings=settings,
-        owner=None,
-        script={"replies": parts, "tools": TOOLS, "usage": USAGE},
-    )
-    return work(run)
 
 
 def panel(run: Run) -> str:
@@ -567,7 +553,7 @@ def family(machine: str) -> Run:
         "planned": choose("agent.helper", goal="Look"),
         "ruled": {"thought": "I ask.", "action": {"tool": "agent.helper", "args": {"goal": "Look"}}},
     }
-    inner = {"replies": {"decision": [step("send", to="ann")]}, "tools": TOOLS}
+    inner = {"replies": {"decision": [step("send", to="ann")]}, "tools": WITH_BROKEN}
     return actions.start_run(
         machine=machine,
         goal="Ask",

@@ -11,12 +11,12 @@ from django.test import Client
 from django.urls import reverse
 
 from runs.models import Run, SiteHost
-from tests.driver.test_outward import AGAIN, GO, OTHER, PLAYED, READ, launched, visited
-from tests.factories import FINAL, alice, bob, cast_member, signed_in
-from tests.management.test_commands import told
-from tests.running import pending, script, work
-from tests.views.test_pages_fork import posted
-from tests.views.test_pages_launch import launch, settings_of
+from tests.cast import alice, bob, cast_member, signed_in
+from tests.commands import told
+from tests.launching import ALL_WELL, script
+from tests.outward import AGAIN, GO, OTHER, PLAYED, READ, launched, visited
+from tests.pages import post_fork, post_launch, posted_settings
+from tests.running import pending, work
 
 pytestmark = [pytest.mark.django_db]
 
@@ -31,13 +31,13 @@ def asking(owner: User, *replies: Any, **settings: Any) -> Run:
 
 
 def test_hosts_are_named_by_line_or_comma_and_any_host_is_a_choice_with_its_risk() -> None:
-    assert settings_of({"hosts": " API.test, *.b.test\r\n\r\nc.test:8443 "}) == {
+    assert posted_settings({"hosts": " API.test, *.b.test\r\n\r\nc.test:8443 "}) == {
         "tools": [],
         "hosts": ["api.test", "*.b.test", "c.test:8443"],
     }
     Run.objects.all().delete()
     User.objects.all().delete()
-    assert settings_of({"hosts": "api.test", "any_host": "yes"})["hosts"] == ["*", "api.test"]
+    assert posted_settings({"hosts": "api.test", "any_host": "yes"})["hosts"] == ["*", "api.test"]
 
 
 def test_the_form_says_what_happens_which_hosts_the_site_names_and_which_tools_contact_others() -> None:
@@ -52,7 +52,7 @@ def test_the_form_says_what_happens_which_hosts_the_site_names_and_which_tools_c
 
 
 def test_what_is_no_host_is_said_beside_the_field_and_the_text_is_kept() -> None:
-    answer = launch(signed_in(alice()), hosts="ok.test\nhttps://api.test/x", any_host="yes")
+    answer = post_launch(signed_in(alice()), hosts="ok.test\nhttps://api.test/x", any_host="yes")
     assert answer.status_code == 422
     assert "&#x27;https://api.test/x&#x27; is not a host. Write a host like example.com" in answer.text
     assert 'id="hosts-wrong"' in answer.text and "ok.test\nhttps://api.test/x</textarea>" in answer.text
@@ -83,7 +83,7 @@ def test_a_fork_keeps_the_hosts_or_names_others(typed: dict[str, str], hosts: li
     dora = forker()
     run = asking(dora, OTHER, hosts=["api.test"])
     at = run.steps.filter(kind="transition").order_by("-seq")[0].seq
-    answer = posted(signed_in(dora), run, at, **typed)
+    answer = post_fork(signed_in(dora), run, at, **typed)
     assert answer.status_code == 302, answer.text
     assert Run.objects.latest("pk").settings.get("hosts") == hosts
 
@@ -92,7 +92,7 @@ def test_a_fork_says_what_is_no_host_beside_the_field() -> None:
     dora = forker()
     run = asking(dora)
     at = run.steps.filter(kind="transition").order_by("-seq")[0].seq
-    answer = posted(signed_in(dora), run, at, hosts="a b/c")
+    answer = post_fork(signed_in(dora), run, at, hosts="a b/c")
     assert answer.status_code == 422
     assert "&#x27;b/c&#x27; is not a host." in answer.text and "a b/c</textarea>" in answer.text
 
@@ -176,7 +176,7 @@ def test_a_host_is_allowed_by_command() -> None:
 
 
 def test_who_launches_by_command_is_told_how_to_allow_the_host() -> None:
-    played = ("--script", json.dumps(script(READ, GO, FINAL, tools=PLAYED)), "--inline", "--wait")
+    played = ("--script", json.dumps(script(READ, GO, ALL_WELL, tools=PLAYED)), "--inline", "--wait")
     said, code = told("launch", "--machine", "ruled", "--goal", "g", *played)
     assert code == 6
     assert said.endswith("  --allow-host lets it contact api.test for the rest of the run\n")

@@ -22,22 +22,14 @@ from runs.models import Decision, Interrupt, ModelProfile, Run, Step
 from runs.reading.panels import PANELS
 from runs.store import after_row, backups
 from runs.store.creating import folder_of
-from tests.actions.test_mending import RIGHT, compacted_run
-from tests.actions.test_mending import newest as newest_summary
+from tests.cast import alice, bob, cast_member, charlie, signed_in
 from tests.compact import compact
-from tests.driver.test_children import INNER_ANSWER, child_of, family
-from tests.factories import (
-    FINAL,
-    LETTER,
-    alice,
-    bob,
-    cast_member,
-    charlie,
-    launched,
-    run_with_letter,
-    signed_in,
-)
-from tests.running import ALLOW, decide, pending, slice_of, think, transitions, work
+from tests.compacting import RIGHT, compacted_run
+from tests.compacting import newest as newest_summary
+from tests.families import INNER_ANSWER, child_of, family
+from tests.launching import ALL_WELL, ALLOW, LETTER, launched, run_with_letter, think
+from tests.running import decide, pending, transitions, work
+from tests.workers import slice_of
 
 pytestmark = [pytest.mark.django_db]
 
@@ -196,7 +188,7 @@ def test_an_empty_list_invites_the_first_launch() -> None:
 
 def test_filters_stand_in_the_address_and_narrow_the_list() -> None:
     owner = alice()
-    waits, done = run_with_letter(owner), launched(owner, FINAL)
+    waits, done = run_with_letter(owner), launched(owner, ALL_WELL)
     client = signed_in(owner)
     assert _listed(client, "?status=succeeded") == {done.pk}
     assert _listed(client, "?status=active") == {waits.pk}
@@ -216,7 +208,7 @@ def test_the_list_asks_as_much_for_many_runs_as_for_one() -> None:
     client = signed_in(owner)
     counts = []
     for _ in range(2):
-        launched(owner, FINAL)
+        launched(owner, ALL_WELL)
         with CaptureQueriesContext(connection) as asked:
             client.get("/runs/")
         counts.append(len(asked))
@@ -268,7 +260,9 @@ def test_the_count_of_what_needs_me_is_on_every_page_and_in_its_title() -> None:
 
 def test_only_the_newest_rows_are_painted_and_older_ones_are_a_click_away() -> None:
     owner = alice()
-    run = launched(owner, *[think("send_mail", **LETTER)] * 40, FINAL, rules=ALLOW, max_steps=60, ruleset=[])
+    run = launched(
+        owner, *[think("send_mail", **LETTER)] * 40, ALL_WELL, rules=ALLOW, max_steps=60, ruleset=[]
+    )
     client = signed_in(owner)
     page = client.get(f"/runs/{run.pk}/").text
     assert page.count('<li class="row') == 200
@@ -284,7 +278,7 @@ def test_the_run_page_asks_as_much_for_a_long_run_as_for_a_short_one() -> None:
     counts = []
     for times in (1, 20):
         run = launched(
-            owner, *[think("send_mail", **LETTER)] * times, FINAL, rules=ALLOW, max_steps=60, ruleset=[]
+            owner, *[think("send_mail", **LETTER)] * times, ALL_WELL, rules=ALLOW, max_steps=60, ruleset=[]
         )
         client.get(f"/runs/{run.pk}/")
         with CaptureQueriesContext(connection) as asked:
@@ -359,7 +353,7 @@ def test_the_answer_keeps_its_lines_and_hurts_nobody() -> None:
 
 def test_a_file_is_saved_and_never_shown() -> None:
     owner = alice()
-    run = launched(owner, FINAL)
+    run = launched(owner, ALL_WELL)
     RunFolder(folder_of(run.pk)).write("notes/über.html", b"<script>alert(1)</script>")
     client = signed_in(owner)
     assert "notes/über.html" in client.get(f"/runs/{run.pk}/").text
@@ -377,7 +371,7 @@ def test_a_file_is_saved_and_never_shown() -> None:
 )
 def test_a_name_does_not_leave_the_runs_folder(name: str) -> None:
     owner = alice()
-    run = launched(owner, FINAL)
+    run = launched(owner, ALL_WELL)
     (settings.DATA_DIR / "secret_key").touch()
     assert signed_in(owner).get(f"/runs/{run.pk}/files/{name}").status_code == 404
 
@@ -442,7 +436,7 @@ def test_no_field_cuts_a_text_without_a_word() -> None:
 
 def test_what_is_not_possible_is_said_on_the_run_page() -> None:
     owner = alice()
-    run = launched(owner, FINAL)
+    run = launched(owner, ALL_WELL)
     answer = signed_in(owner).post(reverse("pause", args=[run.pk]), follow=True)
     assert "has ended already" in answer.text
 
@@ -464,7 +458,7 @@ def test_before_going_back_the_page_lists_what_stays_done() -> None:
         owner,
         think("send_mail", **LETTER),
         think("send_mail", **LETTER),
-        FINAL,
+        ALL_WELL,
         rules=[{"when": {"args": {"to": {"like": "*"}}}, "do": "allow"}],
         interrupt_every=2,
     )

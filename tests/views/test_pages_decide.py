@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,38 +16,25 @@ from runs import actions, driver
 from runs.models import Decision, Interrupt, Run
 from runs.reading.exporting import export
 from runs.store import backups
-from tests.actions.test_mending import RIGHT, compacted_run, newest
-from tests.factories import FINAL, LETTER, MAIL, alice, bob, cast_member, launched, run_with_letter, signed_in
-from tests.running import (
+from tests.cast import alice, bob, cast_member, signed_in
+from tests.compacting import RIGHT, compacted_run, newest
+from tests.launching import (
+    ALL_WELL,
     ALLOW,
+    LETTER,
+    MAIL,
     SEND,
-    decide,
-    die_in,
-    kill,
     launch,
-    pending,
+    launched,
+    run_with_letter,
     script,
     think,
-    transitions,
-    work,
 )
+from tests.pages import card_form, send_card
+from tests.running import decide, pending, transitions, work
+from tests.workers import die_in, kill
 
 pytestmark = [pytest.mark.django_db]
-
-
-def form_of(interrupt: Interrupt, **changed: str) -> dict[str, str]:
-    """The card's form as a browser sends it."""
-    fields = {"arg.to": LETTER["to"], "arg.body": LETTER["body"].replace("\n", "\r\n"), "arg.copies": "1"}
-    fields |= {"arg.urgent": "true", "arg.ratio": "", "arg.tags": "", "sure": "yes"}
-    return {"revision": str(interrupt.revision), "fingerprint": interrupt.fingerprint, **fields, **changed}
-
-
-def send(client: Client, run: Run, verdict: str, **changed: str) -> Any:
-    """Send the card's form."""
-    interrupt = run.interrupts.order_by("-seq")[0]
-    return client.post(
-        reverse("decision", args=[interrupt.pk]), form_of(interrupt, verdict=verdict, **changed)
-    )
 
 
 def decided(run: Run) -> Decision:
@@ -57,7 +43,7 @@ def decided(run: Run) -> Decision:
 
 def test_an_approval_is_recorded_and_leads_back_to_the_run() -> None:
     run = run_with_letter(alice())
-    answer = send(signed_in(bob()), run, "approve")
+    answer = send_card(signed_in(bob()), run, "approve")
     assert answer["Location"] == f"/runs/{run.pk}/"
     decision = decided(run)
     assert (decision.verdict, decision.args_json, decision.by_name, decision.channel) == (
@@ -79,11 +65,11 @@ def test_a_page_of_before_a_restore_decides_nothing() -> None:
     ((life,), (other,)) = lives
     assert life == other
     backups.mark_restored("another")
-    answer = send(client, run, "approve", life=life)
+    answer = send_card(client, run, "approve", life=life)
     assert answer.status_code == 412
     assert "Nothing was done" in answer.text
     assert not Decision.objects.exists()
-    assert send(client, run, "approve", life="another").status_code == 302
+    assert send_card(client, run, "approve", life="another").status_code == 302
     assert decided(run).verdict == "approve"
 
 
@@ -107,7 +93,7 @@ def test_a_page_of_before_a_restore_steers_nothing(deed: str) -> None:
 
 def test_an_approval_with_changes_is_an_edit_with_typed_arguments() -> None:
     run = run_with_letter(alice())
-    send(
+    send_card(
         signed_in(bob()),
         run,
         "approve",
@@ -122,7 +108,7 @@ def test_an_approval_with_changes_is_an_edit_with_typed_arguments() -> None:
 def test_a_box_that_is_not_ticked_is_false_and_not_left_out() -> None:
     run = run_with_letter(alice())
     interrupt = pending(run)
-    fields = form_of(interrupt, verdict="edit")
+    fields = card_form(interrupt, verdict="edit")
     del fields["arg.urgent"]
     signed_in(bob()).post(reverse("decision", args=[interrupt.pk]), fields)
     assert json.loads(decided(run).args_json or "")["urgent"] is False
@@ -130,13 +116,15 @@ def test_a_box_that_is_not_ticked_is_false_and_not_left_out() -> None:
 
 def test_an_edit_that_changes_nothing_is_an_approval() -> None:
     run = run_with_letter(alice())
-    send(signed_in(bob()), run, "edit")
+    send_card(signed_in(bob()), run, "edit")
     assert decided(run).verdict == "approve"
 
 
 def test_what_can_not_be_read_comes_back_beside_its_field_with_all_that_was_typed() -> None:
     run = run_with_letter(alice())
-    answer = send(signed_in(bob()), run, "approve", **{"arg.copies": "many", "arg.body": "My own <words>"})
+    answer = send_card(
+        signed_in(bob()), run, "approve", **{"arg.copies": "many", "arg.body": "My own <words>"}
+    )
     assert answer.status_code == 422
     assert "copies must be a whole number." in answer.text
     assert 'value="many"' in answer.text
@@ -146,7 +134,7 @@ def test_what_can_not_be_read_comes_back_beside_its_field_with_all_that_was_type
 
 def test_what_the_tool_does_not_take_is_said_beside_the_field() -> None:
     run = run_with_letter(alice())
-    answer = send(signed_in(bob()), run, "approve", **{"arg.tags": '"no list"'})
+    answer = send_card(signed_in(bob()), run, "approve", **{"arg.tags": '"no list"'})
     assert answer.status_code == 422
     assert "tags must be an array" in answer.text
 
@@ -154,7 +142,7 @@ def test_what_the_tool_does_not_take_is_said_beside_the_field() -> None:
 def test_a_risky_call_wants_a_second_look() -> None:
     run = run_with_letter(alice())
     interrupt = pending(run)
-    fields = form_of(interrupt, verdict="approve")
+    fields = card_form(interrupt, verdict="approve")
     del fields["sure"]
     answer = signed_in(bob()).post(reverse("decision", args=[interrupt.pk]), fields)
     assert answer.status_code == 422
@@ -164,7 +152,7 @@ def test_a_risky_call_wants_a_second_look() -> None:
 
 def test_a_rejection_carries_its_reason_to_the_model() -> None:
     run = run_with_letter(alice())
-    send(signed_in(bob()), run, "reject", reason="Not to\r\nthe board.")
+    send_card(signed_in(bob()), run, "reject", reason="Not to\r\nthe board.")
     assert decided(run).message == "Not to\nthe board."
     facts = "".join(work(run).steps.values_list("facts_json", flat=True))
     assert "Not to\\nthe board." in facts
@@ -173,7 +161,7 @@ def test_a_rejection_carries_its_reason_to_the_model() -> None:
 def test_a_reason_that_is_too_long_is_refused_in_a_sentence_and_kept_on_the_card() -> None:
     run = run_with_letter(alice())
     much = "no " * 2000
-    answer = send(signed_in(bob()), run, "reject", reason=much)
+    answer = send_card(signed_in(bob()), run, "reject", reason=much)
     page = answer.content.decode()
     assert answer.status_code == 422
     assert "at most 4000 characters; this one has 5999; nothing was decided" in page and much.strip() in page
@@ -183,17 +171,17 @@ def test_a_reason_that_is_too_long_is_refused_in_a_sentence_and_kept_on_the_card
 def test_an_answer_stands_in_place_of_the_result() -> None:
     run = run_with_letter(alice())
     client = signed_in(bob())
-    answer = send(client, run, "respond", answer=" ")
+    answer = send_card(client, run, "respond", answer=" ")
     assert answer.status_code == 422
     assert "Write the answer." in answer.text
-    send(client, run, "respond", answer="I sent it myself.")
+    send_card(client, run, "respond", answer="I sent it myself.")
     assert decided(run).message == "I sent it myself."
 
 
 def test_a_second_decision_says_who_decided_and_keeps_the_text() -> None:
     run = run_with_letter(alice())
     decide(run, "approve")
-    answer = send(signed_in(bob()), run, "reject", reason="Please <do not>.")
+    answer = send_card(signed_in(bob()), run, "reject", reason="Please <do not>.")
     assert answer.status_code == 409
     assert "the operator decided already" in answer.text
     assert "Please &lt;do not&gt;." in answer.text
@@ -203,25 +191,25 @@ def test_a_second_decision_says_who_decided_and_keeps_the_text() -> None:
 
 def test_amounts_and_a_row_that_came_too_late_are_kept() -> None:
     client = signed_in(bob())
-    limited = launched(alice(), FINAL, limits={"cost_usd": 0})
+    limited = launched(alice(), ALL_WELL, limits={"cost_usd": 0})
     decide(limited, "top_up", args={"cost_usd": 2})
-    late = send(client, limited, "top_up", **{"amount.cost_usd": "0.37", "amount.tokens": ""})
+    late = send_card(client, limited, "top_up", **{"amount.cost_usd": "0.37", "amount.tokens": ""})
     assert late.status_code == 409
     assert kept(late.text) == [("Amount in USD", "0.37")]
-    otherwise = send(client, limited, "finish", **{"amount.cost_usd": "0.37"})
+    otherwise = send_card(client, limited, "finish", **{"amount.cost_usd": "0.37"})
     assert "What you wrote is below" not in otherwise.text, (
         "the form proposed that amount to all who answered"
     )
     run = run_with_letter(None)
     target = str(transitions(run)[0])
     decide(run, "reject")
-    assert kept(send(client, run, "rollback", to_step=target).text) == [("Roll back to step", target)]
+    assert kept(send_card(client, run, "rollback", to_step=target).text) == [("Roll back to step", target)]
 
 
 def test_who_wrote_nothing_is_not_told_that_it_is_kept() -> None:
     run = run_with_letter(alice())
     decide(run, "reject")
-    late = send(signed_in(bob()), run, "approve").text
+    late = send_card(signed_in(bob()), run, "approve").text
     assert "Your answer was not recorded." in late
     assert ("What you wrote is below" in late, kept(late)) == (False, [])
 
@@ -245,7 +233,7 @@ def boxes(page: str) -> list[tuple[str, list[str]]]:
 def test_who_was_late_sees_what_was_approved_and_what_was_shown_each_under_its_heading() -> None:
     run = run_with_letter(alice())
     decide(run, "edit", args={**LETTER, "copies": 7})
-    page = send(signed_in(bob()), run, "approve", **{"arg.copies": "3"}).text
+    page = send_card(signed_in(bob()), run, "approve", **{"arg.copies": "3"}).text
     (approved, now), (shown, before) = boxes(page)
     assert (approved, shown) == ("Approved with these arguments", "You saw these arguments")
     assert ("7" in now, "1" in before) == (True, True)
@@ -270,7 +258,7 @@ def test_the_arguments_of_a_closed_question_say_what_was_decided_about_them(verd
 
 
 def test_the_amounts_that_were_added_have_their_names_and_units() -> None:
-    run = launched(alice(), FINAL, limits={"cost_usd": 0})
+    run = launched(alice(), ALL_WELL, limits={"cost_usd": 0})
     decide(run, "top_up", args={"cost_usd": 2})
     page = signed_in(bob()).get(reverse("interrupt", args=[run.interrupts.get().pk])).text
     assert boxes(page) == [("Added", ["$2.00"])]
@@ -279,15 +267,15 @@ def test_the_amounts_that_were_added_have_their_names_and_units() -> None:
 def test_the_same_decision_twice_is_one() -> None:
     run = run_with_letter(alice())
     client = signed_in(bob())
-    assert send(client, run, "approve").status_code == 302
-    assert send(client, run, "approve").status_code == 302
+    assert send_card(client, run, "approve").status_code == 302
+    assert send_card(client, run, "approve").status_code == 302
     assert Decision.objects.count() == 1
 
 
 @pytest.mark.parametrize("seen", [{"revision": "2"}, {"fingerprint": "0123456789abcdef"}])
 def test_a_card_that_is_out_of_date_decides_nothing(seen: dict[str, str]) -> None:
     run = run_with_letter(alice())
-    answer = send(signed_in(bob()), run, "approve", **seen)
+    answer = send_card(signed_in(bob()), run, "approve", **seen)
     assert answer.status_code == 409
     assert "Look again before you decide." in answer.text
     assert not Decision.objects.exists()
@@ -298,7 +286,7 @@ def test_a_card_that_is_out_of_date_decides_nothing(seen: dict[str, str]) -> Non
 )
 def test_an_answer_that_names_no_question_decides_nothing(seen: dict[str, str]) -> None:
     run = run_with_letter(alice())
-    answer = send(signed_in(bob()), run, "approve", **seen)
+    answer = send_card(signed_in(bob()), run, "approve", **seen)
     assert answer.status_code == 422
     assert "names no question" in answer.text
     assert not Decision.objects.exists()
@@ -306,7 +294,7 @@ def test_an_answer_that_names_no_question_decides_nothing(seen: dict[str, str]) 
 
 def test_the_decision_keeps_what_was_seen() -> None:
     run = run_with_letter(alice())
-    send(signed_in(bob()), run, "approve")
+    send_card(signed_in(bob()), run, "approve")
     seen = Decision.objects.get()
     assert (seen.revision_seen, seen.fingerprint_seen) == (1, seen.interrupt.fingerprint)
 
@@ -314,7 +302,7 @@ def test_the_decision_keeps_what_was_seen() -> None:
 def test_a_question_of_a_run_that_ended_is_a_conflict() -> None:
     run = run_with_letter(alice())
     actions.abort(run, by=None)
-    answer = send(signed_in(bob()), run, "approve")
+    answer = send_card(signed_in(bob()), run, "approve")
     assert answer.status_code == 409
     assert "no longer open" in answer.text
 
@@ -322,7 +310,7 @@ def test_a_question_of_a_run_that_ended_is_a_conflict() -> None:
 def test_the_owner_may_not_decide_and_is_told_so() -> None:
     owner = alice()
     run = run_with_letter(owner)
-    answer = send(signed_in(owner), run, "approve")
+    answer = send_card(signed_in(owner), run, "approve")
     assert answer.status_code == 403
     assert "A reviewer can." in answer.text
 
@@ -330,9 +318,9 @@ def test_the_owner_may_not_decide_and_is_told_so() -> None:
 def test_rolling_back_needs_a_step() -> None:
     run = run_with_letter(alice())
     client = signed_in(bob())
-    assert "Choose a step" in send(client, run, "rollback").text
+    assert "Choose a step" in send_card(client, run, "rollback").text
     target = transitions(run)[0]
-    send(client, run, "rollback", to_step=str(target))
+    send_card(client, run, "rollback", to_step=str(target))
     assert decided(run).to_step == target
     assert work(run).steps.filter(kind="rewind").exists()
 
@@ -342,7 +330,7 @@ STAYS_DONE = "Side effects after that step stay, and may be repeated:"
 
 def run_with_a_letter_sent(owner: User) -> Run:
     """One letter is out, and the next waits for somebody who lets it."""
-    run = launched(owner, *[think("send_mail", **LETTER)] * 2, FINAL)
+    run = launched(owner, *[think("send_mail", **LETTER)] * 2, ALL_WELL)
     decide(run, "approve")
     return work(run)
 
@@ -350,7 +338,7 @@ def run_with_a_letter_sent(owner: User) -> Run:
 def test_rolling_back_past_what_stays_done_shows_it_first_and_wants_a_tick() -> None:
     run = run_with_a_letter_sent(alice())
     client, target = signed_in(bob()), transitions(run)[0]
-    answer = send(client, run, "rollback", to_step=str(target), **{"arg.body": "Not yet."})
+    answer = send_card(client, run, "rollback", to_step=str(target), **{"arg.body": "Not yet."})
     assert answer.status_code == 422
     assert STAYS_DONE in answer.text and "likely to cost $0.001 again: 1 model call," in answer.text
     assert f'name="stays_done" value="{target}"' in answer.text and "Not yet." in answer.text
@@ -358,15 +346,15 @@ def test_rolling_back_past_what_stays_done_shows_it_first_and_wants_a_tick() -> 
     assert f'<option value="{target}" selected>' in answer.text
     assert pending(run).status == "pending"
     agreed = {"to_step": str(target), "stays_done": str(target)}
-    assert send(client, run, "rollback", **agreed).status_code == 302
+    assert send_card(client, run, "rollback", **agreed).status_code == 302
     assert Decision.objects.get(interrupt__run=run, verdict="rollback").to_step == target
-    assert send(client, run, "rollback", **agreed).status_code == 302
+    assert send_card(client, run, "rollback", **agreed).status_code == 302
 
 
 def test_a_tick_for_one_row_lets_nobody_go_back_to_another() -> None:
     run = run_with_a_letter_sent(alice())
     client, (first, other) = signed_in(bob()), transitions(run)[:2]
-    answer = send(client, run, "rollback", to_step=str(first), stays_done=str(other))
+    answer = send_card(client, run, "rollback", to_step=str(first), stays_done=str(other))
     assert (answer.status_code, f'name="stays_done" value="{first}"' in answer.text) == (422, True)
     assert pending(run).status == "pending"
 
@@ -380,7 +368,7 @@ def test_rolling_back_past_what_people_did_to_the_context_shows_it_first_and_wan
     actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=None)
     actions.pin(run, path=f"su:{seq}", by=reviewer)
     client = signed_in(reviewer)
-    answer = send(client, run, "rollback", to_step=str(target))
+    answer = send_card(client, run, "rollback", to_step=str(target))
     assert answer.status_code == 422
     assert COUNTS_NO_MORE in answer.text and STAYS_DONE not in answer.text
     assert f"step {seq}, version 2, by the operator: “A digit.” (step {run.head + 1})" in answer.text
@@ -388,7 +376,7 @@ def test_rolling_back_past_what_people_did_to_the_context_shows_it_first_and_wan
     assert 'aria-describedby="stays_done-wrong counts-no-more likely"' in answer.text
     assert f'name="stays_done" value="{target}"' in answer.text
     assert pending(run).status == "pending"
-    assert send(client, run, "rollback", to_step=str(target), stays_done=str(target)).status_code == 302
+    assert send_card(client, run, "rollback", to_step=str(target), stays_done=str(target)).status_code == 302
     assert decided(run).to_step == target
 
 
@@ -398,7 +386,7 @@ def test_what_stays_done_and_what_counts_no_more_are_told_in_one() -> None:
     actions.edit_summary(run, seq=seq, version=1, text=RIGHT, reason="A digit.", by=None)
     decide(run, "approve")
     work(run)
-    answer = send(signed_in(bob()), run, "rollback", to_step=str(target))
+    answer = send_card(signed_in(bob()), run, "rollback", to_step=str(target))
     assert STAYS_DONE in answer.text and COUNTS_NO_MORE in answer.text
     assert 'aria-describedby="stays_done-wrong stays-done counts-no-more likely"' in answer.text
 
@@ -406,7 +394,7 @@ def test_what_stays_done_and_what_counts_no_more_are_told_in_one() -> None:
 def test_going_back_over_nothing_done_outside_is_one_click() -> None:
     run = run_with_a_letter_sent(alice())
     target = transitions(run)[-1]
-    assert send(signed_in(bob()), run, "rollback", to_step=str(target)).status_code == 302
+    assert send_card(signed_in(bob()), run, "rollback", to_step=str(target)).status_code == 302
     assert Decision.objects.get(interrupt__run=run, verdict="rollback").to_step == target
 
 
@@ -415,7 +403,7 @@ def test_a_rollback_from_a_card_that_is_out_of_date_is_a_conflict_at_once(seen: 
     run = run_with_a_letter_sent(alice())
     client, target = signed_in(bob()), str(transitions(run)[0])
     for agreed in ({}, {"stays_done": target}):
-        answer = send(client, run, "rollback", to_step=target, **agreed, **seen)
+        answer = send_card(client, run, "rollback", to_step=target, **agreed, **seen)
         assert (answer.status_code, STAYS_DONE in answer.text) == (409, False)
     assert pending(run).status == "pending"
 
@@ -423,68 +411,72 @@ def test_a_rollback_from_a_card_that_is_out_of_date_is_a_conflict_at_once(seen: 
 def test_who_may_not_decide_is_asked_for_no_tick() -> None:
     owner = alice()
     run = run_with_a_letter_sent(owner)
-    answer = send(signed_in(owner), run, "rollback", to_step=str(transitions(run)[0]))
+    answer = send_card(signed_in(owner), run, "rollback", to_step=str(transitions(run)[0]))
     assert (answer.status_code, "A reviewer can." in answer.text) == (403, True)
 
 
 def test_a_row_that_can_not_be_gone_back_to_is_refused_before_any_tick() -> None:
     run = run_with_a_letter_sent(alice())
-    answer = send(signed_in(bob()), run, "rollback", to_step="1")
+    answer = send_card(signed_in(bob()), run, "rollback", to_step="1")
     assert (answer.status_code, "not a live transition" in answer.text) == (422, True)
     assert STAYS_DONE not in answer.text
 
 
 def test_a_made_up_verdict_is_refused_with_the_possible_ones() -> None:
     run = run_with_letter(alice())
-    answer = send(signed_in(bob()), run, "shrug")
+    answer = send_card(signed_in(bob()), run, "shrug")
     assert answer.status_code == 422
     assert "Possible: approve" in answer.text
 
 
 def test_a_limit_is_raised_by_a_number() -> None:
     run = launched(
-        alice(), *[think("send_mail", **LETTER)] * 3, FINAL, limits={"cost_usd": 0.001, "tokens": 10**6}
+        alice(), *[think("send_mail", **LETTER)] * 3, ALL_WELL, limits={"cost_usd": 0.001, "tokens": 10**6}
     )
     client = signed_in(bob())
     page = client.get(f"/runs/{run.pk}/").text
     assert "Raise limit" in page
     assert 'name="amount.cost_usd"' in page
-    answer = send(client, run, "top_up", **{"amount.cost_usd": "-1"})
+    answer = send_card(client, run, "top_up", **{"amount.cost_usd": "-1"})
     assert (answer.status_code, "Add a number above 0." in answer.text) == (422, True)
-    assert "Enter the amount" in send(client, run, "top_up", **{"amount.cost_usd": ""}).text
+    assert "Enter the amount" in send_card(client, run, "top_up", **{"amount.cost_usd": ""}).text
     for name, text, sentence in (
         ("tokens", "1.5", "Add a whole number of tokens."),
         ("tokens", "1e15", "Add at most 999,999,999,999."),
         ("cost_usd", "inf", "Add at most 999,999,999,999."),
         ("cost_usd", "nan", "Add a number above 0."),
     ):
-        answer = send(client, run, "top_up", **{f"amount.{name}": text})
+        answer = send_card(client, run, "top_up", **{f"amount.{name}": text})
         assert (answer.status_code, sentence in answer.text) == (422, True)
         assert not Decision.objects.exists()
-    assert send(client, run, "top_up", **{"amount.cost_usd": "0.5"}).status_code == 302
+    assert send_card(client, run, "top_up", **{"amount.cost_usd": "0.5"}).status_code == 302
     assert run.budgets.get(name="cost_usd").limit == pytest.approx(0.501)
 
 
 def test_a_run_at_its_limit_can_be_told_to_finish() -> None:
     run = launched(alice(), think("send_mail", **LETTER), limits={"cost_usd": 0.001})
-    assert send(signed_in(bob()), run, "finish").status_code == 302
+    assert send_card(signed_in(bob()), run, "finish").status_code == 302
     assert work(run).exit_reason == "cost_limit"
 
 
 def test_a_checkpoint_goes_on() -> None:
     run = launched(
-        alice(), think("send_mail", **LETTER), FINAL, rules=[{"when": {}, "do": "allow"}], interrupt_every=1
+        alice(),
+        think("send_mail", **LETTER),
+        ALL_WELL,
+        rules=[{"when": {}, "do": "allow"}],
+        interrupt_every=1,
     )
     client = signed_in(bob())
     assert "1 steps done. Go on?" in client.get(f"/runs/{run.pk}/").text
-    send(client, run, "resume")
+    send_card(client, run, "resume")
     assert work(run).status == "succeeded"
 
 
 def test_a_draft_is_judged_with_a_message() -> None:
     guess = {"thought": "I guess so", "action": None}
-    run = launched(alice(), *[guess] * 4, FINAL, cache=False)
-    send(signed_in(bob()), run, "reject", reason="Look it up.")
+    run = launched(alice(), *[guess] * 4, ALL_WELL, cache=False)
+    send_card(signed_in(bob()), run, "reject", reason="Look it up.")
     run = work(run)
     assert run.status == "succeeded"
     assert "Look it up." in "".join(run.steps.values_list("facts_json", flat=True))
@@ -492,7 +484,7 @@ def test_a_draft_is_judged_with_a_message() -> None:
 
 def test_long_and_odd_texts_survive_the_round_trip() -> None:
     odd = {**LETTER, "body": '\n  first\r\nsecond\u2028"quoted" & <tag> \U0001f600\n'}
-    run = launched(alice(), think("send_mail", **odd), FINAL)
+    run = launched(alice(), think("send_mail", **odd), ALL_WELL)
     client = signed_in(bob())
     interrupt = pending(run)
     send_as_painted(client, interrupt)
@@ -536,7 +528,7 @@ def send_as_painted(client: Client, interrupt: Interrupt) -> HttpResponse:
 
 def test_every_type_that_a_schema_has_gets_a_field_of_its_own() -> None:
     full = {**LETTER, "ratio": 0.5, "tags": ["a", 1]}
-    run = launched(alice(), think("send_mail", **full), FINAL)
+    run = launched(alice(), think("send_mail", **full), ALL_WELL)
     page = signed_in(bob()).get(reverse("interrupt", args=[pending(run).pk])).text
     for name, kind in MAIL["params"].items():
         assert f'name="arg.{name}"' in page, kind
@@ -550,7 +542,7 @@ def test_every_type_that_a_schema_has_gets_a_field_of_its_own() -> None:
 
 def uncertain(effects: str = "send") -> Run:
     """A run that asks what became of a call that its worker was lost in."""
-    played = script(think("send", to="bob"), FINAL, tools={"send": SEND | {"effects": effects}})
+    played = script(think("send", to="bob"), ALL_WELL, tools={"send": SEND | {"effects": effects}})
     run = launch(played=played, rules=ALLOW)
     die_in(run, before=kill, only="send")
     return work(run)

@@ -16,26 +16,16 @@ from django.utils import timezone
 
 from runs import actions, tasks
 from runs.driver import Slice
-from runs.forms.copying import ForkForm
 from runs.models import Decision, ModelProfile, Run
 from runs.reading.rollback import again
-from runs.store import after_row
-from tests.actions.test_mending import RIGHT, compacted_run
-from tests.actions.test_mending import newest as newest_summary
-from tests.driver.test_families import CHILDREN, SETTINGS
-from tests.factories import alice, bob, cast_member, charlie, signed_in
-from tests.running import (
-    FINAL,
-    TOOLS,
-    decide,
-    launch,
-    pending,
-    script,
-    slice_of,
-    think,
-    transitions,
-    work,
-)
+from tests.cast import alice, bob, cast_member, charlie, signed_in
+from tests.compacting import RIGHT, compacted_run
+from tests.compacting import newest as newest_summary
+from tests.families import CHILDREN, KID_SETTINGS
+from tests.launching import FINAL, TOOLS, launch, script, sent, think
+from tests.pages import fork_form, post_fork
+from tests.running import decide, pending, transitions, work
+from tests.workers import slice_of
 
 pytestmark = [pytest.mark.django_db]
 
@@ -45,29 +35,10 @@ def dora() -> User:
     return cast_member("dora", "operators", "reviewers")
 
 
-def sent(owner: User, **settings: Any) -> Run:
-    """A run that looked, wrote to bob with somebody's leave, and ended."""
-    run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL, owner=owner, **settings))
-    decide(run, "approve", message="Go ahead.")
-    return work(run)
-
-
 def page(client: Client, run: Run, at: int, **more: str) -> str:
     answer = client.get(reverse("fork", args=[run.pk]), {"at": str(at), **more})
     assert answer.status_code == 200
     return answer.content.decode()
-
-
-def form_of(run: Run, at: int, **typed: str) -> dict[str, str]:
-    """The form as a browser would send it, unchanged but for what was typed."""
-    form = ForkForm(run, at)
-    fields = {name: str(form[name].value() or "") for name in form.fields}
-    seen = after_row.copy_mark(run, at)
-    return {**fields, "at": str(at), "how": "fork", "seen": seen, **typed}
-
-
-def posted(client: Client, run: Run, at: int, **typed: str) -> Any:
-    return client.post(reverse("fork", args=[run.pk]), form_of(run, at, **typed))
 
 
 class _Fields(HTMLParser):
@@ -189,7 +160,7 @@ def test_a_fork_leads_to_its_page_which_says_where_it_comes_from_with_links_both
     run = sent(owner)
     at = transitions(run, "executed")[0]
     client = signed_in(owner)
-    answer = posted(client, run, at, message="What if?")
+    answer = post_fork(client, run, at, message="What if?")
     made = newest()
     assert (answer.status_code, answer["Location"]) == (302, reverse("run", args=[made.pk]))
     assert (made.origin, made.owner, made.copied_upto) == ("fork", owner, at)
@@ -205,7 +176,7 @@ def test_a_fork_leads_to_its_page_which_says_where_it_comes_from_with_links_both
 def test_an_unchanged_form_changes_nothing() -> None:
     owner = dora()
     run = sent(owner, limits={"tokens": 1234567, "cost_usd": 0.5}, max_steps=9)
-    posted(signed_in(owner), run, transitions(run)[0])
+    post_fork(signed_in(owner), run, transitions(run)[0])
     made = newest()
     told = json.loads(made.steps.get(seq=made.head).facts_json)[0]
     assert (told["changed"], told["state"]) == ({}, {})
@@ -215,7 +186,7 @@ def test_an_unchanged_form_changes_nothing() -> None:
 def test_state_limits_and_settings_are_changed_by_the_form() -> None:
     owner = dora()
     run = sent(owner, max_steps=9, limits={"tokens": 5000})
-    posted(
+    post_fork(
         signed_in(owner),
         run,
         transitions(run, "executed")[0],
@@ -261,7 +232,9 @@ def test_what_can_not_be_taken_is_said_at_its_field_and_what_was_typed_is_kept(
 ) -> None:
     owner = dora()
     run = sent(owner)
-    answer = posted(signed_in(owner), run, transitions(run, "executed")[0], message="Because of bob", **typed)
+    answer = post_fork(
+        signed_in(owner), run, transitions(run, "executed")[0], message="Because of bob", **typed
+    )
     text = answer.content.decode()
     assert answer.status_code == 422
     assert sentence in text
@@ -282,7 +255,7 @@ def test_all_that_is_wrong_is_said_in_one_round() -> None:
         "args": "{",
         "message": "a" * 501,
     }
-    form = posted(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
+    form = post_fork(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
     assert {place: len(form.errors[place]) for place in sorted(form.errors)} == {
         "args": 1,
         "cost_usd": 1,
@@ -304,7 +277,7 @@ def test_what_an_answer_lacks_is_said_together_with_what_can_not_be_read() -> No
     owner = dora()
     run = sent(owner)
     typed = {"cost_usd": "abc", "verdict": "edit", "args": '{"to": "bob", "zzz": 1}', "sure": "yes"}
-    form = posted(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
+    form = post_fork(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
     assert set(form.errors) == {"cost_usd", "args"}
     assert form.errors["args"] == ["zzz: send has no argument zzz; take it out."]
 
@@ -313,7 +286,7 @@ def test_a_value_that_can_not_be_read_is_not_reported_twice() -> None:
     owner = dora()
     run = sent(owner)
     typed = {"state-steps": "\0", "settings": "{", "active_seconds": "x"}
-    form = posted(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
+    form = post_fork(signed_in(owner), run, transitions(run, "executed")[0], **typed).context["form"]
     assert {name: len(errors) for name, errors in form.errors.items()} == dict.fromkeys(typed, 1)
 
 
@@ -322,7 +295,7 @@ def test_another_answer_is_given_to_the_question_that_came_next() -> None:
     run = sent(owner)
     at = transitions(run, "executed")[0]
     typed = {"args": '{"to": "carol"}', "said": "Not bob.", "sure": "yes"}
-    posted(signed_in(owner), run, at, verdict="edit", **typed)
+    post_fork(signed_in(owner), run, at, verdict="edit", **typed)
     made = work(newest())
     decision = Decision.objects.get(interrupt__run=made)
     assert (decision.verdict, decision.by_name, decision.channel) == ("edit", "dora", "fork")
@@ -336,7 +309,7 @@ def test_an_approval_with_other_arguments_is_an_edit_as_on_the_card() -> None:
     owner = dora()
     run = sent(owner)
     at = transitions(run, "executed")[0]
-    posted(signed_in(owner), run, at, verdict="approve", args='{"to": "carol"}', sure="yes")
+    post_fork(signed_in(owner), run, at, verdict="approve", args='{"to": "carol"}', sure="yes")
     decision = Decision.objects.get(interrupt__run=work(newest()))
     assert (decision.verdict, decision.args_json) == ("edit", '{"to":"carol"}')
 
@@ -346,7 +319,7 @@ def test_the_same_arguments_written_otherwise_are_an_approval(verdict: str) -> N
     owner = dora()
     run = sent(owner)
     at = transitions(run, "executed")[0]
-    posted(signed_in(owner), run, at, verdict=verdict, args='{ "to":\r\n"bob" }', sure="yes")
+    post_fork(signed_in(owner), run, at, verdict=verdict, args='{ "to":\r\n"bob" }', sure="yes")
     decision = Decision.objects.get(interrupt__run=work(newest()))
     assert (decision.verdict, decision.args_json) == ("approve", None)
 
@@ -358,7 +331,7 @@ def gone_back(owner: User, *replies: Any) -> tuple[Run, int, dict[str, str]]:
     """A run that has gone back while somebody approved its first question; the row, and the form as it was sent."""
     run = work(launch(think("search", q="a"), think("send", to="bob"), *replies, owner=owner, cache=False))
     at = transitions(run, "executed")[0]
-    form = form_of(run, at, verdict="approve", said="Bob may know.", sure="yes")
+    form = fork_form(run, at, verdict="approve", said="Bob may know.", sure="yes")
     actions.rewind(run, to=at, by=None)
     return work(run), at, form
 
@@ -398,7 +371,7 @@ def test_an_answer_that_names_no_question_is_not_taken() -> None:
     owner = dora()
     run = sent(owner)
     at = transitions(run, "executed")[0]
-    answer = posted(signed_in(owner), run, at, verdict="approve", asked="", sure="yes")
+    answer = post_fork(signed_in(owner), run, at, verdict="approve", asked="", sure="yes")
     assert (answer.status_code, Run.objects.count()) == (422, 1)
     assert "Your answer names no question." in answer.text
 
@@ -424,11 +397,11 @@ def test_approving_what_does_much_or_hides_some_wants_a_second_look(to: str) -> 
     run, at = asking(owner, to=to)
     client = signed_in(owner)
     assert as_sent(page(client, run, at)).keys().isdisjoint({"sure"})
-    answer = posted(client, run, at, verdict="approve")
+    answer = post_fork(client, run, at, verdict="approve")
     assert (answer.status_code, Run.objects.count()) == (422, 1)
     assert "Read this call, then tick the box to approve it." in answer.text
-    assert posted(client, run, at, verdict="reject").status_code == 302
-    assert posted(client, run, at, verdict="approve", sure="yes").status_code == 302
+    assert post_fork(client, run, at, verdict="reject").status_code == 302
+    assert post_fork(client, run, at, verdict="approve", sure="yes").status_code == 302
     assert Decision.objects.get(interrupt__run=work(newest())).interrupt.args == {"to": to}
 
 
@@ -446,12 +419,12 @@ def test_a_call_of_less_risk_wants_no_tick_unless_something_is_hidden_in_it() ->
     run, at = asking(owner, tool="note", text="plain")
     client = signed_in(owner)
     assert 'name="sure"' not in page(client, run, at)
-    assert posted(client, run, at, verdict="approve").status_code == 302
+    assert post_fork(client, run, at, verdict="approve").status_code == 302
     hidden = {"verdict": "approve", "args": '{"text": "bo\\u202eb"}'}
-    answer = posted(client, run, at, **hidden)
+    answer = post_fork(client, run, at, **hidden)
     assert answer.status_code == 422
     assert 'name="sure"' in answer.text
-    assert posted(client, run, at, **hidden, sure="yes").status_code == 302
+    assert post_fork(client, run, at, **hidden, sure="yes").status_code == 302
 
 
 def test_who_may_not_decide_is_not_offered_to() -> None:
@@ -461,7 +434,7 @@ def test_who_may_not_decide_is_not_offered_to() -> None:
     text = page(signed_in(owner), run, at)
     assert "Only a reviewer can keep answers." in text
     assert "Next question" not in text
-    refused = posted(signed_in(owner), run, at, answers="keep")
+    refused = post_fork(signed_in(owner), run, at, answers="keep")
     assert refused.status_code == 403
     assert Run.objects.count() == 1
 
@@ -521,13 +494,13 @@ def test_the_state_of_every_machine_can_be_shown_and_sent_back_unchanged(machine
     owner = dora()
     tools = {"replies": {"decision": CHILDREN[machine]}}
     run = actions.start_run(
-        machine=machine, goal="Look", settings=SETTINGS[machine], owner=owner, script=tools
+        machine=machine, goal="Look", settings=KID_SETTINGS[machine], owner=owner, script=tools
     )
     work(run)
     client = signed_in(owner)
     for at in [0, *run.steps.filter(kind="transition").exclude(to="end").values_list("seq", flat=True)]:
         page(client, run, at)
-        assert posted(client, run, at).status_code == 302
+        assert post_fork(client, run, at).status_code == 302
         made = newest()
         told = json.loads(made.steps.get(seq=made.head).facts_json)[0]
         assert (told["changed"], told["state"]) == ({}, {})

@@ -6,40 +6,20 @@ import json
 from typing import Any
 
 import pytest
-from django.test import Client
 
 from runs import forms
 from runs.models import ModelProfile, Run
-from tests.factories import FINAL, alice, bob, cast_member, launched, signed_in
-from tests.running import pending, script, work
+from tests.cast import alice, bob, signed_in
+from tests.launching import ALL_WELL, launched
+from tests.pages import SCRIPT, post_launch, posted_settings
+from tests.running import pending, work
 
 pytestmark = [pytest.mark.django_db]
-
-SCRIPT = json.dumps(script(FINAL, tools={}))
-
-
-def launch(client: Client, **fields: Any) -> Any:
-    """Send the form; what is not named is as the empty form has it."""
-    usual = {
-        "goal": "Say hello",
-        "machine": "ruled",
-        "model": "script",
-        "script": SCRIPT,
-        "cache": "yes",
-        "asks": "writes",
-    }
-    return client.post("/runs/new/", usual | fields)
-
-
-def settings_of(fields: dict[str, Any]) -> dict[str, Any]:
-    answer = launch(signed_in(cast_member("launcher", "operators")), **fields)
-    assert answer.status_code == 302, answer.text
-    return Run.objects.latest("pk").settings
 
 
 def test_a_run_is_launched_and_belongs_to_who_launched_it() -> None:
     owner = alice()
-    answer = launch(signed_in(owner), goal="  Say hello\r\nto everybody ")
+    answer = post_launch(signed_in(owner), goal="  Say hello\r\nto everybody ")
     run = Run.objects.get()
     assert answer["Location"] == f"/runs/{run.pk}/"
     assert run.owner == owner
@@ -48,11 +28,11 @@ def test_a_run_is_launched_and_belongs_to_who_launched_it() -> None:
 
 
 def test_what_is_left_empty_stays_a_default() -> None:
-    assert settings_of({}) == {"tools": []}
+    assert posted_settings({}) == {"tools": []}
 
 
 def test_every_field_becomes_a_setting() -> None:
-    found = settings_of(
+    found = posted_settings(
         {
             "tools": ["calculator", "write_file"],
             "cost_usd": "1.5",
@@ -139,7 +119,7 @@ def test_every_field_becomes_a_setting() -> None:
 def test_what_is_wrong_stands_beside_its_field_and_the_rest_is_kept(
     fields: dict[str, Any], place: str, sentence: str
 ) -> None:
-    answer = launch(signed_in(alice()), **({"goal": "Keep <this>"} | fields))
+    answer = post_launch(signed_in(alice()), **({"goal": "Keep <this>"} | fields))
     assert answer.status_code == 422
     form = answer.context["form"]
     assert list(form.errors) == [place]
@@ -165,7 +145,7 @@ UNREADABLE = {
 
 
 def test_all_that_is_wrong_is_said_in_one_round_and_what_was_typed_is_kept() -> None:
-    answer = launch(signed_in(alice()), **UNREADABLE)
+    answer = post_launch(signed_in(alice()), **UNREADABLE)
     assert answer.status_code == 422
     form = answer.context["form"]
     said = {name: list(errors) for name, errors in form.errors.items()}
@@ -189,7 +169,7 @@ def test_all_that_is_wrong_is_said_in_one_round_and_what_was_typed_is_kept() -> 
 def test_a_number_that_is_too_large_is_named_as_it_was_typed() -> None:
     huge = "9" * 23
     limits = dict.fromkeys(("cost_usd", "tokens", "active_seconds"), huge)
-    form = launch(signed_in(alice()), **limits, max_steps=huge).context["form"]
+    form = post_launch(signed_in(alice()), **limits, max_steps=huge).context["form"]
     said = {name: list(errors) for name, errors in form.errors.items()}
     assert said == {
         **{name: [f"This must be at most 1,000,000,000,000, not {huge}."] for name in limits},
@@ -199,7 +179,7 @@ def test_a_number_that_is_too_large_is_named_as_it_was_typed() -> None:
 
 def test_a_setting_out_of_bounds_is_told_in_plain_words() -> None:
     more = json.dumps({"context": {"limit_tokens": 3, "compact_at": 1.5}})
-    form = launch(signed_in(alice()), more=more).context["form"]
+    form = post_launch(signed_in(alice()), more=more).context["form"]
     assert form.errors["more"] == [
         "context.limit_tokens: This must be at least 256, not 3.",
         "context.compact_at: This must be at most 1, not 1.5.",
@@ -221,13 +201,13 @@ def test_a_setting_out_of_bounds_is_told_in_plain_words() -> None:
 def test_a_field_that_can_not_be_read_is_not_reported_twice(
     fields: dict[str, Any], places: list[str]
 ) -> None:
-    form = launch(signed_in(alice()), **fields).context["form"]
+    form = post_launch(signed_in(alice()), **fields).context["form"]
     assert sorted(form.errors) == places
     assert [len(errors) for errors in form.errors.values()] == [1] * len(places)
 
 
 def test_every_tool_that_is_not_there_is_named() -> None:
-    form = launch(signed_in(alice()), tools=["teleport", "fly"]).context["form"]
+    form = post_launch(signed_in(alice()), tools=["teleport", "fly"]).context["form"]
     assert [error.split(":")[0] for error in form.errors["tools"]] == ["tools.0", "tools.1"]
 
 
@@ -238,7 +218,7 @@ def test_a_model_of_the_site_is_offered_and_used() -> None:
     page = client.get("/runs/new/").text
     assert "played" in page
     assert "switched-off" not in page
-    launch(client, model="played", script="left over")
+    post_launch(client, model="played", script="left over")
     run = Run.objects.get()
     assert (run.model, run.settings["model"]) == ("played", "played")
     assert work(run).status == "succeeded"
@@ -278,7 +258,7 @@ def test_launching_one_like_this_comes_to_the_same_settings(asks: str) -> None:
     owner = alice()
     client = signed_in(owner)
     rule = [{"when": {"tool": "x"}, "do": "ask"}]
-    launch(
+    post_launch(
         client,
         asks=asks,
         rules=json.dumps(rule),
@@ -300,13 +280,13 @@ def test_launching_one_like_this_comes_to_the_same_settings(asks: str) -> None:
 
 
 def test_nobody_launches_one_like_a_run_that_he_may_not_see() -> None:
-    run = launched(None, FINAL)
+    run = launched(None, ALL_WELL)
     assert signed_in(alice()).get(f"/runs/new/?like={run.pk}").status_code == 404
 
 
 def test_who_may_not_launch_is_told_whom_to_ask() -> None:
     client = signed_in(bob())
     assert client.get("/runs/new/").status_code == 403
-    assert launch(client).status_code == 403
-    assert "operators" in launch(client).text
+    assert post_launch(client).status_code == 403
+    assert "operators" in post_launch(client).text
     assert not Run.objects.exists()

@@ -12,7 +12,8 @@ from django.urls import reverse
 
 from runs.models import Decision
 from runs.urls import urlpatterns
-from tests.factories import alice, bob, charlie, run_with_letter, signed_in
+from tests.cast import alice, bob, charlie, signed_in
+from tests.launching import run_with_letter
 
 pytestmark = [pytest.mark.django_db]
 

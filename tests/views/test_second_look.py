@@ -14,8 +14,9 @@ from runs import actions
 from runs.management.asking import how_to_answer
 from runs.models import Decision, Interrupt, Run, SiteRule
 from runs.reading.arguments import fields_of
-from tests.factories import FINAL, alice, bob, cast_member, launched, signed_in
-from tests.running import pending, think, transitions, work
+from tests.cast import alice, bob, cast_member, signed_in
+from tests.launching import ALL_WELL, launched, think
+from tests.running import pending, transitions, work
 from tests.stack import A_BUSY_SECOND
 
 pytestmark = [pytest.mark.django_db]
@@ -47,7 +48,7 @@ HIDDEN = {
 
 def asking(command: str, tools: dict[str, Any] | None = None, **more: Any) -> Run:
     """A run that asks whether it may run a command."""
-    return launched(alice(), think("run", command=command, **more), FINAL, tools=tools or {"run": COMMAND})
+    return launched(alice(), think("run", command=command, **more), ALL_WELL, tools=tools or {"run": COMMAND})
 
 
 def send(client: Client, asked: Interrupt, verdict: str = "approve", **fields: str) -> Any:
@@ -132,7 +133,7 @@ def test_an_edit_that_is_too_long_wants_the_tick_too() -> None:
 
 def test_a_tools_name_can_hide_nothing() -> None:
     with pytest.raises(actions.BadLaunch, match="no name of a tool"):
-        launched(alice(), FINAL, tools={"r\u0443n": COMMAND})
+        launched(alice(), ALL_WELL, tools={"r\u0443n": COMMAND})
 
 
 def test_an_arguments_name_may_hide_something() -> None:
@@ -147,7 +148,7 @@ def test_an_arguments_name_may_hide_something() -> None:
 def test_a_call_held_at_a_limit_is_shown_whole_and_wants_the_same_look() -> None:
     call, limits = think("run", command=HIDDEN["10,000 blanks"][0]), {"tokens": 120}
     rules = [{"when": {"tool": "*"}, "do": "allow"}]
-    run = launched(alice(), call, FINAL, tools={"run": COMMAND}, limits=limits, rules=rules)
+    run = launched(alice(), call, ALL_WELL, tools={"run": COMMAND}, limits=limits, rules=rules)
     asked, client = pending(run), signed_in(bob())
     assert asked.kind == "limit"
     page = page_of(client, asked)
@@ -158,7 +159,9 @@ def test_a_call_held_at_a_limit_is_shown_whole_and_wants_the_same_look() -> None
 
 
 def test_a_model_call_held_at_a_limit_is_named() -> None:
-    run = launched(alice(), think("run", command="ls"), FINAL, tools={"run": COMMAND}, limits={"tokens": 0})
+    run = launched(
+        alice(), think("run", command="ls"), ALL_WELL, tools={"run": COMMAND}, limits={"tokens": 0}
+    )
     page = page_of(signed_in(bob()), pending(run))
     assert "model call (decision)" in page
     assert 'name="sure"' not in page
@@ -198,7 +201,7 @@ def test_the_command_shows_the_call_whole_and_wants_to_be_told_that_it_was_seen(
 def test_the_list_of_questions_shows_the_call_and_says_where_it_is_shortened() -> None:
     limits, rules = {"tokens": 120}, [{"when": {"tool": "*"}, "do": "allow"}]
     call = think("run", command="x" * 6_000)
-    launched(alice(), call, FINAL, tools={"run": COMMAND}, limits=limits, rules=rules)
+    launched(alice(), call, ALL_WELL, tools={"run": COMMAND}, limits=limits, rules=rules)
     page = signed_in(bob()).get("/needs-you/").text
     assert "Next call: <code" in page
     assert "… (6,015 characters)</code>" in page
@@ -248,7 +251,7 @@ def test_the_card_says_whose_rule_asks_whatever_its_name_claims() -> None:
     def page() -> str:
         call = think("run", command="ls")
         return page_of(
-            reviewer, pending(launched(owner, call, FINAL, tools={"run": COMMAND}, rules=[claims]))
+            reviewer, pending(launched(owner, call, ALL_WELL, tools={"run": COMMAND}, rules=[claims]))
         )
 
     assert '<span class="card__label">Rule of</span> this run, launched by alice' in page()

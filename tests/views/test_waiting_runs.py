@@ -7,7 +7,8 @@ import re
 import pytest
 
 from runs.models import Interrupt
-from tests.factories import alice, bob, launched, signed_in
+from tests.cast import alice, bob, signed_in
+from tests.launching import launched
 
 pytestmark = [pytest.mark.django_db]
 

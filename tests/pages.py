@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from typing import Any
+
+from django.test import Client
+from django.urls import reverse
+
+from runs.forms.copying import ForkForm
+from runs.models import Interrupt, Run
+from runs.store import after_row
+from tests.cast import cast_member, signed_in
+from tests.launching import ALL_WELL, LETTER, script
 
 
 @dataclass
@@ -88,3 +99,52 @@ def form_to(page: str, ending: str) -> PageForm:
     """The one that is sent to an address with this ending."""
     (found,) = [form for form in forms_of(page) if form.action.endswith(ending)]
     return found
+
+
+def card_form(interrupt: Interrupt, **changed: str) -> dict[str, str]:
+    """The card's form as a browser sends it."""
+    fields = {"arg.to": LETTER["to"], "arg.body": LETTER["body"].replace("\n", "\r\n"), "arg.copies": "1"}
+    fields |= {"arg.urgent": "true", "arg.ratio": "", "arg.tags": "", "sure": "yes"}
+    return {"revision": str(interrupt.revision), "fingerprint": interrupt.fingerprint, **fields, **changed}
+
+
+def send_card(client: Client, run: Run, verdict: str, **changed: str) -> Any:
+    """Send the card's form."""
+    interrupt = run.interrupts.order_by("-seq")[0]
+    return client.post(
+        reverse("decision", args=[interrupt.pk]), card_form(interrupt, verdict=verdict, **changed)
+    )
+
+
+def fork_form(run: Run, at: int, **typed: str) -> dict[str, str]:
+    """The form as a browser would send it, unchanged but for what was typed."""
+    form = ForkForm(run, at)
+    fields = {name: str(form[name].value() or "") for name in form.fields}
+    seen = after_row.copy_mark(run, at)
+    return {**fields, "at": str(at), "how": "fork", "seen": seen, **typed}
+
+
+def post_fork(client: Client, run: Run, at: int, **typed: str) -> Any:
+    return client.post(reverse("fork", args=[run.pk]), fork_form(run, at, **typed))
+
+
+SCRIPT = json.dumps(script(ALL_WELL, tools={}))
+
+
+def post_launch(client: Client, **fields: Any) -> Any:
+    """Send the form; what is not named is as the empty form has it."""
+    usual = {
+        "goal": "Say hello",
+        "machine": "ruled",
+        "model": "script",
+        "script": SCRIPT,
+        "cache": "yes",
+        "asks": "writes",
+    }
+    return client.post("/runs/new/", usual | fields)
+
+
+def posted_settings(fields: dict[str, Any]) -> dict[str, Any]:
+    answer = post_launch(signed_in(cast_member("launcher", "operators")), **fields)
+    assert answer.status_code == 302, answer.text
+    return Run.objects.latest("pk").settings
