@@ -53,8 +53,8 @@ class PricedJourney(Worker):
     price = PRICE
     limit_tokens = 100_000
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self.model = Counted(self.ports.model, Run.objects.get(pk=self.run.pk))
         self.ports.model = self.model
         self.ports.price = self.price
@@ -95,8 +95,8 @@ class Doomed(Counted):
 class DoomedJourney(PricedJourney):
     """A slice that ends in its first model call."""
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self.model = self.ports.model = Doomed(self.model.model, Run.objects.get(pk=self.run.pk))
 
 

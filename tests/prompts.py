@@ -60,12 +60,12 @@ class RecordedJourney(Worker):
         super().__init__(hold)
         self.before = before
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self.recorder = Recorder(self.ports.model, lambda: self.at.asked, self.before)
         self.ports.model = self.recorder
         self.ports.reads_prompt = True
-        self.reader = self.performer.reader = driver.window.Reader(self.at, self.ports, self._told)
+        self.reader = self.performer.reader = driver.window.Reader(self.at, self.ports, self.shown)
 
 
 def drive(run: Run, moves: int = 50, before: Callable[[str], None] = lambda role: None) -> Prompts:
@@ -155,8 +155,8 @@ class ReadJourney(Worker):
 
     shown_to: ReadingModel
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self.shown_to = ReadingModel(self.ports.model)
         self.ports.model = self.shown_to
         self.ports.reads_prompt = True

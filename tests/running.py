@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
@@ -99,6 +99,28 @@ def locked(*runs: Run) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+@contextmanager
+def just_after(table: str, deed: Callable[[], object]) -> Iterator[None]:
+    """Do it between the first answer that comes from `table` and what is read next."""
+    done: list[str] = []
+
+    def passing_on(execute: Callable[..., Any], sql: str, *more: Any) -> Any:
+        found = execute(sql, *more)
+        if not done and sql.startswith("SELECT") and f'FROM "{table}"' in sql:
+            done.append(sql)
+            deed()
+        return found
+
+    with connection.execute_wrapper(passing_on):
+        yield
+    assert done, f"nothing was read from {table}"
+
+
+def no_renewer() -> bool:
+    """Whether the thread that renews leases has ended."""
+    return not any(thread.name == "lease-renewer" for thread in threading.enumerate())
 
 
 # --- looking ------------------------------------------------------------------------------------------------------

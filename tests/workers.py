@@ -89,8 +89,8 @@ class MeddledJourney(Worker):
         nobody: Any = None  # a slice that only asks whether the run goes on calls nothing
         self.world = Meddled(nobody, nobody, **deeds)
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self.world = Meddled(self.ports.model, self.ports.tools, **self.deeds)
         self.ports.model = self.world
         self.ports.tools = self.world  # type: ignore[assignment]

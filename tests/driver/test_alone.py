@@ -17,5 +17,5 @@ def test_a_process_of_a_run_that_stays_stopped_is_killed(monkeypatch: pytest.Mon
     process.start()
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
-    alone._wait_for(process)
+    alone.wait_for_end(process)
     assert process.exitcode == -signal.SIGKILL

@@ -44,7 +44,7 @@ def test_a_fault_between_two_moves_loses_no_move_and_no_paid_call(
     nth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = launch(think("search", q="tides"), FINAL)
-    failpoints._reached.clear()
+    failpoints.REACHED.clear()
     monkeypatch.setitem(failpoints.PLANNED, "between_moves", ["raise", str(nth)])
     with pytest.raises(failpoints.FailpointReached):
         slice_of(run)

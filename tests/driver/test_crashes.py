@@ -490,14 +490,14 @@ def test_an_answer_that_the_database_never_got_is_taken_from_the_disk(
     assert world.calls == ["decision"], "the call has ended: it is neither made again nor asked about"
     assert totals(run) == (2, 1, 200, 40, 0.002)
     assert not run.interrupts.exists()
-    assert not spool._path(run.exchanges.get(name="send").key).exists()
+    assert not spool.path_of(run.exchanges.get(name="send").key).exists()
 
 
 def test_an_answer_that_nobody_asks_for_is_forgotten_after_a_week(tmp_path: Path, settings: Any) -> None:
     settings.DATA_DIR = tmp_path
     answer = ToolReturned(value="sent")
     spool.put("old", answer)
-    os.utime(spool._path("old"), (0, 0))
+    os.utime(spool.path_of("old"), (0, 0))
     spool.put("new", answer)
     assert (spool.get("old"), spool.get("new")) == (None, answer)
 
@@ -505,7 +505,7 @@ def test_an_answer_that_nobody_asks_for_is_forgotten_after_a_week(tmp_path: Path
 @pytest.mark.parametrize("kept", ["", "{", "[]", '{"kind": "nothing"}'])
 def test_a_kept_answer_that_can_not_be_read_is_none(kept: str, tmp_path: Path) -> None:
     run = launch_and_die(script(think("send", to="bob"), FINAL), AFTER_A_DEED, tmp_path, rules=ALLOW)
-    spool._path(run.exchanges.get(name="send").key).write_text(kept)
+    spool.path_of(run.exchanges.get(name="send").key).write_text(kept)
     work(run)
     assert pending(run).kind == "may_have_happened"
     decide(run, "reject")

@@ -44,9 +44,9 @@ def test_who_comes_back_from_a_call_is_served_before_who_begins_and_those_in_the
     with desk.seat(lambda: False):
         for number, name in enumerate(("first", "second"), 1):
             threads.append(in_thread(lambda name=name: begin(name)))  # type: ignore[misc]
-            wait_for(lambda number=number: len(desk._new) == number)  # type: ignore[misc]
+            wait_for(lambda number=number: desk.waiting == number)  # type: ignore[misc]
         back.set()
-        wait_for(lambda: desk._back)
+        wait_for(lambda: desk.waiting == 3)
     for thread in threads:
         thread.join()
     assert order == ["back", "first", "second"]

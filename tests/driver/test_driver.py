@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from runs.driver import Slice, holds
 from runs.models import Run, ScriptText
 from runs.store import leases
 from tests.launching import ALLOW, FINAL, SEND, launch, script, think
-from tests.running import decide, kinds, pending, transitions, work
-from tests.stack import LONGEST_S
+from tests.running import decide, kinds, no_renewer, pending, transitions, work
+from tests.stack import wait_for
 from tests.workers import slice_of
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
@@ -318,30 +317,21 @@ def test_a_finished_run_drives_nowhere() -> None:
 def test_the_renewer_keeps_a_lease_alive_during_a_long_call() -> None:
     """The call here goes on until the lease, which had run out, has been renewed by the other thread."""
     run = launch(FINAL)
-    renewed = threading.Event()
 
     def wait_for_renewal() -> None:
         Run.objects.filter(pk=run.pk).update(lease_until=Now())
-        holds._renewer._wake.set()
-        for _ in range(200):
-            if Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists():
-                renewed.set()
-                return
-            threading.Event().wait(0.02)
+        holds.renew_now()
+        wait_for(Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists)
 
     slice_of(run, before=wait_for_renewal)
-    assert renewed.is_set()
     assert run.status == "succeeded"
 
 
 def test_the_renewer_ends_with_the_last_hold() -> None:
     run = launch(FINAL)
     work(run)
-    thread = holds._renewer._thread
-    if thread is not None:
-        thread.join(LONGEST_S)
-    assert holds._renewer._holds == {}
-    assert not any(thread.name == "lease-renewer" for thread in threading.enumerate())
+    assert not holds.holds_any()
+    wait_for(no_renewer)
 
 
 def test_a_log_that_can_not_be_written_postpones_the_run_and_takes_no_worker_with_it() -> None:

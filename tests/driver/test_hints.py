@@ -42,7 +42,7 @@ def broker(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Broker:
     """One that takes nothing until it is told to; hints are on, and slices are short."""
     broker = Broker(takes=False)
     settings.HINTS = True
-    monkeypatch.setattr(tasks, "_messenger", Messenger(broker.send, patience_s=30), raising=False)
+    monkeypatch.setattr(tasks, "messenger", Messenger(broker.send, patience_s=30))
     monkeypatch.setattr(driver, "Slice", lambda: Slice(moves=50))
     return broker
 
@@ -86,10 +86,10 @@ def test_a_hand_of_the_worker_stays_only_while_nobody_waits_for_it(broker: Broke
     run, hands = long_run(), Hands()
     hands.take([*range(-HANDS - 1, 0)])  # no such runs, one more than there are hands
     wait_for(lambda: not hands.taken)
-    hands._drive(run.pk)
+    hands.drive(run.pk)
     assert (Run.objects.get(pk=run.pk).status, slices(run)) == ("queued", 1)
     hands.take([])
-    hands._drive(run.pk)
+    hands.drive(run.pk)
     assert Run.objects.get(pk=run.pk).status == "succeeded"
     hands.let_go()
 
@@ -124,7 +124,7 @@ def told(monkeypatch: pytest.MonkeyPatch, settings: Any) -> tuple[list[int], lis
     rings: list[int] = []
     monkeypatch.setattr(tasks.drive_run, "apply_async", lambda args, retry: hints.append(args[0]))
     monkeypatch.setattr(
-        tasks._messenger, "post", lambda *run_ids: [*map(tasks._send, run_ids)]
+        tasks.messenger, "post", lambda *run_ids: [*map(tasks.send, run_ids)]
     )  # without a thread
     monkeypatch.setattr(live, "ring", lambda run_id, seq: rings.append(run_id))
     return hints, rings

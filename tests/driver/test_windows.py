@@ -27,7 +27,7 @@ def reader_of(run: Run) -> Reader:
     assert lease is not None
     with held(lease) as hold:
         journey = Worker(hold)
-        journey._prepare()
+        journey.prepare()
         leases.let_go(lease)
     return journey.reader
 

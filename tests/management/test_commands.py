@@ -9,14 +9,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings as site
 from django.core.management import CommandError, call_command
-from django.db import connection
 
 from agentsite.environment import ROOT
 from runs import actions
@@ -28,7 +26,7 @@ from runs.reading.cards import card_of
 from tests.commands import database_url, refused, told
 from tests.compacting import RIGHT, compacted_run, newest
 from tests.launching import ALLOW, FINAL, launch, script, think
-from tests.running import kinds, pending, transitions, work
+from tests.running import just_after, kinds, pending, transitions, work
 from tests.workers import die_in, kill, slice_of
 
 pytestmark = pytest.mark.usefixtures("every_run_verifies")
@@ -575,7 +573,7 @@ def test_the_model_is_named_on_the_line() -> None:
 def test_following_a_run_ends_where_its_child_asks_a_person() -> None:
     run = with_a_child_that_asks()
     assert not run.interrupts.exists()
-    asked = Command()._followed(run, "", silent=True)
+    asked = Command().followed(run, "", silent=True)
     assert (run.status, [question.run for question in asked]) == ("waiting", [run.children.get()])
 
 
@@ -600,23 +598,6 @@ def test_launch_says_that_a_question_is_its_childs() -> None:
     )
 
 
-@contextlib.contextmanager
-def just_after(table: str, deed: Callable[[], object]) -> Iterator[None]:
-    """Do it between the first answer that comes from `table` and what is read next."""
-    done: list[str] = []
-
-    def passing_on(execute: Callable[..., Any], sql: str, *more: Any) -> Any:
-        found = execute(sql, *more)
-        if not done and sql.startswith("SELECT") and f'FROM "{table}"' in sql:
-            done.append(sql)
-            deed()
-        return found
-
-    with connection.execute_wrapper(passing_on):
-        yield
-    assert done, f"nothing was read from {table}"
-
-
 def test_a_question_that_comes_once_the_status_was_read_is_told_with_the_status_of_its_own() -> None:
     played = json.dumps(script(think("send", to="bob"), FINAL))
     with just_after("runs_step", lambda: work(Run.objects.get())):
@@ -632,7 +613,7 @@ def test_a_question_that_comes_once_the_status_was_read_is_told_with_the_status_
 def test_a_followed_run_is_as_its_last_look_found_it() -> None:
     run = launch(think("send", to="bob"), FINAL)
     with just_after("runs_run", lambda: work(Run.objects.get())):
-        asked = Command()._followed(run, "", silent=True)
+        asked = Command().followed(run, "", silent=True)
     assert (run.status, asked) == ("waiting", [pending(run)])
 
 

@@ -66,7 +66,7 @@ def ben() -> User:
 
 def forget() -> None:
     """As if another process asked."""
-    filling._kept.clear()
+    filling.KEPT.clear()
 
 
 def anew(run: Run) -> Filling | None:

@@ -45,7 +45,7 @@ from tests.running import (
     transitions,
     work,
 )
-from tests.stack import LONGEST_S
+from tests.stack import LONGEST_S, wait_for
 from tests.workers import die_in, kill, slice_of
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
@@ -159,7 +159,7 @@ def test_the_next_call_that_may_be_repeated_is_not_made(name: str) -> None:
 
     def stop() -> None:
         halt()
-        for hold in list(holds._renewer._holds.values()):
+        for hold in holds.held_now():
             hold.leaving = True
 
     world = slice_of(run, after=stop, only=name)
@@ -192,12 +192,8 @@ def test_a_silent_call_is_given_back_by_the_thread_beside_it() -> None:
 
     def wait_silently() -> None:
         halt()
-        holds._renewer._wake.set()
-        for _ in range(500):
-            if Run.objects.filter(pk=run.pk, worker="").exists():
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError("the run was not given back")
+        holds.renew_now()
+        wait_for(Run.objects.filter(pk=run.pk, worker="").exists)
 
     slice_of(run, before=wait_silently)
     run.refresh_from_db()

@@ -31,7 +31,7 @@ AT_ONCE_S = 1.0
 def _looked_at_anew() -> Iterator[None]:
     """What another test has seen is forgotten, and nobody looks any more when the test ends."""
     for look in (health.disk, health.database):
-        look._ended = look._said = float("-inf")
+        look.forget()
     yield
     wait_for(lambda: not lookers())
 
@@ -84,7 +84,7 @@ def test_a_row_that_is_being_written_is_no_fault_and_a_look_keeps_no_writer_wait
             other.set_autocommit(False)
             with other.cursor() as cursor:
                 cursor.execute("UPDATE runs_run SET head = head WHERE id = %s", [run.pk])
-            health.database._ended = float("-inf")
+            health.database.forget()
             assert well()
             other.rollback()
 
@@ -95,7 +95,7 @@ def test_what_was_seen_a_moment_ago_is_not_looked_at_again(monkeypatch: pytest.M
     for _ in range(100):
         assert look.fault() == ""
     assert len(looks) == 1
-    look._ended -= health.HOLDS_S + 1
+    monkeypatch.setattr(health, "HOLDS_S", -1.0)
     assert look.fault() == ""
     assert len(looks) == 2
 
@@ -145,12 +145,12 @@ def test_a_data_directory_that_is_gone_is_told(tmp_path: Path, settings: Any) ->
 
 
 def test_the_log_says_once_what_is_wrong_and_once_that_it_is_over(
-    tmp_path: Path, settings: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, settings.DATA_DIR = settings.DATA_DIR, tmp_path / "gone"
     with caplog.at_level(logging.WARNING, health.log.name):
+        monkeypatch.setattr(health, "HOLDS_S", -1.0)  # each question is a look
         for _ in range(3):
-            health.disk._ended = float("-inf")
             assert not well()
         settings.DATA_DIR = there
         wait_for(well)

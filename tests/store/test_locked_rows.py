@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 from django.db.models.functions import Now
 
 from runs import tasks
@@ -16,8 +17,8 @@ from runs.models import Run
 from runs.store import leases
 from runs.store.leases import RENEW_S
 from tests.launching import FINAL, launch, think
-from tests.running import locked, make_due, on_postgresql, work
-from tests.stack import LONGEST_S
+from tests.running import locked, make_due, no_renewer, on_postgresql, work
+from tests.stack import LONGEST_S, wait_for
 
 pytestmark = [
     pytest.mark.database,
@@ -45,41 +46,38 @@ def test_a_row_that_is_locked_does_not_keep_other_leases_from_being_renewed() ->
     *stuck, free = [hold_of(run) for run in runs]
     with locked(*runs[:4]):
         began = time.monotonic()
-        settled = [holds._renew(hold) for hold in (*stuck, free)]
+        settled = [holds.renew(hold) for hold in (*stuck, free)]
         assert time.monotonic() - began < RENEW_S, "or the next round would be late"
         assert settled == [False] * 4 + [True]
         assert renewed(*stuck, free) == [False] * 4 + [True]
     assert not any(hold.lost for hold in stuck), "nobody has taken it"
-    assert all(holds._renew(hold) for hold in stuck)
+    assert all(holds.renew(hold) for hold in stuck)
     assert renewed(*stuck) == [True] * 4
 
 
 def test_a_lease_whose_row_was_locked_is_renewed_at_the_next_glance() -> None:
     """And not in the next round only, which may be too late."""
     run = launch(FINAL)
-    hold = hold_of(run)
-    refused, settled = threading.Event(), threading.Event()
-    renewer = holds._Renewer()
-    renew = holds._renew
+    lease = hold_of(run).lease
+    refused = threading.Event()
+    renew = leases.renew
 
-    def noted(hold: holds.Hold) -> bool:
-        done = renew(hold)
-        (settled if done else refused).set()
-        return done
+    def noted(lease: leases.Lease) -> bool:
+        try:
+            return renew(lease)
+        except OperationalError:
+            refused.set()
+            raise
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(holds, "_renew", noted)
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as held:
+        patch.setattr(leases, "renew", noted)
         with locked(run):
-            renewer.add(hold)
-            renewer._wake.set()
+            hold = held.enter_context(holds.held(lease))
+            holds.renew_now()
             assert refused.wait(LONGEST_S)
             assert renewed(hold) == [False]
-        assert settled.wait(RENEW_S / 2)
-        renewer.remove(hold)
-        thread = renewer._thread
-        if thread is not None:
-            thread.join(LONGEST_S)
-    assert renewed(hold) == [True]
+        wait_for(lambda: renewed(hold) == [True], RENEW_S / 2)
+    wait_for(no_renewer)
 
 
 def test_a_row_that_is_locked_does_not_keep_other_runs_from_being_given_back() -> None:
@@ -89,7 +87,7 @@ def test_a_row_that_is_locked_does_not_keep_other_runs_from_being_given_back() -
         for hold in (stuck, *free):
             calls.enter_context(hold.cuttable())
         began = time.monotonic()
-        assert [holds._left(hold) for hold in (stuck, *free)] == [False, True, True]
+        assert [holds.leave(hold) for hold in (stuck, *free)] == [False, True, True]
         assert time.monotonic() - began < RENEW_S
 
 

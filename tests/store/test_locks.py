@@ -15,6 +15,7 @@ from django.contrib.messages import get_messages
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, connections, transaction
 from django.db.models.functions import Now
+from django.db.models.signals import post_save
 
 import runs
 from runs import actions, driver
@@ -240,15 +241,14 @@ def test_a_question_and_its_prepared_answer_are_given_up_together(
 ) -> None:
     run = launch(think("send", to="bob"), FINAL, answers=[{"verdict": "approve"}])
     opened: list[int] = []
-    record = decisions._record
 
-    def recorded(*given: Any) -> Decision:
+    def recorded(**given: Any) -> None:
         opened.append(len(tried))
-        return record(*given)
 
-    monkeypatch.setattr(decisions, "_record", recorded)
     tried = given_up(monkeypatch, lambda number: False)
+    post_save.connect(recorded, sender=Decision)
     work(run)
+    post_save.disconnect(recorded, sender=Decision)
     question = opened[0] - 1  # the commit before the decision's own
     again_ = launch(think("send", to="bob"), FINAL, answers=[{"verdict": "approve"}])
     given_up(monkeypatch, lambda number: number == question + nth)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -14,9 +13,9 @@ from django.db import DatabaseError
 from runs.driver import Slice
 from runs.models import Run
 from runs.reading import as_test, exporting, script_export
-from runs.store import db, verifying
+from runs.store import db
 from tests.launching import ALLOW, FINAL, launch, think
-from tests.running import in_threads, work
+from tests.running import in_threads, just_after, work
 from tests.workers import slice_of
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
@@ -30,21 +29,15 @@ def moving_run() -> Run:
     return run
 
 
-def moving_on(run: Run, before: Callable[..., Any]) -> Callable[..., Any]:
-    """`before`, once a worker has driven the run to its end."""
-
-    def moved(*args: Any, **kwargs: Any) -> Any:
-        if not Run.objects.get(pk=run.pk).finished:
-            in_threads(1, lambda _: work(Run.objects.get(pk=run.pk)))
-        return before(*args, **kwargs)
-
-    return moved
+def moving_on(run: Run) -> Callable[[], object]:
+    """Let a worker drive the run to its end, meanwhile."""
+    return lambda: in_threads(1, lambda _: work(Run.objects.get(pk=run.pk)))
 
 
-def test_an_export_has_the_rows_and_exchanges_of_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_has_the_rows_and_exchanges_of_its_head() -> None:
     run = moving_run()
-    monkeypatch.setattr(exporting, "_steps", moving_on(run, exporting._steps))
-    told = exporting.export(run)
+    with just_after("runs_exchange", moving_on(run)):
+        told = exporting.export(run)
     assert len(told["steps"]) == told["run"]["head"] == run.head
     assert told["run"]["status"] == "queued"
     assert work(run).head > len(told["steps"])
@@ -66,23 +59,21 @@ def test_an_export_of_a_run_that_was_read_earlier_is_of_now() -> None:
     assert len(told["steps"]) == told["run"]["head"]
 
 
-def test_a_script_and_a_test_of_a_moving_run_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_and_a_test_of_a_moving_run_are_of_one_moment() -> None:
     run = moving_run()
     script, test = script_export.launch_of(run), as_test.pytest_file(run)
-    monkeypatch.setattr(script_export, "settings_of", moving_on(run, script_export.settings_of))
-    assert script_export.launch_of(run) == script
+    with just_after("runs_exchange", moving_on(run)):
+        assert script_export.launch_of(run) == script
     assert work(run).finished
     assert script_export.launch_of(run) != script
     assert as_test.pytest_file(run) != test
 
 
 @pytest.mark.parametrize("words", [["--all"], []])
-def test_a_run_that_moves_while_it_is_verified_fits(
-    words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_moves_while_it_is_verified_fits(words: list[str]) -> None:
     run = moving_run()
-    monkeypatch.setattr(verifying._Walk, "_head", moving_on(run, verifying._Walk._head))
     out = io.StringIO()
-    call_command("verify", *(words or [str(run.pk)]), stdout=out)
+    with just_after("runs_step", moving_on(run)):
+        call_command("verify", *(words or [str(run.pk)]), stdout=out)
     assert "steps verified" in out.getvalue() or "1 runs verify" in out.getvalue()
     assert work(run).finished

@@ -265,8 +265,8 @@ def test_a_call_that_ends_in_a_fault_of_ours_counts_as_its_worst_case(
             raise RuntimeError
 
     class FaultyJourney(PricedJourney):
-        def _prepare(self) -> None:
-            super()._prepare()
+        def prepare(self) -> None:
+            super().prepare()
             self.ports.model = Faulty(self.model.model, Run.objects.get(pk=self.run.pk))
 
     monkeypatch.setattr(driver, "Worker", FaultyJourney)
@@ -286,8 +286,8 @@ def lost_with_the_ask_written(tokens: int, **settings: Any) -> Run:
             return answer if len(self.seen) < 2 else kill()
 
     class Second(PricedJourney):
-        def _prepare(self) -> None:
-            super()._prepare()
+        def prepare(self) -> None:
+            super().prepare()
             self.ports.model = DoomedInTheSecond(self.model.model, Run.objects.get(pk=self.run.pk))
 
     run = launch("no JSON", FINAL, limits={"tokens": tokens}, max_steps=30, **settings)
@@ -735,8 +735,8 @@ UNPRICED = replace(PRICE, input_usd=0.0, output_usd=0.0)
 class UnpricedJourney(MeddledJourney):
     """A slice whose model has a price list without prices: its server tells the cost afterwards."""
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self.ports.price = UNPRICED
         self.ports.context_tokens = self.reader.limit = PricedJourney.limit_tokens
 

@@ -12,7 +12,8 @@ from runs.driver import holds
 from runs.models import LOOKS, Run
 from runs.store import jumps, leases
 from tests.launching import FINAL, launch
-from tests.running import work
+from tests.running import no_renewer, work
+from tests.stack import wait_for
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
@@ -151,17 +152,10 @@ def test_a_worker_renews_at_once_when_its_clock_jumps(monkeypatch: pytest.Monkey
     sleep(run)
     monkeypatch.setattr(holds, "GLANCE_S", 0.01)
     ahead = iter([0.0, *[45.0] * 1000])
-    monkeypatch.setattr(holds, "_ahead", lambda: next(ahead, 45.0))
-    renewer = holds._Renewer()
-    monkeypatch.setattr(holds, "_renewer", renewer)
+    monkeypatch.setattr(holds, "clock_ahead", lambda: next(ahead, 45.0))
     monkeypatch.setattr(leases, "RENEW_S", 3600.0)
+    wait_for(no_renewer)  # one that began earlier knows the clock as it was
     with holds.held(lease):
-        for _ in range(500):
-            if Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists():
-                break
-            renewer._changed.acquire()
-            renewer._changed.wait(0.02)
-            renewer._changed.release()
-    assert Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists()
+        wait_for(Run.objects.filter(pk=run.pk, lease_until__gt=Now()).exists)
     leases.let_go(lease)
     work(run)
