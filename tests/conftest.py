@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from agentsite.chromium import ARGUMENTS, HOW_TO_GET, find_chromium
 
@@ -22,6 +23,10 @@ HELPERS = (
     "workers",
 )
 pytest.register_assert_rewrite(*(f"tests.{name}" for name in HELPERS))
+
+settings.register_profile("quick", max_examples=20)
+if settings.get_current_profile_name() == "default":
+    settings.load_profile("quick")  # where CI is set, hypothesis takes its profile "ci": five times as many
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, StorageState

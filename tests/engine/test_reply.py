@@ -293,7 +293,7 @@ def test_fences_and_prose_change_nothing(args: dict[str, Any], form: str) -> Non
 
 
 @given(st.text(st.sampled_from("{}[]\"'\\,: \nabTN1<>/think|`"), max_size=200) | st.text(max_size=60))
-@settings(max_examples=400)
+@settings(max_examples=4 * settings.default.max_examples)
 def test_no_text_breaks_the_reader(text: str) -> None:
     found = told(text)
     assert isinstance(found, Read) or found.why
@@ -321,11 +321,9 @@ def test_time_grows_with_the_length_and_no_faster(unit: str, end: str) -> None:
 
     def seconds(characters: int) -> float:
         text = (unit * (characters // len(unit)))[: characters - len(end)] + end
-        best = float("inf")
-        for _ in range(2):
-            began = time.process_time()
-            told(text)
-            best = min(best, time.process_time() - began)
-        return best
+        began = time.process_time()
+        told(text)
+        return time.process_time() - began
 
-    assert seconds(80_000) < max(0.05, 9 * seconds(20_000))
+    long = seconds(24_000)
+    assert long < max(0.012, 9 * seconds(6_000)) or min(long, seconds(24_000)) < 9 * seconds(6_000)
