@@ -45,7 +45,7 @@ def render(*outputs: tuple[str, str], tool: str = "save") -> dict[str, Any]:
 def contract_run(*decisions: Any, **tools: Any) -> Run:
     done = {"action": "complete", "completion_summary": "Done."}
     played = {"replies": {"decision": [*decisions, done]}, "tools": tools}
-    return work(actions.start_run(machine="contract", goal="g", settings={}, owner=None, script=played))
+    return work(launch(machine="contract", goal="g", played=played))
 
 
 def gone_back() -> Run:

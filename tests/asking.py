@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from runs import actions
 from runs.models import Run
 from tests.launching import ALLOW, FINAL, SEARCH, SEND, USAGE, launch, think
 from tests.running import work
@@ -79,11 +78,11 @@ def asking(kind: str, owner: Any = None) -> Run:
         die_in(run, before=kill, only="send")
         return work(run)
     return work(
-        actions.start_run(
+        launch(
             machine=asks.machine,
             goal="Find the <b>tides</b>",
-            settings=dict(asks.settings),
             owner=owner,
-            script=asks.script,
+            played=asks.script,
+            **dict(asks.settings),
         )
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.models import Group, Permission, User
+from django.db.models import QuerySet
 from django.test import Client
 
 from runs.models import Run
@@ -16,8 +18,29 @@ from tests.running import work
 def cast_member(name: str, *groups: str, **fields: Any) -> User:
     """Somebody who has signed up."""
     user = User.objects.create_user(name, password="pw", **fields)
-    user.groups.set(Group.objects.filter(name__in=groups))
+    user.groups.set(map(role, groups))
     return user
+
+
+LOOKS_AT = [f"view_{name}" for name in ("budget", "compaction", "decision", "exchange", "interrupt", "step")]
+ROLES = {
+    "operators": ["add_run", *LOOKS_AT],
+    "reviewers": ["view_run", "decide_interrupt", "change_compaction", *LOOKS_AT],
+}
+"""What the migrations let each group do."""
+
+
+def role(name: str) -> Group:
+    """Return the group, made anew where a test before has emptied its table."""
+    group, is_new = Group.objects.get_or_create(name=name)
+    if is_new:
+        group.permissions.set(permissions(ROLES[name]))
+    return group
+
+
+def permissions(names: Iterable[str]) -> QuerySet[Permission]:
+    """Return these permissions of the app."""
+    return Permission.objects.filter(content_type__app_label="runs", codename__in=names)
 
 
 def alice() -> User:
@@ -42,12 +65,10 @@ def signed_in(user: User, *, csrf: bool = False) -> Client:
     return client
 
 
-def person(name: str, *permissions: str) -> User:
+def person(name: str, *may: str) -> User:
     """Somebody with these permissions of the app."""
     user = User.objects.create_user(name)
-    user.user_permissions.set(
-        Permission.objects.filter(content_type__app_label="runs", codename__in=permissions)
-    )
+    user.user_permissions.set(permissions(may))
     return User.objects.get(pk=user.pk)
 
 
@@ -58,10 +79,11 @@ def with_own_run(user: User) -> User:
     return user
 
 
-def stranger(name: str, *permissions: str) -> User:
+def stranger(name: str, *may: str) -> User:
     """A person with these permissions and one run, which is not the one that the test is about."""
-    return with_own_run(person(name, *permissions))
+    return with_own_run(person(name, *may))
 
 
 def administrator() -> User:
+    """She may do everything."""
     return User.objects.create_superuser("ada", password="pw")

@@ -57,17 +57,10 @@ def _forker(database: str, secret_key: str) -> Forker:
     )
 
 
-def launch_and_die(played: dict[str, Any], place: str, tmp_path: Path, **run_settings: Any) -> Run:
-    (tmp_path / "script.json").write_text(json.dumps(played))
-    done = command(
-        "launch",
-        "--machine=ruled",
-        "--goal=Write to bob",
-        f"--settings={json.dumps(run_settings)}",
-        f"--script={tmp_path / 'script.json'}",
-        "--inline",
-        failpoints=place,
-    )
+def launch_and_die(played: dict[str, Any], place: str, **run_settings: Any) -> Run:
+    """Launch a run in a process that drives it and is killed at that place."""
+    options = (f"--settings={json.dumps(run_settings)}", f"--script={json.dumps(played)}")
+    done = command("launch", "--machine=ruled", "--goal=Write to bob", *options, "--inline", failpoints=place)
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
     run = Run.objects.get()
     assert leases.claim(run.pk, "too early") is None

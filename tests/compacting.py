@@ -8,7 +8,6 @@ from django.contrib.auth.models import User
 
 from runs.models import Run
 from runs.reading.compactions import CompactionView, compactions
-from tests.cast import person
 from tests.launching import FINAL, SEARCH, SEND, launch, think
 from tests.prompts import work_reading
 from tests.running import pending
@@ -20,11 +19,6 @@ HELD = think("send", to="bob")
 RESULTS = [{"output": f"result {number} " + "of the tide tables " * 47} for number in range(60)]
 
 TOOLS = {"search": SEARCH | {"results": RESULTS}, "send": SEND | {"results": [{"output": "sent"}] * 9}}
-
-
-def bob() -> User:
-    """He reviews."""
-    return person("bob", "view_run", "change_compaction")
 
 
 def searches(count: int) -> list[Any]:
@@ -41,7 +35,7 @@ def long_run(
     """A run whose window is full after four searches or so; driven as far as it goes."""
     given = replies or (*searches(4), HELD, *searches(1), HELD, *searches(6), HELD, FINAL)
     played = {"replies": {"decision": list(given), "summary": list(summaries)}, "tools": TOOLS}
-    context = {"context": {"limit_tokens": limit}} if limit else {}
+    context: dict[str, Any] = {"context": {"limit_tokens": limit}} if limit else {}
     return launch(played=played, owner=owner, max_steps=80, **context, **settings)
 
 

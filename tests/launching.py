@@ -49,15 +49,20 @@ def script(*replies: Any, tools: dict[str, Any] | None = None, **parts: Any) -> 
 
 
 def launch(
-    *replies: Any, owner: User | None = None, played: dict[str, Any] | None = None, **settings: Any
+    *replies: Any,
+    machine: str = "ruled",
+    goal: str = "Write a short report about tides",
+    owner: User | None = None,
+    played: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> Run:
-    """A `ruled` run that has been launched and not begun."""
+    """Launch a run, which is not begun. Its script is `played`, or that of the replies; without both it has a model."""
     return actions.start_run(
-        machine="ruled",
-        goal="Write a short report about tides",
+        machine=machine,
+        goal=goal,
         settings=settings,
         owner=owner,
-        script=script(*replies) if played is None else played,
+        script=script(*replies) if played is None and replies else played,
     )
 
 
@@ -105,15 +110,9 @@ ALL_WELL = {"thought": "FINAL ANSWER: all is well", "action": None}
 
 
 def launched(owner: User | None, *replies: Any, tools: dict[str, Any] | None = None, **settings: Any) -> Run:
-    """A run of the machine `ruled` that has been driven as far as it goes."""
-    run = actions.start_run(
-        machine="ruled",
-        goal="Tell the board how <b>things</b> are",
-        settings=settings,
-        owner=owner,
-        script=script(*replies, tools={"send_mail": MAIL} if tools is None else tools),
-    )
-    return work(run)
+    """Return a run that may send mail, driven as far as it goes."""
+    played = script(*replies, tools={"send_mail": MAIL} if tools is None else tools)
+    return work(launch(goal="Tell the board how <b>things</b> are", owner=owner, played=played, **settings))
 
 
 def run_with_letter(owner: User | None, **settings: Any) -> Run:
@@ -129,14 +128,8 @@ WITH_BROKEN: dict[str, Any] = {"search": SEARCH, "send": SEND, "broken": BROKEN}
 def play(machine: str, *replies: Any, planner: tuple[Any, ...] = (), **settings: Any) -> Run:
     """A run of `machine` that has been driven as far as it goes."""
     parts = {"decision": list(replies), "planner": list(planner), "fallback": ["As far as I know: three."]}
-    run = actions.start_run(
-        machine=machine,
-        goal="Find the <b>tides</b>",
-        settings=settings,
-        owner=None,
-        script={"replies": parts, "tools": WITH_BROKEN, "usage": USAGE},
-    )
-    return work(run)
+    played = {"replies": parts, "tools": WITH_BROKEN, "usage": USAGE}
+    return work(launch(machine=machine, goal="Find the <b>tides</b>", played=played, **settings))
 
 
 def sent(owner: User, **settings: Any) -> Run:

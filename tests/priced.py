@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from runs import actions
 from runs.driver import Slice
-from runs.driver.holds import Hold, held
+from runs.driver.holds import Hold
 from runs.driver.worker import Worker
 from runs.engine.snapshot import Price
 from runs.models import Run
 from runs.store import leases
 from tests.launching import FINAL, launch, think
-from tests.running import lose_worker, make_due, transitions, work
-from tests.workers import WorkerKilled, kill
+from tests.running import lose_worker, transitions, work
+from tests.workers import WorkerKilled, kill, seat
 
 LONG = Slice(10_000, 1_000)
 
@@ -59,16 +57,6 @@ class PricedJourney(Worker):
         self.ports.model = self.model
         self.ports.price = self.price
         self.ports.context_tokens = self.reader.limit = self.limit_tokens
-
-
-@contextmanager
-def seat(run: Run, worker: str = "alpha") -> Iterator[Hold]:
-    """A worker's hold on the run, which is due."""
-    make_due(run.pk)
-    lease = leases.claim(run.pk, worker)
-    assert lease is not None, "somebody has the run"
-    with held(lease) as hold:
-        yield hold
 
 
 def travel(run: Run, price: Price = PRICE, limit_tokens: int = PricedJourney.limit_tokens) -> Counted:

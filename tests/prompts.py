@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runs import actions, driver
+from runs import driver
 from runs.driver import Slice
-from runs.driver.holds import held
 from runs.driver.worker import Worker
 from runs.engine.ports import Message, ModelPort, ModelRequest, Watch
 from runs.models import Run
@@ -16,7 +15,7 @@ from runs.reading import prompts
 from runs.reading.prompts import sent_with_the_one_before
 from runs.store import errors, leases
 from tests.launching import FINAL, launch, script, think
-from tests.running import make_due
+from tests.workers import seat
 
 NOTES = {
     "params": {"q": "string"},
@@ -70,17 +69,14 @@ class RecordedJourney(Worker):
 
 def drive(run: Run, moves: int = 50, before: Callable[[str], None] = lambda role: None) -> Prompts:
     """One slice; what was sent, by the row that asked. `before` is done while a role's reply is waited for."""
-    make_due(run.pk)
-    lease = leases.claim(run.pk, "recorder")
-    assert lease is not None
-    with held(lease) as hold:
+    with seat(run) as hold:
         journey = RecordedJourney(hold, before)
         try:
             journey.drive(Slice(moves=moves))
         except errors.Fenced:
             pass
         finally:
-            leases.let_go(lease)
+            leases.let_go(hold.lease)
     run.refresh_from_db()
     return journey.recorder.sent
 
@@ -117,7 +113,7 @@ def hiding_run(rounds: int = 14) -> Run:
     }
     settings: dict[str, Any] = {"context": {"limit_tokens": 2000}, "tools": ["notes"]}
     settings |= {"exploration_budget": 40, "max_iterations": 40}
-    return actions.start_run(machine="checklist", goal="Tides", settings=settings, owner=None, script=played)
+    return launch(machine="checklist", goal="Tides", played=played, **settings)
 
 
 def check_prompts(run: Run, sent: Prompts) -> None:
@@ -164,12 +160,9 @@ class ReadJourney(Worker):
 
 def work_reading(run: Run) -> list[tuple[Message, ...]]:
     """One slice of the run, and the prompts that its model was shown."""
-    make_due(run.pk)
-    lease = leases.claim(run.pk, "reader")
-    assert lease is not None
-    with held(lease) as hold:
+    with seat(run) as hold:
         journey = ReadJourney(hold)
         journey.drive(Slice())
-        leases.let_go(lease)
+        leases.let_go(hold.lease)
     run.refresh_from_db()
     return journey.shown_to.shown

@@ -6,9 +6,10 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from runs import actions, driver
+from runs import driver
 from runs.models import ModelProfile, Run
 from tests.fake_model_server import FakeModelServer, Refuses, Says
+from tests.launching import launch
 from tests.running import make_due
 
 SAYS_93 = Says({"thought": "FINAL ANSWER: 93", "action": None})
@@ -23,9 +24,7 @@ NO_CREDIT = Refuses(402, {"message": "The plan ended in June."})
 def launched(server: FakeModelServer, **fields: Any) -> Run:
     about = {"base_url": server.base_url, "model_id": "tiny-1"} | fields
     ModelProfile.objects.update_or_create(name="tiny", defaults=about)
-    wanted = {"model": "tiny", "on_retries": "stop", "on_limit": "stop"}
-    run: Run = actions.start_run(owner=None, machine="ruled", goal="Work out 12*7+9", settings=wanted)
-    return run
+    return launch(goal="Work out 12*7+9", model="tiny", on_retries="stop", on_limit="stop")
 
 
 def once(run: Run) -> Run:

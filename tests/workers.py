@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from runs.driver import Slice
-from runs.driver.holds import held
+from runs.driver.holds import Hold, held
 from runs.driver.worker import Worker
 from runs.engine.effects import Answer, ModelReplied, ToolCall, Usage
 from runs.engine.ports import ModelPort, ModelRequest, Watch
@@ -99,17 +100,24 @@ class MeddledJourney(Worker):
 SLICE = Slice()
 
 
-def slice_of(run: Run, limit: Slice = SLICE, worker: str = "alpha", **deeds: Any) -> Meddled:
-    """One slice as `drive` makes it, with deeds in the middle of calls; faults come out. What was called."""
+@contextmanager
+def seat(run: Run, worker: str = "alpha") -> Iterator[Hold]:
+    """Give a worker's hold on the run, which is due."""
     make_due(run.pk)
     lease = leases.claim(run.pk, worker)
     assert lease is not None, "somebody has the run"
     with held(lease) as hold:
+        yield hold
+
+
+def slice_of(run: Run, limit: Slice = SLICE, worker: str = "alpha", **deeds: Any) -> Meddled:
+    """One slice as `drive` makes it, with deeds in the middle of calls; faults come out. What was called."""
+    with seat(run, worker) as hold:
         journey = MeddledJourney(hold, **deeds)
         try:
             journey.drive(limit)
         finally:
-            leases.let_go(lease)
+            leases.let_go(hold.lease)
     run.refresh_from_db()
     return journey.world
 
@@ -119,10 +127,7 @@ def die_in(run: Run, worker: str = "doomed", **deeds: Any) -> MeddledJourney:
 
     What it was doing, for a test where it was only slow.
     """
-    make_due(run.pk)
-    lease = leases.claim(run.pk, worker)
-    assert lease is not None, "somebody has the run"
-    with held(lease) as hold:
+    with seat(run, worker) as hold:
         journey = MeddledJourney(hold, **deeds)
         with pytest.raises(WorkerKilled):
             journey.drive(Slice())

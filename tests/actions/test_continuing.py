@@ -64,9 +64,7 @@ def test_each_run_reads_all_runs_before_it_in_order_once_and_then_its_own_goal()
 
 @pytest.mark.parametrize("machine", list(CATALOGUE))
 def test_every_machine_reads_the_runs_before_its_goal(machine: str) -> None:
-    made = actions.start_run(
-        machine=machine, goal="Count the boats", settings={}, owner=None, script={"replies": {}}
-    )
+    made = launch(machine=machine, goal="Count the boats", played={"replies": {}})
     first = work(made)
     if not first.finished:
         actions.abort(first, by=None)

@@ -157,12 +157,8 @@ def test_a_larger_budget_of_the_machine_counts_at_once() -> None:
     tool = {"action": "call_tool", "tool_call": {"tool_id": "search", "params": {"q": "a"}}}
     done = {"action": "complete", "completion_summary": "done"}
     replies = [dict(tool, strategy="explore"), dict(tool, strategy="explore"), done]
-    run = actions.start_run(
-        machine="checklist",
-        goal="Look",
-        settings={"exploration_budget": 1, "exploitation_budget": 1},
-        owner=None,
-        script=script(*replies),
+    run = launch(
+        machine="checklist", goal="Look", played=script(*replies), exploration_budget=1, exploitation_budget=1
     )
     work(run)
     at = transitions(run)[1]
@@ -219,9 +215,7 @@ def test_a_state_that_does_not_fit_is_refused_with_its_place(state: Any, path: s
 def played(machine: str) -> Run:
     """A run of the machine that has called children and ended."""
     script_ = {"replies": {"decision": CHILDREN[machine]}}
-    made = actions.start_run(
-        machine=machine, goal="Look", settings=KID_SETTINGS[machine], owner=None, script=script_
-    )
+    made = launch(machine=machine, goal="Look", played=script_, **KID_SETTINGS[machine])
     return work(made)
 
 
@@ -355,8 +349,8 @@ def test_an_index_is_within_its_list_and_the_list_is_no_longer_than_a_plan(
     state: dict[str, Any], path: str, said: str
 ) -> None:
     played_ = {"replies": {"decision": PLANNED_ROWS}, "tools": TOOLS}
-    settings = {"plan": PLANNED_ROWS, "tools": ["search"]}
-    run = actions.start_run(machine="planned", goal="Look", settings=settings, owner=None, script=played_)
+    settings: dict[str, Any] = {"plan": PLANNED_ROWS, "tools": ["search"]}
+    run = launch(machine="planned", goal="Look", played=played_, **settings)
     work(run)
     with pytest.raises(actions.BadLaunch) as refused:
         fork(run, transitions(run, "planned")[0], state=state)

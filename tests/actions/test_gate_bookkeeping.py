@@ -99,14 +99,12 @@ def test_a_fork_that_says_it_has_taken_a_step_is_asked_before_its_first_one() ->
 def test_a_fork_with_another_plan_than_the_one_that_was_approved_is_asked_about_it() -> None:
     site_rule(FIRST)
     rows = [{"tool": "search", "args": {"q": "a"}}, {"tool": "search", "args": {"q": "b"}}]
-    settings = {"plan": rows, "tools": ["search"], "rules": ALLOW}
+    settings: dict[str, Any] = {"plan": rows, "tools": ["search"], "rules": ALLOW}
     played = {
         "replies": {"decision": [*rows, {"tool": "final_answer", "args": {"answer": "x"}}]},
         "tools": TOOLS,
     }
-    run = work(
-        actions.start_run(machine="planned", goal="Look", settings=settings, owner=None, script=played)
-    )
+    run = work(launch(machine="planned", goal="Look", played=played, **settings))
     decide(run, "approve")
     work(run)
     at = transitions(run, "planned")[0]

@@ -16,8 +16,8 @@ from runs.reading.exporting import export
 from runs.reading.rows import row_views
 from runs.signals import on_after_compaction
 from runs.store import errors, loading, verifying
-from tests.cast import person, signed_in, stranger
-from tests.compacting import HELD, RIGHT, WRONG, bob, compacted_run, long_run, newest, read_on, searches
+from tests.cast import bob, person, signed_in, stranger
+from tests.compacting import HELD, RIGHT, WRONG, compacted_run, long_run, newest, read_on, searches
 from tests.launching import FINAL
 from tests.running import decide, transitions, work
 from tests.workers import die_in, kill, slice_of

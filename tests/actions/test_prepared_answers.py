@@ -107,7 +107,7 @@ def test_a_childs_answers_are_looked_at_too(deep: int) -> None:
 def test_a_tool_that_only_one_of_a_childs_scripts_plays_is_real_in_the_others() -> None:
     played = script(FINAL, tools={"write_file": SEND})
     played["subgraphs"] = {"inner": {"replies": {}, "then": [{"tools": {}}]}}
-    inner = {"subgraphs": {"inner": {"machine": "ruled", "settings": REAL}}}
+    inner: dict[str, Any] = {"subgraphs": {"inner": {"machine": "ruled", "settings": REAL}}}
     assert refused(operator(), inner, played)[0] == "settings.subgraphs.inner.settings.answers"
     del played["subgraphs"]["inner"]["then"]
     launch(played=played, owner=operator("eve"), **inner)

@@ -30,15 +30,13 @@ PLAYED = {"replies": {"decision": [LOOK, call(), done(fill())]}, "tools": {"sear
 
 
 @pytest.fixture(autouse=True)
-def house() -> Skill:
+def house(every_run_verifies: None) -> Skill:
     return Skill.objects.create(name="house", text="Say it once.")
 
 
 def begun() -> Run:
     """A run that may be shown the skill, and has not been yet."""
-    return actions.start_run(
-        machine="contract", goal="g", settings={"contract": [INLINE]}, owner=None, script=PLAYED
-    )
+    return launch(machine="contract", goal="g", played=PLAYED, contract=[INLINE])
 
 
 def skills_of(run: Run) -> dict[str, str]:
@@ -99,8 +97,8 @@ def test_a_child_has_the_skills_that_there_were_when_it_began(house: Skill) -> N
 
 
 def test_the_runs_own_skills_go_before_the_sites() -> None:
-    own = {"contract": [INLINE], "skills": {"house": "My own.", "mine": "Mine."}}
-    run = actions.start_run(machine="contract", goal="g", settings=own, owner=None, script=PLAYED)
+    own: dict[str, Any] = {"contract": [INLINE], "skills": {"house": "My own.", "mine": "Mine."}}
+    run = launch(machine="contract", goal="g", played=PLAYED, **own)
     assert skills_of(run) == {"house": "My own.", "mine": "Mine."}
 
 

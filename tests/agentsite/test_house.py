@@ -68,6 +68,7 @@ def test_no_module_imports_a_test() -> None:
 SLEEPERS = {
     ("agentsite/pills.py", "_pill"): "a call that takes long",
     ("agentsite/pills.py", "_work"): "a call that takes long",
+    ("agentsite/test_database_away.py", "stay_away"): "a database that is away",
     ("agentsite/test_supervise.py", "until"): "waits for a condition beside other tasks",
     ("agentsite/wearing.py", "suspend"): "a machine that is asleep",
     ("benchmarks/load.py", "answers"): "people who answer at a rate",
@@ -100,6 +101,10 @@ def sleeps(node: ast.AST) -> bool:
             return False  # it only lets others run
         case ast.Call(func=ast.Attribute(value=ast.Name(id="time" | "asyncio"), attr="sleep")):
             return True
+        case ast.Call(
+            func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr="Event")), attr="wait"), args=[_]
+        ):
+            return True  # an event that nobody sets
         case ast.ImportFrom(module="time" | "asyncio", names=names):
             return any(one.name == "sleep" for one in names)
     return False

@@ -12,7 +12,7 @@ from runs.adapters.tools import TOOLS as REGISTERED
 from runs.forms import launching
 from runs.models import Exchange, Run
 from runs.reading.rows import row_views
-from tests.launching import ALLOW, FINAL, USAGE, think
+from tests.launching import ALLOW, FINAL, USAGE, launch, think
 from tests.replaying import check_replay
 from tests.running import decide, pending, transitions, work
 from tests.shell import LAST, ROWS, SHELL_CALL
@@ -38,9 +38,7 @@ ON: dict[str, Any] = {"cache_reads": True, "rules": ALLOW, "cache": False}
 def begun(*replies: Any, machine: str = "ruled", played: dict[str, Any] = TOOLS, **settings: Any) -> Run:
     """A run, driven as far as it goes."""
     script = {"replies": {"decision": list(replies)}, "tools": played, "usage": USAGE}
-    return work(
-        actions.start_run(machine=machine, goal="Tides", settings=settings, owner=None, script=script)
-    )
+    return work(launch(machine=machine, goal="Tides", played=script, **settings))
 
 
 def calls(run: Run, kind: str = "tool_call") -> list[Exchange]:
@@ -107,7 +105,7 @@ def test_a_child_run_empties_it() -> None:
         "subgraphs": {"inner": {"replies": {"decision": [FINAL]}}},
     }
     settings = ON | {"subgraphs": {"inner": {"machine": "ruled", "settings": {}}}}
-    run = work(actions.start_run(machine="ruled", goal="Tides", settings=settings, owner=None, script=script))
+    run = work(launch(goal="Tides", played=script, **settings))
     assert run.status == "succeeded"
     assert gave(run) == [("first", 0), ("second", 0)]
 

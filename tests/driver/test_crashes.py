@@ -449,8 +449,8 @@ PLACES = [
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_killed_anywhere_the_run_goes_on_with_exact_totals(place: str, tmp_path: Path) -> None:
-    run = launch_and_die(script(think("search", q="tides"), FINAL), place, tmp_path)
+def test_killed_anywhere_the_run_goes_on_with_exact_totals(place: str) -> None:
+    run = launch_and_die(script(think("search", q="tides"), FINAL), place)
     work(run)
     assert run.status == "succeeded"
     assert totals(run) == (2, 1, 200, 40, 0.002)
@@ -458,16 +458,16 @@ def test_killed_anywhere_the_run_goes_on_with_exact_totals(place: str, tmp_path:
     assert kinds(run).count("transition") == 10
 
 
-def test_killed_before_the_intent_of_a_deed_is_written_nobody_is_asked_about_it(tmp_path: Path) -> None:
+def test_killed_before_the_intent_of_a_deed_is_written_nobody_is_asked_about_it() -> None:
     played = script(think("send", to="bob"), FINAL)
-    run = launch_and_die(played, "before_ask_commit:kill9", tmp_path, rules=ALLOW)
+    run = launch_and_die(played, "before_ask_commit:kill9", rules=ALLOW)
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
     assert not run.interrupts.exists()
 
 
-def test_killed_before_a_deed_ended_a_person_says_whether_it_happened(tmp_path: Path) -> None:
+def test_killed_before_a_deed_ended_a_person_says_whether_it_happened() -> None:
     played = script(think("send", to="bob"), FINAL)
-    run = launch_and_die(played, "after_started:kill9", tmp_path, rules=ALLOW)
+    run = launch_and_die(played, "after_started:kill9", rules=ALLOW)
     work(run)
     assert pending(run).kind == "may_have_happened"
     decide(run, "respond", message="it was sent")
@@ -479,11 +479,9 @@ AFTER_A_DEED = "after_effect:kill9:2"
 
 
 @pytest.mark.parametrize("tool", [SEND, KEYED])
-def test_an_answer_that_the_database_never_got_is_taken_from_the_disk(
-    tool: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_answer_that_the_database_never_got_is_taken_from_the_disk(tool: dict[str, Any]) -> None:
     run = launch_and_die(
-        script(think("send", to="bob"), FINAL, tools={"send": tool}), AFTER_A_DEED, tmp_path, rules=ALLOW
+        script(think("send", to="bob"), FINAL, tools={"send": tool}), AFTER_A_DEED, rules=ALLOW
     )
     assert run.exchanges.get(name="send").status == "started"
     world = slice_of(run)
@@ -503,8 +501,8 @@ def test_an_answer_that_nobody_asks_for_is_forgotten_after_a_week(tmp_path: Path
 
 
 @pytest.mark.parametrize("kept", ["", "{", "[]", '{"kind": "nothing"}'])
-def test_a_kept_answer_that_can_not_be_read_is_none(kept: str, tmp_path: Path) -> None:
-    run = launch_and_die(script(think("send", to="bob"), FINAL), AFTER_A_DEED, tmp_path, rules=ALLOW)
+def test_a_kept_answer_that_can_not_be_read_is_none(kept: str) -> None:
+    run = launch_and_die(script(think("send", to="bob"), FINAL), AFTER_A_DEED, rules=ALLOW)
     spool.path_of(run.exchanges.get(name="send").key).write_text(kept)
     work(run)
     assert pending(run).kind == "may_have_happened"
@@ -512,9 +510,9 @@ def test_a_kept_answer_that_can_not_be_read_is_none(kept: str, tmp_path: Path) -
     work(run)
 
 
-def test_killed_before_a_deed_with_a_key_ended_it_is_done_once(tmp_path: Path) -> None:
+def test_killed_before_a_deed_with_a_key_ended_it_is_done_once() -> None:
     played = script(think("send", to="bob"), FINAL, tools={"send": KEYED})
-    run = launch_and_die(played, "after_started:kill9", tmp_path, rules=ALLOW)
+    run = launch_and_die(played, "after_started:kill9", rules=ALLOW)
     world = slice_of(run)
     assert world.calls == ["send", "decision"]
     assert world.keys == [run.exchanges.get(name="send").key]

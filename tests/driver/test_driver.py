@@ -293,12 +293,11 @@ def test_budget_lines_that_a_run_gets_on_its_way_are_written() -> None:
     """As those of a contract that the model makes: a line for each slot, which the launch knew nothing of."""
     made = {"slots": [{"id": "tide", "type": "inline"}], "depth": "deep", "hints": {"tide": {"explore": 7}}}
     said = {"action": "complete", "completion_summary": "Nothing to say."}
-    run = actions.start_run(
+    run = launch(
         machine="contract",
         goal="Say when high water is",
-        settings={"coordinator": "model"},
-        owner=None,
-        script={"replies": {"coordinator": [made], "decision": [said] * 9}},
+        played={"replies": {"coordinator": [made], "decision": [said] * 9}},
+        coordinator="model",
     )
     begun = set(run.budgets.values_list("scope", "name"))
     run = work(run)

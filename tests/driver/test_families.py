@@ -5,11 +5,12 @@ import json
 
 import pytest
 
-from runs import actions, driver
+from runs import driver
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run
 from runs.store import verifying
 from tests.families import CHILDREN, KID_SETTINGS, PARENTS
+from tests.launching import launch
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
@@ -18,16 +19,16 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 def test_a_child_of_any_machine_answers_a_parent_of_any_machine(parent: str, child: str) -> None:
     grown = {} if child == "contract" else KID_SETTINGS[child]
     run = driver.drive_inline(
-        actions.start_run(
+        launch(
             machine=parent,
             goal="Find out the tide",
-            settings={**KID_SETTINGS[parent], "subgraphs": {"kid": {"machine": child, "settings": grown}}},
-            owner=None,
-            script={
+            played={
                 "replies": {"decision": PARENTS[parent]},
                 "subgraphs": {"kid": {"replies": {"decision": CHILDREN[child]}}},
                 "usage": {"cost_usd": 0.0625},
             },
+            **KID_SETTINGS[parent],
+            subgraphs={"kid": {"machine": child, "settings": grown}},
         ).pk
     )
     kid = Run.objects.get(parent=run)

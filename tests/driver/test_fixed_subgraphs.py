@@ -10,7 +10,7 @@ import pytest
 from runs import actions
 from runs.models import Run
 from runs.reading.ending import ending_of
-from tests.launching import FINAL, TOOLS, USAGE, think
+from tests.launching import FINAL, TOOLS, USAGE, launch, think
 from tests.replaying import check_replay
 from tests.running import decide, pending, transitions, work
 
@@ -32,9 +32,7 @@ def begun(
         "subgraphs": {"auth": {"replies": {"decision": list(child)}}},
     }
     settings = {"subgraphs": {"auth": auth}} | settings
-    return work(
-        actions.start_run(machine="ruled", goal="Tides", settings=settings, owner=None, script=script)
-    )
+    return work(launch(goal="Tides", played=script, **settings))
 
 
 def metadata(run: Run) -> dict[str, Any]:
@@ -128,10 +126,4 @@ def test_a_rollback_to_before_it_runs_it_again() -> None:
 @pytest.mark.parametrize("machine", ["contract", "checklist", "planned"])
 def test_another_machine_refuses_a_fixed_place_in_a_sentence(machine: str) -> None:
     with pytest.raises(actions.BadLaunch, match="this machine has no such place"):
-        actions.start_run(
-            machine=machine,
-            goal="x",
-            settings={"subgraphs": {"auth": AUTH}},
-            owner=None,
-            script={"replies": {}},
-        )
+        launch(machine=machine, goal="x", played={"replies": {}}, subgraphs={"auth": AUTH})

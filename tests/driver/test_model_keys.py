@@ -14,7 +14,7 @@ from runs.driver.ports import ModelUnusable, model_settings
 from runs.models import ModelProfile
 from tests.cast import administrator, signed_in
 from tests.fake_model_server import FakeModelServer, Says
-from tests.launching import FINAL
+from tests.launching import FINAL, launch
 from tests.running import work
 from tests.served import PROFILE
 
@@ -100,7 +100,7 @@ def test_another_server_is_not_sent_the_key(monkeypatch: pytest.MonkeyPatch) -> 
         found = profile(key_variable=VARIABLE)
         found.base_url = server.base_url
         found.save()
-        run = work(actions.start_run(machine="ruled", goal="Say", settings={"model": "tiny"}, owner=None))
+        run = work(launch(goal="Say", model="tiny"))
         (asked,) = server.asked
     assert run.status == "succeeded"
     assert "authorization" not in asked.headers

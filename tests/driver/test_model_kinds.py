@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 
 from agentsite import providers
-from runs import actions, driver
+from runs import driver
 from runs.adapters.models import EXTRAS, missing_package
 from runs.adapters.prices import Tariff
 from runs.driver.ports import ModelUnusable, model_settings, why_not
@@ -18,6 +18,7 @@ from runs.models import ADDRESSES, ModelProfile, Run
 from tests.adapters.dialects import MODELS
 from tests.cast import administrator, signed_in
 from tests.fake_model_server import Asked, Behaviour, FakeModelServer, Refuses, Says
+from tests.launching import launch
 from tests.running import work
 from tests.served import PROFILE
 
@@ -27,9 +28,7 @@ FINAL = {"thought": "FINAL ANSWER: 93", "action": None}
 
 
 def launched() -> Run:
-    wanted = {"model": "tiny", "on_retries": "stop", "on_limit": "stop"}
-    run = actions.start_run(owner=None, machine="ruled", goal="Work out 12*7+9", settings=wanted)
-    return work(run)
+    return work(launch(goal="Work out 12*7+9", model="tiny", on_retries="stop", on_limit="stop"))
 
 
 def posted(url: str, **fields: str) -> Any:

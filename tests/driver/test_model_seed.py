@@ -8,11 +8,10 @@ import re
 import pytest
 from django.urls import reverse
 
-from runs import actions
 from runs.models import ModelProfile, Run
 from tests.cast import administrator, person, signed_in
 from tests.fake_model_server import FakeModelServer, Refuses, Says
-from tests.launching import FINAL
+from tests.launching import FINAL, launch
 from tests.running import work
 from tests.served import PROFILE
 
@@ -24,7 +23,7 @@ def asked_once(behaviour: Says | Refuses, seed: int | None) -> tuple[Run, dict[s
     ModelProfile.objects.all().delete()
     with FakeModelServer([behaviour]) as server:
         ModelProfile.objects.create(name="tiny", base_url=server.base_url, model_id="tiny-1", seed=seed)
-        run = work(actions.start_run(machine="ruled", goal="Say", settings={"model": "tiny"}, owner=None))
+        run = work(launch(goal="Say", model="tiny"))
         (asked,) = server.asked
     return run, asked.body
 
@@ -44,7 +43,7 @@ def test_the_cache_tells_replies_of_different_seeds_apart() -> None:
         keys = []
         for seed in (None, 0, 7, None):
             ModelProfile.objects.update(seed=seed)
-            run = work(actions.start_run(machine="ruled", goal="Say", settings={"model": "tiny"}, owner=None))
+            run = work(launch(goal="Say", model="tiny"))
             keys.append(run.exchanges.get(kind="model_call").prompt_hash)
     assert keys[0] == keys[3] and len(set(keys)) == 3
 

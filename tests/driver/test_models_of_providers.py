@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from runs import actions
 from runs.engine.effects import ANSWER, ModelReplied
 from runs.models import ModelProfile, Run
 from tests.adapters.dialects import MODELS, reply
 from tests.fake_model_server import FakeModelServer
 from tests.golden.stories import demonstration
+from tests.launching import launch
 from tests.running import decide, work
 
 pytestmark = pytest.mark.usefixtures("every_run_verifies")
@@ -45,7 +45,7 @@ def test_a_machine_goes_its_way_in_every_providers_dialect(kind: str, machine: s
     with FakeModelServer([reply(kind, text=text) for text in said]) as server:
         about = {"base_url": server.base_url, "model_id": MODELS[kind], "input_price": 1.0}
         ModelProfile.objects.create(name="tiny", kind=kind, **about)
-        run = actions.start_run(owner=None, machine=machine, goal=played.goal, settings=settings)
+        run = launch(machine=machine, goal=played.goal, **settings)
         run = to_its_end(work(run))
         assert len(server.asked) == len(said), run.exit_reason
     assert (run.status, run.answer) == ("succeeded", played.answer)

@@ -17,6 +17,7 @@ from runs.reading.exporting import export
 from runs.reading.rows import row_views
 from tests.cast import cast_member, signed_in
 from tests.fake_model_server import BreaksOff, FakeModelServer, Refuses, Says, Stalls
+from tests.launching import launch
 from tests.running import decide, pending, work
 from tests.served import BUSY, NO_CREDIT, SAYS_93, launched
 
@@ -90,7 +91,7 @@ def profile(name: str = "tiny", **fields: Any) -> ModelProfile:
 
 
 def start(settings: dict[str, Any]) -> Run:
-    return actions.start_run(owner=None, machine="ruled", goal="Say hello", settings=settings)
+    return launch(goal="Say hello", **settings)
 
 
 def test_a_limit_on_cost_is_refused_for_a_model_without_a_price() -> None:
@@ -185,8 +186,8 @@ def test_a_fork_that_shares_a_limit_on_cost_takes_no_model_without_a_price() -> 
     with FakeModelServer([SAYS_93]) as server:
         profile("spare", base_url=server.base_url)
         launched(server, **MINE)
-        limited = {"model": "tiny", "limits": {"cost_usd": 1.0}}
-        root = actions.start_run(owner=None, machine="ruled", goal="Work out 12*7+9", settings=limited)
+        limited: dict[str, Any] = {"model": "tiny", "limits": {"cost_usd": 1.0}}
+        root = launch(goal="Work out 12*7+9", **limited)
         with pytest.raises(actions.BadLaunch, match="The model “spare” has no price"):
             actions.fork(root, at=0, by=None, settings={"limits": None, "model": "spare"})
         assert actions.fork(root, at=0, by=None, settings={"limits": None}).root_id == root.pk

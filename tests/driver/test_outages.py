@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from runs import actions
 from runs.adapters.models.waits import asked_wait
 from runs.engine.effects import ANSWER, Failed
 from runs.models import Interrupt, ModelProfile, RunStatus
 from runs.store.db import now
 from tests.fake_model_server import Behaviour, BreaksOff, FakeModelServer, Refuses, Says
+from tests.launching import launch
 from tests.running import decide, pending, work
 from tests.served import BUSY, NO_CREDIT, SAYS_93, SLOW_DOWN, launched, once, waits_of
 
@@ -155,9 +155,8 @@ def test_a_wait_that_is_none_is_not_kept(text: str) -> None:
 def test_a_server_that_cuts_prompts_is_named_on_the_row_and_not_to_the_model() -> None:
     with FakeModelServer([Says({"thought": "Hm.", "action": None}, usage=(2_048, 7)), SAYS_93]) as server:
         ModelProfile.objects.create(name="tiny", base_url=server.base_url, model_id="tiny-1")
-        wanted = {"model": "tiny", "on_retries": "stop", "on_limit": "stop"}
         goal = "Work out 12*7+9. " + "Numbers stay small. " * 900
-        run = work(actions.start_run(owner=None, machine="ruled", goal=goal, settings=wanted))
+        run = work(launch(goal=goal, model="tiny", on_retries="stop", on_limit="stop"))
         assert run.status == "succeeded"
         sent = [str(asked.body) for asked in server.asked]
     told = "".join(run.steps.values_list("facts_json", flat=True))

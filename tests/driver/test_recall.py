@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from runs import actions
 from runs.engine.ports import Message
 from runs.engine.timeline import STUB
 from runs.models import Exchange, Run
@@ -17,7 +16,7 @@ from runs.reading.prompts import prompt_of
 from runs.reading.rows import render_row, row_views
 from tests.cast import person
 from tests.compact import compact
-from tests.launching import TOOLS, USAGE
+from tests.launching import TOOLS, USAGE, launch
 from tests.prompts import Prompts, check_prompts, drive
 from tests.replaying import check_as_read, check_replay
 from tests.running import work
@@ -45,9 +44,7 @@ def run_of(*replies: Any, owner: User | None = None, tools: dict[str, Any] = TOO
     """A `checklist` run, driven as far as it goes."""
     played = {"replies": {"decision": list(replies)}, "tools": tools, "usage": USAGE}
     goal = "Write a short report about tides"
-    return work(
-        actions.start_run(machine="checklist", goal=goal, settings=settings, owner=owner, script=played)
-    )
+    return work(launch(machine="checklist", goal=goal, owner=owner, played=played, **settings))
 
 
 def found(run: Run, nth: int = 0) -> dict[str, Any]:
@@ -75,7 +72,7 @@ def test_a_file_is_read_by_its_name() -> None:
         "replies": {"decision": [use("save"), use("react.read", paths=["fi:a.txt"]), DONE]},
         "tools": tools,
     }
-    run = work(actions.start_run(machine="checklist", goal="Tides", settings={}, owner=None, script=played))
+    run = work(launch(machine="checklist", goal="Tides", played=played))
     assert found(run)["value"] == {"fi:a.txt": "high water"}
 
 
@@ -254,7 +251,7 @@ def small(*replies: Any, summary: str, owner: User | None = None) -> Run:
         "usage": USAGE,
     }
     settings = {"context": {"limit_tokens": 2500}, "exploration_budget": 20, "max_iterations": 20}
-    return actions.start_run(machine="checklist", goal="Tides", settings=settings, owner=owner, script=played)
+    return launch(machine="checklist", goal="Tides", owner=owner, played=played, **settings)
 
 
 def test_a_summary_is_read_again_and_hidden_by_its_path() -> None:

@@ -159,16 +159,16 @@ def test_a_fork_is_replayed_from_where_it_began() -> None:
 @pytest.mark.parametrize(("parent", "child"), list(itertools.product(CATALOGUE, CATALOGUE)))
 def test_a_family_of_any_machines_is_replayed_with_its_child(parent: str, child: str) -> None:
     grown = {} if child == "contract" else KID_SETTINGS[child]
-    run = actions.start_run(
+    run = launch(
         machine=parent,
         goal="Find out the tide",
-        settings={**KID_SETTINGS[parent], "subgraphs": {"kid": {"machine": child, "settings": grown}}},
-        owner=None,
-        script={
+        played={
             "replies": {"decision": PARENTS[parent]},
             "subgraphs": {"kid": {"replies": {"decision": CHILDREN[child]}}},
             "usage": {"cost_usd": 0.0625},
         },
+        **KID_SETTINGS[parent],
+        subgraphs={"kid": {"machine": child, "settings": grown}},
     )
     work(run)
     made = check_replay(run)

@@ -12,10 +12,10 @@ from runs.engine.replaying import Record, Replay
 from runs.models import Run
 from runs.store import leases
 from tests.launching import FINAL, launch, script, think
-from tests.priced import PRICE, THINKING, PricedJourney, lost_in_a_call, seat, travel
+from tests.priced import PRICE, THINKING, PricedJourney, lost_in_a_call, travel
 from tests.replaying import check_replay
 from tests.running import decide, pending, work
-from tests.workers import WorkerKilled, at_call, die_in, slice_of, wake
+from tests.workers import WorkerKilled, at_call, die_in, seat, slice_of, wake
 
 pytestmark = pytest.mark.usefixtures("every_run_verifies")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from runs import actions, driver
+from runs import driver
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.tool import Arguments, Place, Result, Tool
 from runs.adapters.toolbox import MAX_RESULT, Toolbox
@@ -19,7 +19,7 @@ from runs.models import Run, Step
 from runs.reading import prompts
 from runs.reading.script_export import script_of
 from tests.cast import person, signed_in
-from tests.launching import SEARCH, USAGE
+from tests.launching import SEARCH, USAGE, launch
 from tests.running import work
 from tests.shell import ARGS, LAST, OUT, ROWS, SHELL_CALL
 
@@ -39,12 +39,11 @@ def played(machine: str, *calls: Any, planner: tuple[Any, ...] = (), **settings:
     """A run that makes the calls and ends."""
     own = {"plan": ROWS} if machine == "planned" else {}
     replies = {"decision": [*calls, LAST[machine]], "planner": list(planner)}
-    run = actions.start_run(
+    run = launch(
         machine=machine,
         goal="List the files",
-        settings=own | settings,
-        owner=None,
-        script={"replies": replies, "tools": {"shell": SHELL, "search": SEARCH}, "usage": USAGE},
+        played={"replies": replies, "tools": {"shell": SHELL, "search": SEARCH}, "usage": USAGE},
+        **(own | settings),
     )
     return work(run)
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from runs import actions
-from runs.driver.holds import held
 from runs.driver.window import Reader
 from runs.driver.worker import Worker
 from runs.models import ModelProfile, Run
@@ -15,20 +13,17 @@ from runs.reading.prompts import full_terms, limit_of
 from runs.store import leases
 from tests.launching import FINAL, launch
 from tests.prompts import drive, long_run
-from tests.running import make_due
+from tests.workers import seat
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def reader_of(run: Run) -> Reader:
     """What a worker that takes the run now reckons with."""
-    make_due(run.pk)
-    lease = leases.claim(run.pk, "reader")
-    assert lease is not None
-    with held(lease) as hold:
+    with seat(run) as hold:
         journey = Worker(hold)
         journey.prepare()
-        leases.let_go(lease)
+        leases.let_go(hold.lease)
     return journey.reader
 
 
@@ -44,7 +39,7 @@ def of_a_model(**settings: Any) -> Run:
         },
     )
     settings = {"model": "tiny", **settings}
-    return actions.start_run(machine="ruled", goal="Tides", settings=settings, owner=None)
+    return launch(goal="Tides", **settings)
 
 
 def test_where_the_settings_name_no_limit_it_is_the_models() -> None:

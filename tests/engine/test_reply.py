@@ -293,7 +293,7 @@ def test_fences_and_prose_change_nothing(args: dict[str, Any], form: str) -> Non
 
 
 @given(st.text(st.sampled_from("{}[]\"'\\,: \nabTN1<>/think|`"), max_size=200) | st.text(max_size=60))
-@settings(max_examples=4 * settings.default.max_examples)
+@settings(max_examples=4 * settings().max_examples)
 def test_no_text_breaks_the_reader(text: str) -> None:
     found = told(text)
     assert isinstance(found, Read) or found.why

@@ -11,8 +11,9 @@ from django.test import Client
 from runs import live
 from runs.consumers import socket
 from runs.models import Run
+from tests.cast import person
 from tests.live.valkey import Valkey
-from tests.live.watching import Watcher, in_database, new_run, person, signed_in
+from tests.live.watching import Watcher, in_database, new_run, signed_in
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

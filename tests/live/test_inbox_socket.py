@@ -12,8 +12,9 @@ from runs import actions, live
 from runs.consumers import socket
 from runs.feeds import inbox
 from runs.models import Interrupt, Run
+from tests.cast import person
 from tests.live.valkey import Valkey
-from tests.live.watching import Watcher, in_database, new_run, person, signed_in, stranger
+from tests.live.watching import Watcher, in_database, new_run, signed_in, stranger
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,22 +8,16 @@ from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
 from agentsite.sessions import SessionStore
 from runs.models import Run, RunStatus, Step
+from tests.cast import person
 
 HOST = b"testserver"
 PATIENCE = 10.0
-
-
-def person(name: str, *permissions: str) -> User:
-    """A person with a few rights."""
-    made = User.objects.create_user(name)
-    made.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    return made
 
 
 def stranger(name: str, *permissions: str) -> User:

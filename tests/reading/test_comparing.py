@@ -23,7 +23,7 @@ from runs.reading.comparing_words import (
     relation_of,
     summary_of,
 )
-from tests.cast import person, signed_in, stranger
+from tests.cast import alice, bob, signed_in, stranger
 from tests.launching import ALLOW, TOOLS, launch, script, think
 from tests.running import decide, transitions, work
 
@@ -37,16 +37,6 @@ SEARCHES = (think("search", q="tides"), think("search", q="moon"))
 def done(*replies: dict[str, Any], **parts: Any) -> Run:
     """A run of these replies, driven to its end."""
     return work(launch(*replies, **{"rules": ALLOW} | parts))
-
-
-def alice() -> User:
-    """She launches runs, and sees her own."""
-    return person("alice", "add_run")
-
-
-def bob() -> User:
-    """He sees all runs."""
-    return person("bob", "view_run")
 
 
 def charlie() -> User:
@@ -182,9 +172,7 @@ def test_machines_that_differ_are_compared_by_totals_and_answers_only() -> None:
     plan = {
         "replies": {"decision": [{"action": "complete", "completion_summary": "At noon."}], "planner": []}
     }
-    right = work(
-        actions.start_run(machine="checklist", goal="Tides", settings={"plan": []}, owner=None, script=plan)
-    )
+    right = work(launch(machine="checklist", goal="Tides", played=plan, plan=[]))
     found = compare(left, right)
     assert found.places == ()
     assert f"#{left.pk} is a run of ruled, #{right.pk} of checklist" in told(left, right)[0]
@@ -312,11 +300,7 @@ def test_what_models_wrote_is_escaped_and_made_visible() -> None:
     bad = "<script>alert(1)</script> \u202egpj.exe\u202c #1"
     final = {"thought": f"FINAL ANSWER: {bad}", "action": None}
     played = script(think("search", **{"q": bad, "<img src=x>\u200b": 1}), final)
-    right = work(
-        actions.start_run(
-            machine="ruled", goal=f"goal {bad}", settings={"rules": ALLOW}, owner=None, script=played
-        )
-    )
+    right = work(launch(goal=f"goal {bad}", played=played, rules=ALLOW))
     page = signed_in(bob()).get(reverse("compare", args=[left.pk, right.pk])).content.decode()
     assert "<script>alert" not in page
     assert "<img src=x>" not in page

@@ -42,12 +42,11 @@ def nobody_glances(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def planned(**settings: Any) -> Run:
     """A run that follows its plan to the letter: it sends first."""
-    return actions.start_run(
+    return launch(
         machine="planned",
         goal="Tell Ann",
-        settings={"plan": PLAN, "follow": "plan", "rules": ALLOW, **settings},
-        owner=None,
-        script={"replies": {}, "tools": {"search": SEARCH, "send": SEND}, "usage": USAGE},
+        played={"replies": {}, "tools": {"search": SEARCH, "send": SEND}, "usage": USAGE},
+        **{"plan": PLAN, "follow": "plan", "rules": ALLOW} | settings,
     )
 
 

@@ -515,7 +515,7 @@ def test_the_export_fills_the_state_and_says_each_row_as_the_timeline_does() -> 
 
 
 def test_a_run_that_has_not_begun_can_be_exported() -> None:
-    run = actions.start_run(machine="ruled", goal="x", settings={}, owner=None, script={"replies": {}})
+    run = launch(goal="x", played={"replies": {}})
     found = exporting.export(run)
     assert found["steps"] == []
     assert found["budget"]["text"].startswith("BUDGET_STATE:")

@@ -11,7 +11,8 @@ from runs.engine.timeline import folded
 from runs.models import Run
 from runs.reading.rollback import again
 from runs.store import loading
-from tests.compacting import RIGHT, bob, compacted_run, newest, read_on
+from tests.cast import bob
+from tests.compacting import RIGHT, compacted_run, newest, read_on
 from tests.running import decide, transitions
 
 pytestmark = pytest.mark.usefixtures("every_run_verifies")

@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,9 +91,9 @@ DECISIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("machine", DECISIONS)
 def test_every_machine_keeps_the_files_of_its_tools(machine: str) -> None:
     tools = {"save": saving([made("out/a.txt", "x")])}
-    settings = {"plan": [{"tool": "save", "args": {}}]} if machine == "planned" else {}
+    settings: dict[str, Any] = {"plan": [{"tool": "save", "args": {}}]} if machine == "planned" else {}
     played = {"replies": {"decision": [DECISIONS[machine]]}, "tools": tools}
-    run = work(actions.start_run(machine=machine, goal="g", settings=settings, owner=None, script=played))
+    run = work(launch(machine=machine, goal="g", played=played, **settings))
     kept = Artifact.objects.get(run=run, name="out/a.txt")
     assert (kept.version, kept.kind, kept.tool) == (1, "file", "save")
     exported = {row["name"]: row for row in exporting.export(run)["artifacts"]}
@@ -219,20 +218,18 @@ def test_a_worker_that_dies_before_the_bytes_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("place", ["after_effect:kill9:2", "before_conclusion_commit:kill9:2"])
-def test_killed_between_the_bytes_and_the_row_there_is_one_version(place: str, tmp_path: Path) -> None:
+def test_killed_between_the_bytes_and_the_row_there_is_one_version(place: str) -> None:
     tool = saving([made("a.txt", "one")])
-    run = launch_and_die(script(think("save"), FINAL, tools={"save": tool}), place, tmp_path)
+    run = launch_and_die(script(think("save"), FINAL, tools={"save": tool}), place)
     assert rows(run) == []
     work(run)
     assert rows(run) == [("a.txt", 1, "file")]
     assert bytes_of(run, "a.txt", 1) == b"one"
 
 
-def test_killed_between_two_files_of_a_result_both_are_there_when_the_call_is_repeated(
-    tmp_path: Path,
-) -> None:
+def test_killed_between_two_files_of_a_result_both_are_there_when_the_call_is_repeated() -> None:
     tool = saving([made("a.txt", "one"), made("b.txt", "two")])
-    run = launch_and_die(script(think("save"), FINAL, tools={"save": tool}), "inside_put:kill9:4", tmp_path)
+    run = launch_and_die(script(think("save"), FINAL, tools={"save": tool}), "inside_put:kill9:4")
     folder = RunFolder(creating.folder_of(run.pk))
     assert [entry.name for entry in folder.entries()] == ["a.txt"]
     work(run)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from runs.adapters import folder as folder_module
 from runs.adapters.folder import KEPT, RunFolder
 from runs.models import Artifact, Run
-from runs.store import creating, leases
+from runs.store import creating
 from runs.store.artifacts import LEFT_BEHIND_S
 from tests.artifacts import kept_in, made, saving
-from tests.commands import command
+from tests.commands import launch_and_die
 from tests.launching import FINAL, launch, script, think
-from tests.running import lose_worker, work
+from tests.running import work
 from tests.workers import slice_of
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
@@ -39,21 +36,10 @@ def a_lease_later(*paths: Path) -> None:
         os.utime(path, (moment, moment))
 
 
-def launched_and_killed(played: dict[str, Any], place: str) -> Run:
-    """A run whose worker was a process that is gone; it wrote into the directory of this site."""
-    words = ("--machine=ruled", "--goal=Keep a file", f"--script={json.dumps(played)}", "--inline")
-    done = command("launch", *words, failpoints=place)
-    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
-    run = Run.objects.get()
-    assert leases.claim(run.pk, "too early") is None
-    lose_worker(run)
-    return run
-
-
 @pytest.mark.parametrize(("place", "where"), [("inside_put:kill9", KEPT), ("inside_put:kill9:2", "out")])
 def test_killed_in_the_middle_of_a_file_the_next_worker_removes_the_part(place: str, where: str) -> None:
     tool = saving([made("out/a.txt", "one")])
-    run = launched_and_killed(script(think("save"), FINAL, tools={"save": tool}), place)
+    run = launch_and_die(script(think("save"), FINAL, tools={"save": tool}), place)
     (left,) = parts(run)
     assert (left.parent.name, left.read_bytes()) == (where, b"one")
     a_lease_later(left)

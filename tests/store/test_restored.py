@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from django.test import Client
@@ -30,7 +29,7 @@ from runs.reading.cards import card_of
 from runs.reading.restored import restored_of
 from runs.store import backups, restored
 from runs.store.appending import append
-from tests.cast import cast_member, person, signed_in, stranger
+from tests.cast import alice, bob, cast_member, charlie, person, signed_in
 from tests.launching import ALLOW, FINAL, SEND, launch, script, think
 from tests.running import decide, in_threads, kinds, pending, transitions, work
 from tests.workers import die_in, kill, slice_of
@@ -38,21 +37,6 @@ from tests.workers import die_in, kill, slice_of
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 PAGE = "/runs/restored/"
-
-
-def alice() -> User:
-    """She launches runs."""
-    return person("alice", "add_run")
-
-
-def bob() -> User:
-    """He sees all runs and decides."""
-    return person("bob", "view_run", "decide_interrupt")
-
-
-def charlie() -> User:
-    """He sees a run of his own."""
-    return stranger("charlie")
 
 
 def restore() -> int:
@@ -294,7 +278,7 @@ def test_a_run_whose_model_can_not_be_called_goes_on_only_where_it_is_named() ->
 def model_run(name: str) -> Run:
     """A run that asks a model of the site."""
     actions.register_model(name=name, base_url="http://127.0.0.1:1/v1", model_id="m", api_key="sk-1")
-    return actions.start_run(machine="ruled", goal="x", settings={"model": name}, owner=None)
+    return launch(goal="x", model=name)
 
 
 def test_posting_resumes_the_chosen_ones_and_says_how_many_and_why_not() -> None:

@@ -34,7 +34,6 @@ from tests.priced import (
     die_in_a_call,
     fork,
     lost_in_a_call,
-    seat,
     travel,
     waiting_run,
 )
@@ -47,7 +46,7 @@ from tests.running import (
     work,
 )
 from tests.stack import LONGEST_S
-from tests.workers import MeddledJourney, WorkerKilled, at_call, die_in, kill, slice_of
+from tests.workers import MeddledJourney, WorkerKilled, at_call, die_in, kill, seat, slice_of
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from runs import actions
@@ -14,8 +13,8 @@ from runs.models import Compaction, Decision, Exchange, Interrupt, Run, Step
 from runs.reading import compactions, panels
 from runs.reading.artifacts import files_of, natural
 from runs.reading.hidden_text import hides, visible
-from tests.cast import cast_member, signed_in
-from tests.launching import SEARCH, SEND, USAGE, launch, think
+from tests.cast import administrator, signed_in
+from tests.launching import FINAL, SEARCH, SEND, USAGE, launch, think
 from tests.running import pending, work
 
 pytestmark = [pytest.mark.django_db]  # what a page shows does not depend on the database
@@ -25,10 +24,6 @@ HOSTILE = "a\u202eb\x1bc\u200bd\ufeffe\u2066f\u3164g\U000e0041h\u200di\x9bj"
 
 TYPED = re.compile(r"<textarea\b[^>]*>.*?</textarea>|<input\b[^>]*>|<option\b[^>]*>", re.DOTALL)
 """What a person goes on with: the text itself, as it is."""
-
-
-def administrator() -> User:
-    return cast_member("root", is_superuser=True, is_staff=True)
 
 
 def contract_run() -> Run:
@@ -55,12 +50,11 @@ def contract_run() -> Run:
     ]
     slot = {"id": f"s{HOSTILE}", "type": "inline", "description": HOSTILE, "format": HOSTILE}
     return work(
-        actions.start_run(
+        launch(
             machine="contract",
             goal=HOSTILE,
-            settings={"contract": [slot]},
-            owner=None,
-            script={"replies": {"decision": replies}, "tools": tools, "usage": USAGE},
+            played={"replies": {"decision": replies}, "tools": tools, "usage": USAGE},
+            contract=[slot],
         )
     )
 
@@ -75,12 +69,11 @@ def planned_run(machine: str) -> Run:
     }
     chosen = {"thought": HOSTILE, "tool": "search", "args": {"q": HOSTILE}}
     tools = {"search": SEARCH | {"results": [{"output": HOSTILE}, {"error": HOSTILE}]}}
-    run = actions.start_run(
+    run = launch(
         machine=machine,
         goal=HOSTILE,
-        settings=settings[machine],
-        owner=None,
-        script={"replies": {"decision": [ticked if machine == "checklist" else chosen] * 3}, "tools": tools},
+        played={"replies": {"decision": [ticked if machine == "checklist" else chosen] * 3}, "tools": tools},
+        **settings[machine],
     )
     return work(run)
 
@@ -91,12 +84,11 @@ def held_run() -> Run:
     tools = {"search": {"effects": "read", "results": outputs}, "send": SEND}
     replies = [*(think("search", q=f"{number} {HOSTILE}") for number in range(6)), think("send", to=HOSTILE)]
     run = work(
-        actions.start_run(
-            machine="ruled",
+        launch(
             goal=HOSTILE,
-            settings={"context": {"limit_tokens": 1500}, "max_steps": 40},
-            owner=None,
-            script={"replies": {"decision": replies, "summary": [f"Done: {HOSTILE}"] * 4}, "tools": tools},
+            played={"replies": {"decision": replies, "summary": [f"Done: {HOSTILE}"] * 4}, "tools": tools},
+            context={"limit_tokens": 1500},
+            max_steps=40,
         )
     )
     assert pending(run).tool == "send"
@@ -157,7 +149,7 @@ def leaks(browser: Client, address: str) -> set[str]:
 
 def test_no_page_shows_a_character_that_nobody_sees() -> None:
     browser = signed_in(administrator())
-    launch()
+    launch(FINAL)
     runs = [contract_run(), planned_run("checklist"), planned_run("planned"), held_run()]
     interrupt = Interrupt.objects.get(run=runs[-1])
     pages = [address for run in runs for address in addresses(run)]

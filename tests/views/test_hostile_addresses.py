@@ -23,7 +23,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from runs.models import ModelProfile, Run, SiteRule, Skill
 from tests.asking import asking
-from tests.cast import alice, cast_member, signed_in
+from tests.cast import administrator, alice, cast_member, signed_in
 from tests.compacting import compacted_run
 from tests.launching import run_with_letter
 from tests.pages import forms_of
@@ -143,10 +143,6 @@ def halves_of(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Every other name, and the rest: what is wrong in one field does not hide what another one does."""
     ordered = sorted(names)
     return ordered[::2], ordered[1::2]
-
-
-def administrator() -> User:
-    return User.objects.create_superuser("ada")
 
 
 @pytest.mark.database

@@ -27,7 +27,7 @@ from runs.reading.speaking import COMMON, speaking
 from runs.store import verifying
 from tests.cast import alice, bob, cast_member, signed_in
 from tests.compact import compact
-from tests.launching import ALLOW, USAGE, WITH_BROKEN, play
+from tests.launching import ALLOW, USAGE, WITH_BROKEN, launch, play
 from tests.running import decide, make_due, pending, work
 
 pytestmark = [pytest.mark.django_db]
@@ -421,13 +421,7 @@ def test_the_overdraft_is_counted_while_it_runs() -> None:
 
 
 def test_a_contract_by_the_model_is_announced() -> None:
-    run = actions.start_run(
-        machine="contract",
-        goal="g",
-        settings={"coordinator": "model"},
-        owner=None,
-        script={"replies": {}, "tools": {}},
-    )
+    run = launch(machine="contract", goal="g", played={"replies": {}, "tools": {}}, coordinator="model")
     assert "The model writes the contract first." in panel(run)
 
 
@@ -464,12 +458,10 @@ def test_violations_in_a_row_are_counted() -> None:
 
 def test_files_stand_with_their_kind() -> None:
     draw = {"effects": "read", "results": [{"output": "ok", "files": [{"name": "a.png", "text": "x"}]}]}
-    run = actions.start_run(
+    run = launch(
         machine="checklist",
         goal="g",
-        settings={},
-        owner=None,
-        script={
+        played={
             "replies": {"decision": [step("draw"), {"action": "complete", "completion_summary": "Done."}]},
             "tools": {"draw": draw},
         },
@@ -554,18 +546,18 @@ def family(machine: str) -> Run:
         "ruled": {"thought": "I ask.", "action": {"tool": "agent.helper", "args": {"goal": "Look"}}},
     }
     inner = {"replies": {"decision": [step("send", to="ann")]}, "tools": WITH_BROKEN}
-    return actions.start_run(
+    plan: dict[str, Any] = {"plan": []} if machine == "planned" else {}
+    return launch(
         machine=machine,
         goal="Ask",
-        settings={"subgraphs": {"helper": {"machine": "checklist"}}}
-        | ({"plan": []} if machine == "planned" else {}),
-        owner=None,
-        script={
+        played={
             "replies": {"decision": [first[machine]]},
             "tools": {},
             "subgraphs": {"helper": inner},
             "usage": USAGE,
         },
+        subgraphs={"helper": {"machine": "checklist"}},
+        **plan,
     )
 
 
@@ -663,12 +655,11 @@ def test_what_was_concluded_on_the_way_to_the_model_has_a_line() -> None:
         ({"slots": SLOTS[:1]}, "Contract: facts (inline)"),
         ("no plan", "Note: The contract could not be read: The reply holds no JSON object."),
     ):
-        run = actions.start_run(
+        run = launch(
             machine="contract",
             goal="g",
-            settings={"coordinator": "model"},
-            owner=None,
-            script={"replies": {"coordinator": [reply], "decision": []}},
+            played={"replies": {"coordinator": [reply], "decision": []}},
+            coordinator="model",
         )
         assert line in [row.summary for row in rows.row_views(work(run))]
 
@@ -692,9 +683,7 @@ def test_what_a_model_writes_is_text_on_the_page() -> None:
 def test_a_machine_without_a_part_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = replace(CATALOGUE["ruled"], presentation=Presentation())
     monkeypatch.setitem(CATALOGUE, "ruled", bare)
-    run = actions.start_run(
-        machine="ruled", goal="g", settings={"rules": ALLOW}, owner=None, script={"replies": {}, "tools": {}}
-    )
+    run = launch(goal="g", played={"replies": {}, "tools": {}}, rules=ALLOW)
     make_due(run.pk)
     assert panel_html(run) == ""
     page = signed_in(bob_or_operator()).get(f"/runs/{run.pk}/").text

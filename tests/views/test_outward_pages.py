@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from runs.models import Run, SiteHost
-from tests.cast import alice, bob, cast_member, signed_in
+from tests.cast import administrator, alice, bob, cast_member, signed_in
 from tests.commands import told
 from tests.launching import ALL_WELL, script
 from tests.outward import AGAIN, GO, OTHER, PLAYED, READ, launched, visited
@@ -183,7 +183,7 @@ def test_who_launches_by_command_is_told_how_to_allow_the_host() -> None:
 
 
 def test_an_administrator_names_a_host_in_its_one_spelling() -> None:
-    client = signed_in(User.objects.create_superuser("ada", password="pw"))
+    client = signed_in(administrator())
     client.post(reverse("admin:runs_sitehost_add"), {"host": "API.Test."})
     assert [one.host for one in SiteHost.objects.all()] == ["api.test"]
     for text, sentence in (("https://x.test/", "is not a host"), ("api.test", "already exists")):

@@ -458,7 +458,7 @@ def test_run_again_shows_no_changes_and_makes_none() -> None:
 def test_run_again_says_why_it_can_not_and_where_that_is_put_right() -> None:
     owner = dora()
     actions.register_model(name="m", base_url="http://127.0.0.1:1/v1", model_id="m")
-    run = actions.start_run(machine="ruled", goal="x", settings={"model": "m"}, owner=owner)
+    run = launch(goal="x", owner=owner, model="m")
     ModelProfile.objects.filter(name="m").update(enabled=False)
     answer = signed_in(owner).post(reverse("fork", args=[run.pk]), {"at": "0", "how": "rerun"})
     assert (answer.status_code, Run.objects.count()) == (422, 1)
@@ -493,9 +493,7 @@ def test_who_may_not_see_or_launch_gets_no_fork() -> None:
 def test_the_state_of_every_machine_can_be_shown_and_sent_back_unchanged(machine: str) -> None:
     owner = dora()
     tools = {"replies": {"decision": CHILDREN[machine]}}
-    run = actions.start_run(
-        machine=machine, goal="Look", settings=KID_SETTINGS[machine], owner=owner, script=tools
-    )
+    run = launch(machine=machine, goal="Look", owner=owner, played=tools, **KID_SETTINGS[machine])
     work(run)
     client = signed_in(owner)
     for at in [0, *run.steps.filter(kind="transition").exclude(to="end").values_list("seq", flat=True)]:
@@ -511,9 +509,7 @@ def test_a_text_of_several_lines_comes_back_from_a_browser_unchanged() -> None:
     outline = "\nFirst look,\r\nthen\rsay.\n"
     plan = {"outline": outline, "steps": [{"tool": "final_answer", "args": {}, "thought": "Say it"}]}
     replies = {"planner": [plan], "decision": CHILDREN["planned"]}
-    run = actions.start_run(
-        machine="planned", goal="Look", settings={}, owner=owner, script={"replies": replies}
-    )
+    run = launch(machine="planned", goal="Look", owner=owner, played={"replies": replies})
     work(run)
     at = transitions(run, "planned")[0]
     client = signed_in(owner)

@@ -6,13 +6,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
 from runs.models import Decision
 from runs.urls import urlpatterns
-from tests.cast import alice, bob, charlie, signed_in
+from tests.cast import administrator, alice, bob, charlie, signed_in
 from tests.launching import run_with_letter
 
 pytestmark = [pytest.mark.django_db]
@@ -54,7 +53,7 @@ def test_the_address_of_a_decision_leads_to_its_card() -> None:
 
 def test_the_admins_addresses_lead_to_the_admins_pages() -> None:
     client, question = (
-        signed_in(User.objects.create_superuser("ada")),
+        signed_in(administrator()),
         run_with_letter(alice()).interrupts.get(),
     )
     answer = client.get(reverse("admin:runs_interrupt_decide", args=[question.pk]))
