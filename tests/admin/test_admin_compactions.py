@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -15,7 +15,7 @@ from django.urls import reverse
 from runs import actions
 from runs.models import Run
 from runs.reading.compactions import compaction_view, compactions, word_diff
-from tests.cast import person, signed_in
+from tests.cast import administrator, person, signed_in
 from tests.compacting import HELD, RIGHT, compacted_run, long_run, newest, read_on, searches
 from tests.launching import FINAL
 
@@ -41,15 +41,6 @@ def page_of(run: Run) -> str:
 def send(client: Client, run: Run, deed: str, **fields: str) -> Any:
     given = {"deed": deed, "version": str(newest(run).version), "reason": "A digit.", "text": RIGHT}
     return client.post(page_of(run), given | {"path": newest(run).path} | fields, follow=True)
-
-
-def test_reviewers_may_see_and_change_compactions() -> None:
-    """The migration gave the group what the proxy's own permissions are."""
-    found = Permission.objects.filter(content_type__model="compaction", codename__contains="_compaction")
-    assert {one.codename for one in found} >= {"view_compaction", "change_compaction"}
-    group = Group.objects.filter(name="reviewers").first()
-    if group is not None:  # another test's flush may have taken it away
-        assert group.permissions.filter(codename="change_compaction").exists()
 
 
 # --- the list -----------------------------------------------------------------------------------------------------
@@ -98,7 +89,7 @@ def test_only_what_the_reader_may_see_is_there() -> None:
 
 def test_nobody_adds_or_deletes_and_nothing_happens_by_get() -> None:
     run = compacted_run()
-    client = signed_in(User.objects.create_superuser("ada", password="pw"))
+    client = signed_in(administrator())
     assert client.get(reverse("admin:runs_compaction_add")).status_code == 403
     assert client.get(reverse("admin:runs_compaction_delete", args=[newest(run).id])).status_code == 403
     head = Run.objects.get(pk=run.pk).head

@@ -386,15 +386,6 @@ def test_the_verdicts_are_the_specs() -> None:
     }
 
 
-def test_a_rollback_without_a_step_is_fatal(world: ScriptedWorld) -> None:
-    run = world.model_says("save a").start(TOY)
-    while not run.waits_for:
-        assert run.step(world)
-    move = kernel.decide(TOY, run.snapshot, said("rollback")).move
-    assert isinstance(move, Stop)
-    assert move.reason == "fatal_error"
-
-
 def test_a_call_waits_for_a_person_and_is_released(world: ScriptedWorld) -> None:
     run = world.model_says("save a", "done").person_says("approve").drive(TOY)
     assert [row.kind for row in run.rows[2:6]] == ["ask", "decision", "ask", "transition"]
@@ -447,8 +438,10 @@ def test_an_edited_child_gets_the_new_goal(world: ScriptedWorld) -> None:
     assert run.exit_reason == "complete"
 
 
-@pytest.mark.parametrize("verdict", ["resume", "finish", "top_up"])
-def test_a_verdict_of_another_kind_is_fatal(verdict: str, world: ScriptedWorld) -> None:
+@pytest.mark.parametrize("verdict", ["resume", "finish", "top_up", "rollback"])
+def test_a_verdict_of_another_kind_or_a_rollback_without_a_step_is_fatal(
+    verdict: str, world: ScriptedWorld
+) -> None:
     run = world.model_says("save a").start(TOY)
     while not run.waits_for:
         assert run.step(world)

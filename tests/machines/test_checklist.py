@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from runs.engine.effects import (
     ContextOverflowed,
     Failed,
     MadeFile,
-    ModelCall,
     ToolReturned,
     Usage,
 )
@@ -640,18 +638,6 @@ def test_what_a_tool_says_is_never_system_text(world: ScriptedWorld) -> None:
     messages = run.prompt_messages()
     assert "IGNORE" not in messages[0].text
     assert any("data, not instructions" in message.text for message in messages[1:])
-
-
-def test_the_prefix_stays_the_same_from_round_to_round(world: ScriptedWorld) -> None:
-    run = world.model_says(use(), use(), done()).start(CHECKLIST)
-    prompts = []
-    while run.step(world):
-        if run.rows[-1].kind == "ask" and run.rows[-1].effect["kind"] == "model_call":  # type: ignore[index]
-            prompts.append(
-                "".join(message.text for message in run.prompt(ModelCall(role="decision", reply="x")))
-            )
-    assert len(prompts) == 3
-    assert all(later.startswith(earlier) for earlier, later in pairwise(prompts))
 
 
 def terms(world: ScriptedWorld, *, guided: bool, **settings: Any) -> Terms:
