@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import Protocol
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from agentsite.environment import Environment
 
 SHORTEST_KEY, FEWEST_LETTERS = 32, 5
 """Characters that a secret key has at least (128 bits as hexadecimal digits), and different ones among them."""
@@ -17,7 +14,24 @@ SHORTEST_KEY, FEWEST_LETTERS = 32, 5
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]", re.IGNORECASE)
 
 
-def faults_of(environment: Environment) -> Iterator[tuple[str, str]]:
+class Settings(Protocol):
+    """What is looked at of the environment's settings."""
+
+    @property
+    def secret_key(self) -> str: ...
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]: ...
+    @property
+    def csrf_trusted_origins(self) -> tuple[str, ...]: ...
+    @property
+    def redis_url(self) -> str | None: ...
+    @property
+    def https(self) -> bool: ...
+    @property
+    def debug(self) -> bool: ...
+
+
+def faults_of(environment: Settings) -> Iterator[tuple[str, str]]:
     """Yield each unsafe setting with what is wrong and what to do, without the full stop."""
     if environment.secret_key and (why := weak_key(environment.secret_key)):
         yield "SECRET_KEY", f"{why}. Generate one, or leave it unset: then the site makes its own"
@@ -52,7 +66,7 @@ def is_this_machine(host: str) -> bool:
         return name == "localhost" or name.endswith(".localhost")
 
 
-def _hosts(environment: Environment) -> Iterator[tuple[str, str]]:
+def _hosts(environment: Settings) -> Iterator[tuple[str, str]]:
     hosts = environment.allowed_hosts
     if not hosts or any("*" in host or host.startswith(".") for host in hosts):
         yield (
