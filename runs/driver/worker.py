@@ -272,10 +272,11 @@ class Worker:
     def _without_room(self) -> Move:
         """Another run of the family was quicker, or a lost call counts: the gates look again, now or next time."""
         at, waits = self.at, self.at.snapshot.pending
+        assert waits is not None
         if not isinstance(at.phase, HeldBack):
             self._look()
             move = asked_anew(at.machine, at.snapshot)
-            if not isinstance(move, Ask) or waits is None or move.effect != waits.effect:
+            if not isinstance(move, Ask) or move.effect != waits.effect:
                 return move
         raise Leaving(self.run.pk)
 
