@@ -1,4 +1,4 @@
-"""Requests that an address does not take: instead of an empty page, the page with the form, or a sentence."""
+"""Answer requests of a wrong method with the page of the form, or a sentence, instead of an empty page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kill switch: a page that says what it does, and two POSTs."""
+"""The kill switch: a page that explains it, and two POSTs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs.views.requests import refused
 @never_cache
 @require_http_methods(["GET", "POST"])
 def halt(request: HttpRequest) -> HttpResponse:
-    """What stopping everything does, with the reason for it; or, where that was done, the way back."""
+    """Show the effects of a halt, with its reason; or, on a halted site, the way to resume."""
     if not actions.may_halt(request.user):
         return refused(request, "You may not halt the site. An administrator can.")
     if request.method == "GET":
