@@ -96,7 +96,7 @@ def enter(root: Path) -> None:
 
 
 def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.environ) -> None:
-    """Let `--data DIR` decide where the settings, read before any command runs, find the data.
+    """Let `--data DIR` name the data directory for the settings, which are read before any command runs.
 
     Parsed as the command itself does: at any place, also `--data=DIR` or shortened. Anything unreadable is left to the
     command to refuse. But an empty name, which would be the working directory, is refused here.

@@ -36,7 +36,7 @@ def be_there(**_: Any) -> None:
 
 @worker_shutting_down.connect
 def drain(**_: Any) -> None:
-    """Release the runs of calls that may take minutes, which Celery would wait for."""
+    """Release the runs of long calls, which Celery would wait for."""
     from agentsite.leaving import leave_in_a_thread
 
     leave_in_a_thread()

@@ -1,7 +1,7 @@
-"""Tell a server's database that the site runs, wherever its data directory is.
+"""Tell a server's database that the site runs, with any data directory.
 
 Each process of the site keeps a session there, outside the pool, with a lock that all of them share. The server ends it
-with the process, however that ends. With SQLite there is no such session: the site is where its directory is.
+with the process, however that ends. With SQLite there is no such session: the site is in its directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Store static files under names that change with their content, so that browsers may keep them for good."""
+"""Store static files under names that change with their content: browsers may keep them for good."""
 
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 

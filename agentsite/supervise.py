@@ -91,7 +91,7 @@ class Patience:
 
 
 class Supervisor:
-    """Starts children in order, restarts those that die, and stops all at once, except those that the others need."""
+    """Starts children in order, restarts dead ones, and stops all at once, except those needed by the others."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class Supervisor:
         return code, list(last)
 
     async def _watch(self, child: Child, process: asyncio.subprocess.Process) -> None:
-        """Kill a child that stays stopped, so that another takes its place; where /proc tells (Linux)."""
+        """Kill a child that stays stopped, so that another takes its place; if /proc tells (Linux)."""
         looks = 0
         while child.replaced_when_stopped:
             await asyncio.sleep(self.patience.stopped_for / 2)
@@ -266,7 +266,7 @@ class Supervisor:
     async def _stop_one(self, child: Child) -> None:
         """Send TERM, then after the child's grace, or at once in a hurry, KILL, to its whole group.
 
-        In between a child that reports its end is told again, so that it names its unfinished work.
+        In between a reporting child gets a second TERM, so that it names its unfinished work.
         """
         process = self.processes.get(child.name)
         if process is None or process.returncode is not None:
@@ -291,7 +291,7 @@ class Supervisor:
 
 
 class BoundedLog:
-    """A log file that is set aside as `.1` when it gets long, so that there are never more than two."""
+    """A log file that is set aside as `.1` when it gets long: there are never more than two."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -17,7 +17,7 @@ from django.urls import reverse
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
 
 LINGER_S = 5.0
-"""Seconds in which a refused client may go on sending: one that is cut off at once may not read the answer."""
+"""Seconds in which a refused client may go on sending: a client cut off at once may not read the answer."""
 
 MARGIN = 2**20
 """Bytes above the largest form, for which Django has the better page."""

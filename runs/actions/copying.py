@@ -49,8 +49,8 @@ def fork(
 
     `settings` and `state` hold changed values (null removes a setting). `decision` (verdict, args, message) answers the
     first question after the step; with `question`, the step of the seen question, no other. `seen` is the mark of the
-    page's account (`store.copy_mark`); raises `ToldOtherwise` if it has changed. `BadLaunch` says what can't be
-    accepted, and where.
+    page's account (`store.copy_mark`); raises `ToldOtherwise` if it has changed. `BadLaunch` names all faults with
+    their places.
     """
     return _forked(
         _Fork(run, at, by, "fork", settings, script, state, decision, answers, message, seen, driven_by)

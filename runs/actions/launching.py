@@ -341,9 +341,9 @@ def _check_parts(
 def _check_answers(
     checked: Settings, script: Script | None, played: frozenset[str], path: str, problems: list[Problem]
 ) -> None:
-    """Check the answers of a launcher without the right to decide: only in a script, for the tools that it plays.
+    """Check the answers of a launcher without the right to decide: only in a script, for the tools played by it.
 
-    `played` are those, and for a child only those that each of its scripts plays.
+    `played` are those, and for a child only those played by each of its scripts.
     """
     if checked.answers and script is None:
         why = "Answers given beforehand need the right to decide interrupts, which you lack."

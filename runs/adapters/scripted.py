@@ -114,7 +114,7 @@ class ScriptedTool(Value):
     description: StrictStr = ""
     idempotent: StrictBool = False
     outward: StrictStr = ""
-    """The argument with the URL or host that a call contacts, or that host itself."""
+    """The argument with the URL or host of a call, or that host itself."""
     reads: Reads = ""
     """The kind of data that a result brings into the run."""
 

@@ -75,7 +75,7 @@ class Tool:
     cacheable: bool = True
     """True if the same call gives the same result until something changes; a clock does not."""
     outward: str = ""
-    """The argument with the URL or host that a call contacts, or that host itself; empty if there is none."""
+    """The argument with the URL or host of a call, or that host itself; empty if there is none."""
     reads: Reads | None = None
     """The data that a result brings into the run: none of note (empty), `private`, or `untrusted`. By default a tool
     with effects counts as private."""

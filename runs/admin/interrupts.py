@@ -131,7 +131,7 @@ def _as_text(question: Interrupt, name: str) -> str:
 
 @admin.register(Decision)
 class DecisionAdmin(OfRunsAdmin):
-    """Who decided what, when and from where."""
+    """Decisions: by whom, what, when and from where."""
 
     list_display = ("decision", "question", "page", "by_name", "channel", "at", "message")
     list_filter = ("verdict", "channel")

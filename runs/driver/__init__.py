@@ -147,7 +147,7 @@ def drive_inline(run_id: int) -> Run:
 
 
 def _child_moved(run: Run) -> bool:
-    """Drive the child that `run` waits for as far as it goes; return whether the run can go on."""
+    """Drive the child of a waiting `run` as far as it goes; return whether the run can go on."""
     child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
     if child is not None:
         return drive_inline(child.pk).finished

@@ -1,7 +1,7 @@
 """Drive a run in a process of its own after its worker was lost, so that it can bring down no other run.
 
-The process ends after a slice, and the run goes on among the others. Such processes are forked from one that has loaded
-the project: a lost worker may leave dozens of runs, and each would need a second of a core to load it.
+The process ends after a slice, and the run goes on among the others. Such processes are forked from one with the loaded
+project. A lost worker may leave dozens of runs, and each would need a second of a core to load it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ T = TypeVar("T")
 def once_there(deed: Callable[[], T]) -> T:
     """Do it, and repeat it once an unavailable database is back, unless this process is ending.
 
-    Only for deeds that may be done twice: the database may have done it, and its answer was lost.
+    Only for repeatable actions: the database may have done it, and its answer was lost.
     """
     while True:
         try:

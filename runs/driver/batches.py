@@ -241,8 +241,7 @@ def _key(run: Run, place: int, asked: str) -> str:
 
 
 def _took_place(attempt: log.Asked) -> bool:
-    """Return True if a failed attempt ran: the far side accepts its key no more, but that of an attempt that did not
-    run."""
+    """Return True if a failed attempt ran: the far side then no longer accepts its key."""
     said = ANSWER.validate_json(attempt.answer_json) if attempt.answer_json else None
     return isinstance(said, Failed) and said.ran
 

@@ -1,8 +1,8 @@
 """Seats for the threads of one process: only a few work on runs at once, however many calls are in flight.
 
 A worker has many threads, since a run mostly waits for a model. If all worked at once (a long queue, quick calls), they
-would wait for each other at the interpreter's lock and at the database's, within transactions. Each slice would end
-early, and rebuilding the runs' worlds would cost more than their moves. A thread gives up its seat for a call.
+would wait for each other's locks, also within transactions. Each slice would end early, and rebuilding the runs' worlds
+would cost more than their moves. A thread gives up its seat for a call.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class _Renewer:
         self._closing = False
 
     def wait_until_left(self, seconds: float) -> bool:
-        """Wait until no run is held, except those released during a call; return whether that was so in time."""
+        """Wait until no run is held, except those released during a call; return whether it was in time."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: all(hold.given_back for hold in self._holds.values()), timeout=seconds
@@ -198,8 +198,7 @@ def _ahead() -> float:
 
 
 def _renew(hold: Hold) -> bool:
-    """Return True if the renewal is settled for now: a lease whose row is locked is not lost, and is retried
-    at once."""
+    """Return True if the renewal is settled for now: a lease under a row lock is not lost, and is retried at once."""
     try:
         hold.lost = hold.lost or hold.given_back or not leases.renew(hold.lease)
     except Exception as fault:
@@ -298,5 +297,5 @@ def not_left() -> list[int]:
 
 
 def wait_until_left(seconds: float) -> bool:
-    """Wait until the calls in flight are done and every run is released; return whether that was so in time."""
+    """Wait until the calls in flight are done and every run is released; return whether it was in time."""
     return _renewer.wait_until_left(seconds)

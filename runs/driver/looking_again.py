@@ -1,4 +1,4 @@
-"""Check again what the gates let pass: before an answer is used, and directly before a call.
+"""Check passed calls again: before an answer is used, and directly before a call.
 
 See docs/runtime.md, "Questions".
 """

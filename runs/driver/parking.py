@@ -23,7 +23,8 @@ RISKS = {"none": "low", "read": "low", "write": "medium", "send": "high", "execu
 
 
 def park(batch: log.Batch, run: Run, machine: Machine, state: State, move: Ask) -> decisions.Said | None:
-    """Add to the batch the thing that its last step waits for. Return a question's prepared answer, if there is one.
+    """Add to the batch the question, child or delay of its last step. Return a question's prepared answer, if there is
+    one.
 
     `state` is that after the move.
     """

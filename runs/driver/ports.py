@@ -125,7 +125,7 @@ def script_of(text: str) -> Script:
 
 
 def load_libraries() -> None:
-    """Load the libraries of the models that runs may call now, so that no run waits for it."""
+    """Load the libraries of the available models, so that no run waits for it."""
     kinds = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
     for kind in sorted(set(kinds.values_list("kind", flat=True))):
         load_library(cast("Kind", kind))

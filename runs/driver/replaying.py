@@ -119,7 +119,7 @@ class _Family:
     children: tuple[_Family, ...]
 
     def difference(self) -> Difference | None:
-        """Return the first difference: the run's own, else that of its first child that has one."""
+        """Return the first difference: the run's own, else its first child's."""
         inner = (child.difference() for child in self.children)
         return self.replay.difference or next((found for found in inner if found is not None), None)
 

@@ -1,8 +1,8 @@
 """Keep the answer of a call on this machine's disk until the database has it.
 
-A call that must not be repeated may have ended while its answer still waits for the database. A worker that dies in
-between leaves the answer here. The next worker on this machine uses it, and no person is asked about the call. Nothing
-is synced: this is for a process that dies, not for a machine that does.
+An unrepeatable call may have ended while its answer still waits for the database. A worker that dies in between leaves
+the answer here. The next worker on this machine uses it, and no person is asked about the call. Nothing is synced: this
+is for a dying process, not for a dying machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT_S = 7 * 24 * 3600.0
 
 
 def put(key: str, answer: Answer) -> None:
-    """Write the answer to the call of that idempotency key; a disk that refuses loses only this second copy."""
+    """Write the answer to the call of that idempotency key; a refusing disk loses only this second copy."""
     path = _path(key)
     draft = path.with_suffix(".new")
     with suppress(OSError):

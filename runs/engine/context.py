@@ -44,8 +44,8 @@ KEPT_AT_MOST = 0.8
 """Share of the compaction threshold that may be kept as recent, so that each compaction makes room."""
 
 WORTH = 0.05
-"""Share of the window that a summary has to free, unless the prompt fits only with it. Without this bound, kept blocks
-that fill the window would cause a compaction in every turn."""
+"""Least share of the window that a summary frees, unless the prompt fits only with it. Otherwise kept blocks that fill
+the window would cause a compaction in every turn."""
 
 WELL_BELOW = 0.9
 """Share of the compaction threshold that a prompt must fall below, or the next compaction is due at once."""
@@ -277,8 +277,7 @@ def rounds_of(blocks: Sequence[Block]) -> list[Round]:
 
 
 def originals(blocks: Sequence[Block], range_: Compaction | RangeSummarised) -> list[Block]:
-    """Return the blocks that the summary of a range replaces: the summary that it carries on, and the blocks after that
-    one."""
+    """Return the blocks behind the summary of a range: the summary carried on by it, and the blocks after that one."""
     earlier = folded(blocks).summaries.get(range_.updates)
     told = [
         block

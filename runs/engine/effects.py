@@ -73,7 +73,7 @@ class ModelCall(Value):
     waited_s: float = Field(default=0.0, exclude_if=operator.not_)
     """Seconds held back so far because the model's server was away."""
     waits: int = Field(default=0, exclude_if=operator.not_)
-    """Attempts that met a server that was away; they do not count against `ATTEMPTS`."""
+    """Attempts at an unavailable server; they do not count against `ATTEMPTS`."""
     closes: str = ""
     """The exit reason with which the reply ends the run; empty if a node takes the reply."""
 
@@ -152,7 +152,8 @@ class ChildRun(Value):
 
 
 class Draft(Value):
-    """What an approval lets a machine act on. Its call is not held yet: all gates still come before it."""
+    """The step or call that an approval lets a machine act on. Its call is not held yet: all gates still come before
+    it."""
 
     thought: str
     call: ToolCall | ChildRun | None = None
@@ -328,7 +329,7 @@ class ToolReturned(Value):
     files: tuple[MadeFile, ...] = ()
     ran: bool = True
     cached_from: int = Field(default=0, exclude_if=operator.not_)
-    """The step of the call whose result is repeated; 0 if the call was made."""
+    """The step of the repeated call's result; 0 if the call was made."""
     by_asking: bool = False
     """The result was lost with the call; the tool was asked for it afterwards."""
 

@@ -25,7 +25,7 @@ MARKS: Mapping[str, tuple[str, ...]] = {
     "conv.unpinned": ("path",),
     "conv.range.summary": ("updates",),
 }
-"""By kind, the fields that queries ask for. A new one needs a migration that fills the column of older steps."""
+"""By kind, the fields used by queries. A new one needs a migration that fills the column of older steps."""
 
 VALUED = ("code", "tool", "halt", "lost", "summary", "path", "updates")
 """Marks named with their value; the others only say that there is one."""

@@ -39,7 +39,7 @@ MADE_ANEW = "not_happened"
 """Code of the notice on a retry: the worker was lost, and the far side says that the call did not happen."""
 
 FOUND_OUT = "found_out"
-"""Code of the notice beside a result whose answer was lost: the tool was asked for it afterwards."""
+"""Code of the notice beside a result with a lost answer: the tool was asked for it afterwards."""
 
 
 TRIED_NOW = "tried_now"
@@ -74,7 +74,7 @@ class ToolReported(Fact):
     exit_code: int | None = Field(default=None, exclude_if=is_none)
     stderr: str = Field(default="", exclude_if=operator.not_)
     cached_from: int = Field(default=0, exclude_if=operator.not_)
-    """The step of the call whose result is repeated; 0 if the call was made."""
+    """The step of the repeated call's result; 0 if the call was made."""
     ran: bool = True
     files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class ToolReported(Fact):
 
     @property
     def of_program(self) -> bool:
-        """Return True if it tells how a program ended, or what it wrote to stderr."""
+        """Return True if it tells a program's end, or its stderr."""
         return self.exit_code is not None or bool(self.stderr)
 
 
@@ -117,7 +117,7 @@ class DataRead(Fact):
     step: int
     """The step of the call."""
     run: int = Field(default=0, exclude_if=operator.not_)
-    """The earlier run that read it, if this run continues that one; else 0."""
+    """The earlier run with the read, if this run continues it; else 0."""
 
 
 class HostAllowed(Fact):
@@ -127,7 +127,7 @@ class HostAllowed(Fact):
 
 
 class InterruptAsked(Fact):
-    """The multiple at which a rule asked, so that it asks once for each."""
+    """The multiple at which a rule asked: it asks once for each."""
 
     kind: Literal["run.asked"] = "run.asked"
     rule: str
@@ -251,7 +251,7 @@ class SiteRulesChanged(Fact):
 
 
 class ApprovalLapsed(Fact):
-    """An approval no longer counts: the person who gave it may no longer decide. The question opens again."""
+    """An approval no longer counts: its author may no longer decide. The question opens again."""
 
     kind: Literal["run.approval.lapsed"] = "run.approval.lapsed"
     question: int
@@ -274,7 +274,7 @@ class RangeSummarised(Fact):
     updates: int = 0
     """The step of the earlier summary that this one carries on; 0 if there is none."""
     kept: tuple[int, ...] = ()
-    """Steps in the range whose blocks stay: the plan, and blocks that a person pinned or brought back."""
+    """Steps in the range with kept blocks: the plan, and blocks that a person pinned or brought back."""
     sources: tuple[Source, ...] = ()
     """The pool so far, so that its numbers are known without the steps in the range."""
 

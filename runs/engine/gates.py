@@ -116,7 +116,7 @@ def answered_by(call: HumanCall, said: HumanSaid) -> tuple[str, ...]:
 
 
 def in_force(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the names of the gates that a person may answer: all except the rules that deny."""
+    """Return the names of the gates that a person may answer: all except denying rules."""
     asking = (name for name, rule in snapshot.rules if rule.do != "deny")
     return ("default", *asking, *after_restore(snapshot.restored))
 
@@ -366,7 +366,7 @@ def _answered(name: str, passed: tuple[str, ...]) -> bool:
 def _apply(
     name: str, rule: InterruptRule, call: ToolCall | ChildRun, passed: tuple[str, ...], unsure: str
 ) -> Opinion:
-    """Apply a rule that matches. A rule that can't be evaluated (`unsure` says why) asks."""
+    """Apply a matching rule. A rule that can't be evaluated (`unsure` says why) asks."""
     if _answered(name, passed) and (name in passed or rule.do != "deny"):
         return PASS
     if unsure:

@@ -467,7 +467,7 @@ def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message:
 def uncertain(snapshot: Snapshot, *known: Known) -> HumanCall:
     """Ask a person about a call with a lost answer, for the reasons `known`.
 
-    An approval answers for every gate that exists now, and for none that comes later.
+    An approval answers for every present gate, and for no later one.
     """
     assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ToolCall)
     call = snapshot.pending.effect

@@ -28,7 +28,7 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the run where it stands: no edge, no exit node."""
+    """End the run in place: no edge, no exit node."""
 
     reason: str
     facts: tuple[Fact, ...] = ()
@@ -36,7 +36,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """Go back to the state after the live transition step `to`."""
+    """Restore the state after the live transition step `to`."""
 
     to: int
     facts: tuple[Fact, ...] = ()

@@ -1,4 +1,4 @@
-"""JSON objects in a model's text: where each begins and ends, and its content.
+"""JSON objects in a model's text: their places and contents.
 
 The form of an object may be repaired (raw line breaks, a trailing comma, Python's literals and quotes, names without
 quotes). Its content never is: a cut-off object is not closed, and nothing is left out or made up.
@@ -19,7 +19,7 @@ SEAM = "\x00"
 
 
 class Fault(Exception):
-    """Why an object can't be read, and where in its text. `stays_open`: it is cut off there."""
+    """Why an object can't be read, and its place in the text. `stays_open`: it is cut off there."""
 
     def __init__(self, why: str, at: int = 0, *, stays_open: bool = False) -> None:
         self.why, self.at, self.stays_open = why, at, stays_open
@@ -83,7 +83,7 @@ _OUTER = re.compile(r"\{|\[(?=\s*\{)|\]")
 
 
 def closing(text: str, at: int) -> int | None:
-    """Return the end of the object that begins at `at`, in one pass that respects texts; None if it stays open."""
+    """Return the end of the object at `at`, in one pass that respects texts; None if it stays open."""
     depth = 0
     while token := _INNER.search(text, at):
         at = token.end()

@@ -1,4 +1,4 @@
-"""Read figures that earlier versions stored only in sentences: the one place where words become figures.
+"""Read figures that earlier versions stored only in sentences: the only such reader.
 
 Versions up to 0.1.0 kept the figures of some questions and facts in their text alone. Questions get their fields by a
 migration, and exported records when they are read. Facts are hashed and stay as they are.

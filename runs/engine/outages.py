@@ -1,4 +1,4 @@
-"""Handle a model call whose server is away or refuses it: wait, then use the fallback, else ask a person."""
+"""Handle a model call to an unavailable or refusing server: wait, then use the fallback, else ask a person."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_patient(effect: Effect, failed: Failed) -> bool:
 
 
 def tries(pending: Pending) -> int:
-    """Return the number of the attempt, not counting those that met a server that was away."""
+    """Return the number of the attempt, without those at an unavailable server."""
     return pending.attempt - (pending.effect.waits if isinstance(pending.effect, ModelCall) else 0)
 
 
@@ -55,7 +55,7 @@ def _switched(call: ModelCall, failed: Failed) -> Ask:
 
 
 def _question(snapshot: Snapshot, call: ModelCall, failed: Failed) -> Ask:
-    """Ask a person, who may mend the profile first. A call that is let go on has all its patience again."""
+    """Ask a person, who may mend the profile first. A call resumed by them has its whole patience again."""
     mended = call.model_copy(update=AFRESH)
     question = HumanCall(
         about="manual",

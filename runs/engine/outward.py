@@ -1,4 +1,4 @@
-"""Know what a run has read, and to which hosts its calls may carry it. See docs/runtime.md, "Gates".
+"""Track the data that a run has read, and the hosts that its calls may carry it to. See docs/runtime.md, "Gates".
 
 A host's own data may go back to it. Other data goes only to hosts named by the launch or the site, or allowed by a
 person.
@@ -97,7 +97,7 @@ def inherited(state: State) -> tuple[DataRead, ...]:
 
 
 def carried_on(state: State, run: int) -> tuple[DataRead, ...]:
-    """Return the data that a run gets from `run`, which it continues and whose last state this is."""
+    """Return the data inherited by a run that continues `run`, from its last state."""
     return tuple(read.model_copy(update={"run": run}) for read in inherited(state))
 
 

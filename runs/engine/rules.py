@@ -39,7 +39,7 @@ def named(terms: Terms, site: Iterable[InterruptRule]) -> tuple[NamedRule, ...]:
 
 
 def is_of_site(name: str, at_launch: int) -> bool:
-    """Return True if the rule of that name is one of the site's, which had `at_launch` rules."""
+    """Return True if the rule of that name is one of the site's, of which there were `at_launch`."""
     _, _, place = name.partition("rule:")
     return name.startswith(_LATER) or (place.isdigit() and int(place) <= at_launch)
 
@@ -58,9 +58,9 @@ def words_of(named_rule: NamedRule) -> str:
 def carried_over(
     source: Terms, terms: Terms, asked: Mapping[str, int], turns: int, *, changed: bool
 ) -> dict[str, int]:
-    """Return which questions a fork's rules have asked already: those of the same rules in its copied steps.
+    """Return the multiples that a fork's rules have asked at already: those of the same rules in its copied steps.
 
-    In a changed fork, rules on the first step begin anew. No rule on every N steps counts as asked beyond the fork's
+    In a changed fork, rules on the first step begin again. No rule on every N steps counts as asked beyond the fork's
     steps.
     """
     found = {}

@@ -194,7 +194,7 @@ class Subgraph(Value):
     machine: str
     settings: dict[str, Any] = {}
     at: Literal["", "thought"] = ""
-    """Empty: a tool that the model may call. `thought`: a fixed node, after the first thought that passed."""
+    """Empty: a tool for the model. `thought`: a fixed node, after the first passed thought."""
 
 
 SubgraphName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -208,7 +208,7 @@ def patterns_of(hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 class Settings(Value):
-    """What every machine's run can be told."""
+    """The settings of every machine's run."""
 
     model: str = ""
     tools: tuple[str, ...] = ()

@@ -147,7 +147,7 @@ class Worst:
     tokens: int
 
     def of(self, name: LimitName) -> float:
-        """Return the amount that counts against the limit of that name, as far as it is known."""
+        """Return the amount that counts against the limit of that name, if known."""
         return (self.cost_usd or 0.0) if name == "cost_usd" else self.tokens
 
     def fits(self, name: LimitName, left: float) -> bool:

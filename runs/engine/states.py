@@ -1,4 +1,4 @@
-"""A control state as values that a person may set, and which of them follow from the settings."""
+"""A control state as values for a person to set, and those of them that follow from the settings."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def folded(blocks: Iterable[Block]) -> Context:
 
 
 def shown(blocks: Sequence[Block], context: Context) -> list[Block]:
-    """Return the blocks that the model reads: summaries in place of what they cover, replacements of hidden ones."""
+    """Return the model's blocks: summaries in place of those covered, replacements of hidden ones."""
     standing = context.standing()
     waiting = list(standing)
     seen: list[Block] = []

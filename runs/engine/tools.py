@@ -38,7 +38,7 @@ class ToolSpec(Value):
     child: str = ""
     """Name of the subgraph, if the tool is a child run."""
     outward: str = ""
-    """The argument with the URL or host that a call contacts, or that host itself; empty if there is none."""
+    """The argument with the URL or host of a call, or that host itself; empty if there is none."""
     reads: Reads = ""
     """The kind of data that a result brings into the run."""
 

@@ -1,4 +1,4 @@
-"""The kinds of fields in the forms: each reads the input, or says in one sentence what to write."""
+"""The kinds of fields in the forms: each reads the input, or asks in one sentence for another."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _LIST = (
 
 
 class NoMachine(KeyError):
-    """This version has no machine of that name; another may have one, and its runs wait for that."""
+    """This version lacks the machine; another may have it, and the machine's runs wait for that."""
 
     def __init__(self, name: str) -> None:
         self.sentence = (
@@ -45,7 +45,7 @@ class _Catalogue(dict[str, Machine]):
 
 
 CATALOGUE = _Catalogue()
-"""Every machine by its name; `NoMachine` where there is none."""
+"""Every machine by its name; raises `NoMachine` if there is none."""
 
 PACKAGES: dict[str, str] = {}
 """The package name of each machine."""

@@ -40,7 +40,7 @@ class RunsCommand(BaseCommand):
     """A command about runs. An action's refusal ends it with exit code 2 and the sentence."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Execute it; this is the one place where commands answer a refusal."""
+        """Execute it; every refusal of a command is answered here."""
         try:
             return super().execute(*args, **options)
         except actions.BadLaunch as fault:
@@ -69,7 +69,7 @@ def stopped(halted: halting.Halted, what: str) -> CommandError:
 
 
 def interrupted(run: Run) -> CommandError:
-    """Return the error that ends a command after Ctrl-C, with the calls of the run that were cut off."""
+    """Return the error that ends a command after Ctrl-C, with the run's cut-off calls."""
     going = [run.pk, *run.children.filter(ended_at__isnull=True).values_list("pk", flat=True)]
     said = f"Interrupted. Run {run.pk} stays {run.status}. {driver.what_is_cut(going)}"
     return CommandError(said.strip(), returncode=INTERRUPTED)

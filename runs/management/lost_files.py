@@ -24,7 +24,7 @@ class LostFiles:
 
     @property
     def notice(self) -> str:
-        """Return which they are, and where they should be; empty if none is lost."""
+        """Return their names and expected places; empty if none is lost."""
         folder = Path(settings.DATA_DIR) / "runs"
         said = []
         if self.gone:

@@ -97,7 +97,7 @@ class Interrupt(models.Model):
 
 
 class Decision(models.Model):
-    """A decision: by whom, when, from where, and after seeing which version. Append-only."""
+    """A decision: its author, time and channel, and the version that they saw. Append-only."""
 
     interrupt = models.OneToOneField(Interrupt, on_delete=models.CASCADE, related_name="decision")
     """One decision decides; the unique key settles a race."""

@@ -232,7 +232,7 @@ class Run(models.Model):
         return own_end and self.status == RunStatus.CANCELLED
 
     def ends_replay(self, seq: int) -> bool:
-        """Return True if step `seq` is the one that ends a replay whose record goes no further."""
+        """Return True if step `seq` ends a replay because its record goes no further."""
         return self.replayed_only and seq == (self.copied_upto or 0) + 1
 
     @property

@@ -15,7 +15,7 @@ from django.utils import timezone
 from runs.engine.hosts import MOST_NAME, pattern_of
 
 KEY_VARIABLE = re.compile(r"AGENTSITE_KEY_\w+", re.ASCII)
-"""Environment variables that may hold a model's key; any other may hold a secret that no model server may get."""
+"""Environment variables that may hold a model's key; any other may hold a secret not meant for model servers."""
 
 
 ADDRESSES = {

@@ -19,7 +19,7 @@ WINDOW = 160
 """Elements of each side aligned at once."""
 
 EQUAL, ALIKE, IN_PLACE = 60, 12, 2
-"""The worth of a pair; one that may not stand together is worth nothing."""
+"""The worth of a pair; a forbidden one is worth nothing."""
 
 _UP, _BACK, _BOTH = 0, 1, 2
 

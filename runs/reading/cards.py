@@ -59,7 +59,7 @@ class Target:
 
 @dataclass(frozen=True)
 class LimitLine:
-    """A limit that can be raised, with its current lines. `suggested` is the raise that the form offers."""
+    """A raisable limit, with its current lines. `suggested` is the raise offered by the form."""
 
     name: str
     label: str

@@ -19,7 +19,7 @@ MOST = 50
 
 
 def with_standing() -> QuerySet[Run]:
-    """Return runs with the data of their lines: whether one waits for a person, and whether the site is halted."""
+    """Return runs with the data of their lines: waiting for a person, and halted with the site."""
     asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
     return Run.objects.annotate(asks=Exists(asks), site_halted=is_halted()).defer("settings_json")
 

@@ -1,4 +1,4 @@
-"""Compare two runs: where they part, and with which results. It writes nothing."""
+"""Compare two runs: their common beginning, their differences and their results. It writes nothing."""
 
 from __future__ import annotations
 

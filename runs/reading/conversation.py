@@ -1,4 +1,4 @@
-"""The conversation of a run: the runs that it continues, and those that continue it."""
+"""The conversation of a run: the runs before it, and those that continue it."""
 
 from __future__ import annotations
 

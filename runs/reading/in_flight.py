@@ -48,7 +48,7 @@ class Unheard:
 
 
 def unsure_of(interrupt: Interrupt) -> Exchange | None:
-    """Return the call whose outcome is in question: the last one before the question."""
+    """Return the call in question: the last one before the question."""
     calls = Exchange.objects.filter(run=interrupt.run_id, kind="tool_call", seq__lt=interrupt.seq)
     return calls.order_by("-seq").first()
 

@@ -88,7 +88,7 @@ class StepView:
     exchange: ExchangeView | None
     prompt: tuple[Message, ...]
     context: PromptView | None
-    """The prompt of the model that the step asked, or that it concludes."""
+    """The prompt of the step's model call, or of the one that it concludes."""
     compaction: CompactionView | None
     """Of a compaction: the summary and the blocks that it replaces."""
     pin: PinView | None

@@ -1,7 +1,7 @@
 """The current limits of a run, its own and the shared ones, and the held call's need of them.
 
-A run may be held by its own limit or by that of the run it came from. The reader learns whose it is, who has used it,
-and how large a raise lets the next call through.
+A run may be held by its own limit or by its source run's. The reader learns the owner, the users, and how large a raise
+lets the next call through.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def filters_from(query: Any) -> Filters:
 
 
 def run_page(user: Any, filters: Filters) -> RunPage:
-    """Return one page of the runs that `user` may see, newest first; those that wait for them come first."""
+    """Return one page of the runs that `user` may see: those waiting for them first, then the newest first."""
     found = _filtered(user, filters)
     mine = pending_for(user).filter(run=OuterRef("pk"))
     found = found.annotate(needs_me=Exists(mine), asks=Exists(_pending()), site_halted=is_halted())

@@ -56,7 +56,7 @@ def alikes(text: str) -> Iterator[Alike]:
 
 
 class _Table:
-    """Characters of a text that look like ASCII ones, and where that matters."""
+    """The look-alikes of ASCII characters in a text, and those of them at home in its scripts."""
 
     def __init__(self, chars: set[str]) -> None:
         self.shapes = {char: plain for char in chars if (plain := _plain(char))}

@@ -19,7 +19,8 @@ _LOOK_FIRST = "Check whether it happened, then tick the box to run it again."
 
 
 def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
-    """Return what to check before approving: doubts after a restore, a risk, hidden text, or too long an argument.
+    """Return the points to check before approving: doubts after a restore, a risk, hidden text, or too long an
+    argument.
 
     `args` are those of an edit, else None. Empty if there is nothing to check.
     """

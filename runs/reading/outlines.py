@@ -1,7 +1,7 @@
 """The steps of a run in the form for comparison with another run's.
 
-A step here is a step of the run's page: a row that concludes something, with the asks that it concludes. Only the live
-path counts. Of long runs only a few numbers a step are kept.
+A step here is a step of the run's page: a concluding row, with its asks. Only the live path counts. Of long runs only a
+few numbers a step are kept.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def pending_of(run: Run) -> Interrupt | None:
 
 
 def pending_below(run: Run) -> Interrupt | None:
-    """Return the question of the child that the run waits for, or of that one's child."""
+    """Return the question of the child of a waiting run, or of that one's child."""
     while run.status == RunStatus.WAITING:
         child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
         if child is None:

@@ -1,4 +1,4 @@
-"""The prompt of a model call, rendered again from the steps that the model had read.
+"""The prompt of a model call, rendered again from the steps read by the model.
 
 A prompt is not stored: it is a rendering of the log. Its other inputs are in the request (`longest`, `sanitize`,
 `room`) and in the exchange (`prompt_upto`), so that it can be rendered as it was sent.

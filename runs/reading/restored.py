@@ -1,4 +1,4 @@
-"""Restored runs: those that wait to be resumed, and the notes about those that go on."""
+"""Restored runs: the waiting ones, and the notes about resumed ones."""
 
 from __future__ import annotations
 

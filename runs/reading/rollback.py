@@ -45,7 +45,7 @@ class LostChange:
 
     seq: int
     line: Line
-    """The change, of which summary or step, by whom and why."""
+    """The change: by whom, to which summary or step, and why."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Again:
     outside: tuple[OutsideEffect, ...]
     """All lasting side effects: by rolled-back steps too, of the run or its children."""
     answered: tuple[AnsweredQuestion, ...]
-    """Answers that a rollback can keep: not expired questions, nor the answer that ended the run."""
+    """Answers to keep in a rollback: not expired questions, nor the answer that ended the run."""
     lost: tuple[LostChange, ...]
     unknown: str
     """The note that the log of a restored run may lack side effects; empty if the run is not restored."""

@@ -1,7 +1,7 @@
-"""Steps of the timeline: read in windows, rendered by the one template that page and socket share.
+"""Steps of the timeline: read in windows, rendered by the one template of page and socket.
 
-A step's picture does not depend on later steps, so a page that grew and one that was painted at once are the same.
-Exceptions: `live`, a child's progress, and the late end of a call in flight when the run was stopped.
+A step's picture does not depend on later steps, so a growing page and one painted at once are the same. Exceptions:
+`live`, a child's progress, and the late end of a call in flight when the run was stopped.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ WINDOW = 200
 """Steps that a page shows at first, and adds at a time."""
 
 LEAD_IN = 12
-"""Steps read before the first shown one, so that it finds the ask that it concludes."""
+"""Steps read before the first shown one, to find the ask behind it."""
 
 CONCLUDING = ("transition", "stop", "decision", "compaction")
 
 NO_ASK_AFTER = (*CONCLUDING, "rewind")
-"""Kinds of steps after which no earlier ask is concluded any more: never one that was rolled back."""
+"""Kinds of steps after which no earlier ask is concluded any more: rolled-back ones never are."""
 
 
 @dataclass(frozen=True)

@@ -92,9 +92,9 @@ def rewinds_after(run: Run, at: int) -> tuple[int, ...]:
 
 
 def rollback_mark(run: Run, at: int) -> str:
-    """Return a mark that changes with the page's account of a rollback to step `at`: what it leaves done or undoes.
+    """Return a mark of the page's account of a rollback to step `at`: its lasting and undone effects.
 
-    It ignores constant changes (steps, costs) and calls that have ended meanwhile.
+    The mark ignores constant changes (steps, costs) and calls that have ended meanwhile.
     """
     return fingerprint("rollback", [*_told(run, at, (*PEOPLE, SETTINGS)), rewinds_after(run, at)])
 

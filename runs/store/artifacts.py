@@ -57,7 +57,7 @@ class Made:
 
 
 def made_by(facts: Iterable[Fact], answer: Answer | None, call_seq: int | None) -> tuple[Made, ...]:
-    """Return the artifacts named by these facts, each once; `answer` is that of the call which they conclude."""
+    """Return the artifacts named by these facts, each once; `answer` is that of the concluded call."""
     facts = tuple(facts)
     reported = next((fact for fact in facts if isinstance(fact, ToolReported)), None)
     if reported is None or not (reported.files or reported.outputs):

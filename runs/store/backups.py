@@ -47,7 +47,7 @@ def tables() -> list[Table]:
 
 
 def emptied() -> list[Table]:
-    """Return the tables that a restore leaves empty: sessions, and tables that can be rebuilt."""
+    """Return the tables that a restore leaves empty: sessions, and rebuildable tables."""
     found = apps.get_models(include_auto_created=True)
     return [model for model in found if not model._meta.proxy and _left_out(model)]
 

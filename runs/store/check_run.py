@@ -56,7 +56,7 @@ class Beside:
 
 
 def way_on(beside: Beside, waits: Exchange | None) -> str:
-    """I1: return the flaw of a run that waits for something that can't end; empty if there is none."""
+    """I1: return the flaw of a run without anything to end its wait; empty if there is none."""
     run = beside.run
     if run.status != RunStatus.WAITING:
         return ""

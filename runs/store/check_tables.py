@@ -42,7 +42,7 @@ class Told:
         self.results: dict[int, tuple[int, str]] = {}
         """By asking step: the step with its result, and that result's fingerprint."""
         self.refused: set[int] = set()
-        """The asking steps whose call did not run."""
+        """The asking steps of calls that did not run."""
         self.costs: dict[int, tuple[int, Spent]] = {}
         """By asking step: the step with its answer's cost, and that cost."""
         self.decided: dict[str, tuple[int, Decided]] = {}
@@ -233,7 +233,7 @@ def _is_own(run: Run, exchange: Exchange) -> bool:
 
 
 def _children(run: Run, ended: Mapping[int, tuple[int, ChildFinished]]) -> Iterator[tuple[int | None, str]]:
-    """Yield each answering child that is missing as that step's child, or ended otherwise."""
+    """Yield each answering child that is missing under that step, or ended otherwise."""
     found = Run.objects.filter(pk__in=[child for child, _ in ended.values()]) if ended else ()
     there = {child.pk: child for child in found}
     for seq, (number, answer) in ended.items():

@@ -23,7 +23,7 @@ from runs.store.log import lock
 
 @for_people
 def continue_run(source: Run, new: NewRun) -> Run:
-    """Write a run that continues `source` and has not begun; raises `NotPossible` if that one can't be continued."""
+    """Write a run that continues `source` and has not begun; raises `NotPossible` if it can't be continued."""
     with transaction.atomic():
         lock(source.pk)
         source.refresh_from_db()

@@ -68,7 +68,7 @@ AT_ONCE = 500
 Copied = TypeVar("Copied", Exchange, Artifact)
 
 NOT_ANSWERS = ("abort", "rollback")
-"""Verdicts that end a run or roll it back: never repeated, a person gives them anew."""
+"""Verdicts that end a run or roll it back: never repeated for a person."""
 
 DEADLINE = "deadline"
 SETTINGS = "settings"
@@ -230,7 +230,7 @@ PEOPLE = ("web", "admin", "api", "command", KEPT, IN_FORK)
 def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...], rule: str) -> Said | None:
     """Return the prepared answer to an opening question: the one kept for it, else the next of the launch's answers.
 
-    `rule` names the rule that asks. Only a person can say whether a call has happened already.
+    `rule` names the asking rule. Only a person can say whether a call has happened already.
     """
     if call.about == "may_have_happened" or asks_after_restore(call):
         return None
@@ -246,7 +246,7 @@ def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...],
 def _kept_answer(run: Run, call: HumanCall) -> Said | None:
     """Return the next answer kept for this very question, if one is left.
 
-    Each fork or rollback decides anew whether answers are kept: only the last one counts.
+    Each fork or rollback may keep answers: only the last one counts.
     """
     found = _kept_for(run)
     if found is None or not may_keep(run, found[1].by):

@@ -91,7 +91,7 @@ def seated(run_id: int) -> Run:
 
 
 def _unfinished(run: Run) -> Run:
-    """Return the run, whose row is locked and whose epoch is raised; raises `NotPossible` if it can't be changed."""
+    """Return the locked run with its epoch raised; raises `NotPossible` if it can't be changed."""
     if run.finished:
         raise NotPossible(f"Run {run.pk} has ended already ({run.status}: {run.exit_reason}).")
     if run.machine not in CATALOGUE:
@@ -198,8 +198,8 @@ def rewind(
 ) -> Run:
     """Roll back to the state after the live transition step `to`; the later steps stay visible.
 
-    `kept` are answers that are repeated if their questions come again. `check` raises if the run, which no other
-    transaction can change meanwhile, must not be rolled back.
+    `kept` are answers to repeat if their questions come again. `check` raises if the run, which no other transaction
+    can change meanwhile, must not be rolled back.
     """
     with transaction.atomic():
         run = seated(run_id)
@@ -376,7 +376,7 @@ def check_answer(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
 def _check_parts(interrupt: Interrupt, said: Said) -> None:
     """Check that the verdict takes every part of the decision: nothing is dropped silently.
 
-    An approval may name the very arguments that it approves.
+    An approval may name its very arguments.
     """
     takes_args = said.verdict in TAKE_ARGS or (said.verdict == "resume" and model_asked_about(interrupt))
     if said.args is not None and not takes_args and not _as_shown(interrupt, said):

@@ -24,7 +24,7 @@ from runs.store.db import rows
 from runs.store.site_rules import site_rules
 
 LETS_GO_ON = (*LET_PASS, "resume")
-"""Verdicts that count only while the person who gave them may decide. `_lapsed` adds a raise that releases a call."""
+"""Verdicts that count only while their author may decide. `_lapsed` adds a raise that releases a call."""
 
 
 class LookAgain(Exception):
@@ -42,7 +42,7 @@ class Answered:
 def still_holds(run_id: int, seq: int, rules: str, host: str) -> bool:
     """Return True if the call of step `seq`, which passed the site's rules `rules` (their text), may begin.
 
-    `host` is the one that it contacts only because a person allowed it for the run; empty if none is.
+    `host` is the one contacted only because a person allowed it for the run; empty if none is.
     """
     return site_rules().text == rules and lapsed_before(run_id, seq, host) is None
 

@@ -39,7 +39,7 @@ class AlreadyHalted(NotPossible):
 
 
 def halt_sentence(halt: Halt) -> str:
-    """Return since when the site is halted, by whom, and why."""
+    """Return the halt's time, author and reason."""
     why = f": {halt.reason}" if halt.reason else ""
     return f"The site is halted (since {halt.at:%Y-%m-%d %H:%M} UTC, by {halt.by_name}{why})."
 

@@ -1,8 +1,8 @@
 """The effect of the kill switch on a run, in the run's own log: one step for each halt that kept workers from it.
 
-Nothing is written when the switch is used: that must be quick however many runs there are, and may be meant for a
-database in trouble. The next to take the run, a worker's claim or a person's move, finds the halts during which the run
-wanted a worker, and writes them first under its own epoch. A run that wanted none gets no step.
+Nothing is written when the switch is used: that must be quick despite many runs, and may be meant for a database in
+trouble. A worker's claim or a person's move is the next to take the run. It finds the halts during which the run wanted
+a worker, and writes them first under its own epoch. A run that wanted none gets no step.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, seconds: float, *, writte
 
     The `seconds` of its work that no step has counted are added in any case.
 
-    The run's next worker uses the answer. If none will (the ask is no step, is answered otherwise, or the run has ended
-    or was rolled back), the run is charged at once. So it is if the model is asked anew after a change of limits or
+    The run's next worker uses the answer. The run is charged at once if none will: the ask is no step, is answered
+    otherwise, or the run has ended or was rolled back. So it is if the model is asked anew after a change of limits or
     context. A retried tool call is counted at the retry, not here. The guess at the call's cost is corrected. If the
     conclusion was written after all, there is nothing to do.
     """

@@ -42,7 +42,7 @@ MOST_OF_A_FAULT = 2_000
 """Characters of a fault's message in its step."""
 
 LONGEST_WAIT = timedelta(minutes=15)
-"""No run is queued for later than that; one that seems to be shows that the clock was set back."""
+"""No run is queued for later than that; a later due time means that the clock was set back."""
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
 
 
 IS_MADE_ANEW = Q(kind=Step.Kind.ASK) & tells_of("react.notice", code=MADE_ANEW)
-"""Steps that retry a lost call after the far side said that it did not happen."""
+"""Steps that retry a lost call: the far side said that it did not happen."""
 
 _NO_MOVE = (
     (Q(kind=Step.Kind.NOTE) & tells("run.held_back"))

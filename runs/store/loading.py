@@ -136,7 +136,7 @@ def restored_in(run: Run) -> int:
 
 
 def _held(run: Run, last: tuple[int, str] | None) -> Held | None:
-    """Return the call that a compaction was made for, if that is the last move."""
+    """Return the call behind a compaction, if that is the last move."""
     if last is None or last[1] != Step.Kind.COMPACTION:
         return None
     asked = run.exchanges.filter(kind="compaction", seq__lt=last[0]).order_by("-seq").first()

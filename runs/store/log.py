@@ -300,15 +300,14 @@ def _values(asked: Asked, names: tuple[str, ...]) -> list[Any]:
 
 
 def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
-    """Write the answer that the steps follow from. One that came meanwhile, to a worker taken for lost, is
-    only paid."""
+    """Write the concluded answer. One that came meanwhile, to a worker taken for lost, is only paid."""
     if not answer_first(cursor, run_id, asked):
         pay(run_id, _answer_of(run_id, asked.seq))
         cursor.execute(_ANSWERED, _of_answer(run_id, asked))
 
 
 def answer_first(cursor: Any, run_id: int, asked: Asked) -> bool:
-    """Give the exchange its answer if it has none yet, and is the one that was asked; return whether it took it."""
+    """Give the exchange its answer if it has none yet, and the ask is the same; return whether it took it."""
     cursor.execute(
         f"{_ANSWERED} AND status <> 'answered' AND key = %s", (*_of_answer(run_id, asked), asked.key)
     )
@@ -352,10 +351,10 @@ def pay(run_id: int, answer: Answer | None) -> None:
 
 @again
 def start(run_id: int, epoch: int, seq: int, site_rules: str, host: str = "") -> None:
-    """Mark an ask that must not happen twice as started, before its call; raises `Fenced` if the lease is lost.
+    """Mark an unrepeatable ask as started, before its call; raises `Fenced` if the lease is lost.
 
     Raises `Halted` if nothing may begin; `LookAgain` if the site's rules differ from `site_rules`, which let it pass,
-    or an approval behind it no longer counts.
+    or an approval no longer counts.
     """
     held = Run.objects.filter(pk=run_id, epoch=epoch)
     with transaction.atomic():
@@ -369,8 +368,7 @@ def start(run_id: int, epoch: int, seq: int, site_rules: str, host: str = "") ->
 
 
 def check_seat(run_id: int, epoch: int) -> None:
-    """Check the lease directly before a call that must not happen twice; raises `Fenced` if it was lost since the
-    intent.
+    """Check the lease directly before an unrepeatable call; raises `Fenced` if it was lost since the intent.
 
     A worker may sleep in between. It may still fall asleep after this; a far side that knows keys handles the rest.
     """

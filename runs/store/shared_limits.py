@@ -1,9 +1,9 @@
 """Limits that a run shares with its children and forks, and reservations for calls before they are made.
 
 A run's limits on cost and tokens hold for itself and for every run that came from it. A model call with a known worst
-case is reserved first, under a lock on the root's row, so that simultaneous calls of a family can't pass a limit
-together. The step that concludes the call settles it. A script's call is known exactly. Calls of unknown cost are made
-one at a time in a family with a shared limit on cost. See docs/runtime.md, "Limits".
+case is reserved first, under a lock on the root's row. So simultaneous calls of a family can't pass a limit together.
+The concluding step settles the reservation. A script's call is known exactly. Calls of unknown cost are made one at a
+time in a family with a shared limit on cost. See docs/runtime.md, "Limits".
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float
 def _makes_an_unpriced_call(run: Run) -> bool:
     """Return True if another run of the family is in a call with only its tokens reserved.
 
-    It counts only during its lease: no run waits for a call whose worker was lost, or whose run was taken from it.
+    It counts only during its lease: no run waits for a lost worker's call.
     """
     root = root_of(run)
     others = Run.objects.filter(Q(pk=root) | Q(root=root)).exclude(pk=run.pk)
@@ -221,7 +221,7 @@ def take_over(run: Run) -> bool:
 def held_with_room(run: Run) -> list[Interrupt]:
     """Return the questions at a limit in other runs of its family that have become unnecessary.
 
-    Not those of restored runs that hold back a call with side effects: a person has to look.
+    Not those of restored runs about calls with side effects: a person has to look.
     """
     root = root_of(run)
     family = Interrupt.objects.filter(Q(run=root) | Q(run__root=root), kind="limit").exclude(run=run)

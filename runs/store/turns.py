@@ -66,7 +66,7 @@ def limits_of(profile: ModelProfile) -> Limits | None:
 
 @again
 def take_turn(limits: Limits, lease: Lease, tokens: int) -> int | Full:
-    """Return the key of a turn at a call that uses `tokens` at most, or the limit that it has to wait for.
+    """Return the key of a turn at a call that uses `tokens` at most, or the limit to wait for.
 
     Raises `Fenced` if the run has another worker by now.
     """

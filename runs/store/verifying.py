@@ -265,7 +265,7 @@ class _Walk:
         return None
 
     def _liveness(self) -> Misfit | None:
-        """Check that exactly the steps which a later rewind rolled back are dead."""
+        """Check that exactly the steps rolled back by a later rewind are dead."""
         for seq, live in self.live.items():
             if live == any(seq in over for over in self.gone):
                 return Misfit(seq, "it is marked live, or not, against the rewinds")

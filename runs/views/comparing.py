@@ -1,4 +1,4 @@
-"""The page that compares two runs, and the one that chooses the other run."""
+"""The pages that compare two runs, and choose the other run."""
 
 from __future__ import annotations
 

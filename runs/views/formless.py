@@ -16,7 +16,7 @@ PAGES = {
     "admin:runs_interrupt_decide": "admin:runs_interrupt_change",
     "admin:logout": "admin:index",
 }
-"""Addresses that only take a form, and the page that has it; its argument is their first."""
+"""Addresses that only take a form, and the page of the form; its argument is their first."""
 
 
 class LeadToForm(MiddlewareMixin):

@@ -60,7 +60,7 @@ def kept_in(form: LaunchForm | ForkForm) -> Iterator[None]:
 
 
 class SayWhyNot(MiddlewareMixin):
-    """The one place where a page answers an action's refusal; only forms that keep text handle their own."""
+    """Answers an action's refusal with a page, for all views; only forms with text to keep handle their own."""
 
     def process_exception(self, request: HttpRequest, fault: Exception) -> HttpResponse | None:
         """Return the sentence as a page; after a button on a run's page, on that page."""

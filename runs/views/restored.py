@@ -30,7 +30,7 @@ def restored(request: HttpRequest) -> HttpResponse:
 
 
 def _all_of(request: HttpRequest) -> list[int]:
-    """Return the runs resumed by one press: all that the reader may resume and whose model can be called."""
+    """Return the runs resumed by one press: those that the reader may resume, with an available model."""
     views = restored_views(restored_of(request.user), request.user)
     return [one.run.pk for one in views if one.mine and not one.no_model]
 

@@ -12,7 +12,7 @@ from runs.store import backups
 
 
 class FilesAway(CommandError):
-    """The database names files that are missing where a backup looks for them."""
+    """The database names files missing from the backup's sources."""
 
     def __init__(self, lost: str) -> None:
         super().__init__(

@@ -8,7 +8,7 @@ from typing import Any
 from runs.engine.context import CHARACTERS_PER_TOKEN
 
 LONG = 1_000
-"""Tokens of a prompt from which on it is compared with the tokens that its server read."""
+"""Tokens of a prompt from which on it is compared with its server's count."""
 
 MAX_TOKENS = 1_000_000_000
 MAX_COST = 1_000_000

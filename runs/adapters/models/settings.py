@@ -47,8 +47,8 @@ class ModelSettings(Value):
     model_id: str = Field(min_length=1, max_length=200)
     api_key: SecretStr = SecretStr("")
     output_mode: OutputMode = "native"
-    """How a reply schema is requested: as the server's own feature, as a tool's arguments, as JSON with the schema in
-    the prompt (with or without the server's JSON mode), or not at all."""
+    """How a reply schema is requested: by the server's own feature, as a tool's arguments, in the prompt with the
+    server's JSON mode, in the prompt alone, or not at all."""
     input_price: float | None = Field(default=None, ge=0)
     output_price: float | None = Field(default=None, ge=0)
     cached_price: float | None = Field(default=None, ge=0)
@@ -62,7 +62,7 @@ class ModelSettings(Value):
     seed: int | None = Field(default=None, ge=0)
     """Sent with each call if set; a server that refuses it is not asked without it."""
     patience_s: float = Field(default=600.0, ge=0, le=86_400)
-    """Seconds that a call waits in all for a server that is busy or away, before a person is asked."""
+    """Seconds that a call waits in all for an unavailable server, before a person is asked."""
     fallback: str = ""
     """The model that takes over after that; empty if a person is asked."""
     guided: bool = False
@@ -107,7 +107,7 @@ class ModelSettings(Value):
 
 
 def missing_package(kind: str) -> str:
-    """Return the package that a kind of model needs and that is not installed; empty if nothing is missing."""
+    """Return the missing package of a kind of model; empty if nothing is missing."""
     module = EXTRAS.get(kind, "")
     try:
         return "" if not module or find_spec(module) else module

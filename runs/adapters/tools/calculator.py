@@ -38,7 +38,7 @@ class NotArithmetic(ToolError):
 
 
 class ResultTooLarge(ToolError):
-    """A number beyond what is kept."""
+    """Too large a number."""
 
     def __init__(self) -> None:
         super().__init__(f"The result, or a part of it, is larger than a number of {MAX_BITS} bits.")

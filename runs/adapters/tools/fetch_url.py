@@ -81,7 +81,7 @@ class PageBusy(PageRefused):
 
 
 class PageUnreadable(ToolError):
-    """A body that is no text, or is encoded in a way that can't be bounded."""
+    """A body that is no text, or has an encoding that can't be bounded."""
 
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
@@ -235,7 +235,7 @@ class _Unpacker:
 
 
 def _decoded(body: bytes, parameters: str) -> str:
-    """Decode as UTF-8 if it is that; else by the charset that the server names, if it is a known plain one."""
+    """Decode as UTF-8 if it is that; else by the server's charset, if it is a known plain one."""
     try:
         return body.decode()
     except UnicodeDecodeError:

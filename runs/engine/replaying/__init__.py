@@ -1,6 +1,6 @@
 """A recorded run replayed: every answer comes from the record, nothing is called, every step must come out the same.
 
-The conclusions of machine and kernel are made again and compared. Everything from outside is taken from the record:
+The conclusions of machine and kernel are computed again and compared. Everything from outside is taken from the record:
 answers, decisions, pauses, a rollback or a stop by a person, a lost worker, the clock.
 """
 

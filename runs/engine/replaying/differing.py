@@ -13,7 +13,7 @@ from runs.engine.replaying.record import RecordedRow
 from runs.engine.values import Value
 
 RECKONED = ("input_tokens", "reply_tokens")
-"""Parts of a request to a model that follow from the price list, which may have changed."""
+"""Parts of a request to a model that follow from the price list: it may have changed."""
 
 WORDS = ("title", "why")
 """Parts of a question that are for people; its other parts hold the same data, and a version may word it better."""

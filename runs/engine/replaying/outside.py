@@ -125,7 +125,7 @@ def clock(row: RecordedRow, limit: float | None) -> float:
 def price(row: RecordedRow, rules: Iterable[NamedRule]) -> float:
     """Return the next model call's cost: from a question about it, or just above the limit of the rule that spoke.
 
-    A rule before that one, which said nothing, may allow more.
+    A silent rule before it may allow more.
     """
     held = [one for one in rules if one.rule.when.next_cost_usd is not None]
     costs = {name: rule.when.next_cost_usd for name, rule in held}

@@ -211,8 +211,7 @@ def _guided(state: ChecklistState, tools: list[ToolSpec]) -> dict[str, Any]:
 
 
 def _acknowledging(state: ChecklistState) -> dict[str, Any]:
-    """Return the schema of notes that acknowledge the open steps: the model says of each whether it is done or
-    failed."""
+    """Return the schema of notes that acknowledge the open steps: each as done or failed."""
     numbers = [number for number, step in enumerate(state.plan, 1) if step.status == "pending"]
     if not numbers:
         return {"const": ""}

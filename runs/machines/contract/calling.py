@@ -28,7 +28,7 @@ BLOCKING = (
     "type_mismatch",
     "unknown_param",
 )
-"""Faults that block a call, in the order in which the model is told."""
+"""Faults that block a call, in the order of their report."""
 
 
 def protocol_verify(state: ContractState, answer: Answer | None) -> Ask | Go:

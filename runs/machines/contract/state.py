@@ -197,7 +197,7 @@ def _spent(state: ContractState, whole: Mapping[str, int], stage: Mapping[str, i
 
 
 def _turned(state: ContractState) -> ContractState:
-    """Count a reply, and hide what was shown for it."""
+    """Count a reply, and hide the texts shown for it."""
     turned = {"decisions": state.decisions + 1, "shown_artifacts": (), "shown_skills": ()}
     return state.model_copy(update=turned)
 

@@ -24,7 +24,7 @@ FINAL = ToolSpec(
 
 
 class PlanRow(Value):
-    """One step of a plan: the tool to call, with what, and why."""
+    """One step of a plan: the tool to call, its arguments, and the reason."""
 
     tool: str = Field(min_length=1)
     args: dict[str, Any] = {}

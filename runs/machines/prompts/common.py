@@ -1,6 +1,6 @@
 """Shared parts of prompts: the tools in words, the shape of a reply, worked examples for a weak model.
 
-A weak model (`terms.guided`) is guided by worked examples and by schemas that allow only what fits the state.
+A weak model (`terms.guided`) is guided by worked examples and by schemas that fit the state.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ NO_SECTIONS = Unread("It has none of the sections of a summary.")
 
 
 class Sections(Value):
-    """A summary in sections, of whatever names."""
+    """A summary in sections, with any names."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 

@@ -1,4 +1,4 @@
-"""The rules of `ruled`: which passed and which were broken, retries, cost against its rule, feedback, rollbacks."""
+"""The rules of `ruled`: passed or broken, with retries, cost against its rule, feedback, rollbacks."""
 
 from __future__ import annotations
 

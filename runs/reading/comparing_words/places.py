@@ -1,4 +1,4 @@
-"""The places where two runs differ, with the equal steps between them."""
+"""The differing places of two runs, with the equal steps between them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _course(found: Comparison) -> Said:
 
 
 def _parting(found: Comparison) -> list[Said]:
-    """Return what each run did where they part."""
+    """Return each run's action at their parting."""
     if not found.apart:
         return []
     place = found.apart[0]
