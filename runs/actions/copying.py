@@ -274,7 +274,7 @@ def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict
         ) from None
     if flaws := tuple(refused(opened, state)):
         raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in flaws))
-    _check_goes_on(machine, copying.check_fork(run, at), opened, state, changes)
+    _check_next_move(machine, copying.check_fork(run, at), opened, state, changes)
     asked = carried_over(
         loading.terms_of(run, {}),
         terms,
@@ -297,20 +297,20 @@ def _no_such_value(machine: Machine, name: str) -> str:
     return f"The state of {machine.name} has no value of this name: {', '.join(control_values(machine))}."
 
 
-def _check_goes_on(
+def _check_next_move(
     machine: Machine, node: str, before: State, state: State, changed: Collection[str]
 ) -> None:
     """Ask the machine for its next move: values may fit one by one and make no sense at `node`, or together.
 
     Raises with the values without whose change it could go on; else with all changed ones.
     """
-    why = _keeps_from_going_on(machine, node, state)
+    why = _refused_next_move(machine, node, state)
     if why is None:
         return
     blamed = [
         name
         for name in changed
-        if _keeps_from_going_on(machine, node, state.model_copy(update={name: getattr(before, name)})) is None
+        if _refused_next_move(machine, node, state.model_copy(update={name: getattr(before, name)})) is None
     ]
     told = state.model_dump(mode="json")
     lead = f"At {node}, where the fork begins, the machine can't go on with"
@@ -328,7 +328,7 @@ def _check_goes_on(
     )
 
 
-def _keeps_from_going_on(machine: Machine, node: str, state: State) -> str | None:
+def _refused_next_move(machine: Machine, node: str, state: State) -> str | None:
     """Return the machine's message, possibly empty, if it can't go on; None if it can."""
     try:
         machine.budget(state), machine.budget_text(state), machine.turns(state)

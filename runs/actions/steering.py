@@ -58,7 +58,7 @@ def decide(
         raise
     tell(decision.interrupt.run_id)
     if verdict == "top_up":
-        _let_others_go_on(decision.interrupt.run, said, by)
+        _resume_family(decision.interrupt.run, said, by)
     return decision
 
 
@@ -72,7 +72,7 @@ def _check_model(interrupt_id: Any, named: Any, check: Callable[[Run], None]) ->
         raise BadDecision(why, "args.model")
 
 
-def _let_others_go_on(run: Run, said: decisions.Said, by: Person) -> None:
+def _resume_family(run: Run, said: decisions.Said, by: Person) -> None:
     """Resume the other runs of the family for which a raised shared limit now has room."""
     for question in shared_limits.held_with_room(run):
         if not may_decide(by, question.run):

@@ -150,7 +150,7 @@ class Reply:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the raw body; every error on the way is a TimeoutError or a ConnectionError."""
-        with _in_own_words(self._host):
+        with _translated_errors(self._host):
             yield from self._response.iter_stream()
 
     def start(self, most: int) -> bytes:
@@ -185,7 +185,10 @@ def exchange(
     )
     backend = _DeadlineBackend(deadline, net, admit)
     headers = [("Host", call.authority), *call.headers]
-    with httpcore2.ConnectionPool(ssl_context=tls, network_backend=backend) as pool, _in_own_words(call.host):
+    with (
+        httpcore2.ConnectionPool(ssl_context=tls, network_backend=backend) as pool,
+        _translated_errors(call.host),
+    ):
         stream = pool.stream(
             call.method,
             url,
@@ -198,7 +201,7 @@ def exchange(
 
 
 @contextmanager
-def _in_own_words(host: str) -> Iterator[None]:
+def _translated_errors(host: str) -> Iterator[None]:
     try:
         yield
     except httpcore2.ConnectError as error:

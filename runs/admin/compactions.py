@@ -156,7 +156,7 @@ class CompactionAdmin(OfRunsAdmin):
         context = {
             **self.admin_site.each_context(request),
             **_shown(view, request),
-            **_what_may_be_done(request, compaction.run, view),
+            **_offered_forms(request, compaction.run, view),
             "needs": room_needed(compaction.run, view),
             "title": f"Steps {view.first} to {view.last} of run {view.run_id}, summarised",
             "opts": self.opts,
@@ -243,7 +243,7 @@ DEEDS: dict[str, Callable[[Run, int, Form, Any], str]] = {
 }
 
 
-def _what_may_be_done(request: HttpRequest, run: Run, view: CompactionView) -> dict[str, Any]:
+def _offered_forms(request: HttpRequest, run: Run, view: CompactionView) -> dict[str, Any]:
     """Return the offered forms, and why others are not."""
     mends = actions.may_mend(request.user, run)
     why_not = ""

@@ -85,9 +85,7 @@ class Worker:
     def drive(self, limit: Slice) -> list[int]:
         """Drive the run for one slice. Return the runs that want a worker next."""
         try:
-            if (times := leases.lost_in_a_row(self.run)) >= leases.MOST_LOST and self._left_to_a_person(
-                times
-            ):
+            if (times := leases.lost_in_a_row(self.run)) >= leases.MOST_LOST and self._ask_a_person(times):
                 return self.woken
             self._prepare()
         except UNUSABLE as fault:
@@ -178,7 +176,7 @@ class Worker:
         stop = Stop(reason, (*cost_of(answer), Exited(reason=reason, message=why)))
         self.write(Decision(stop, self.at.snapshot.totals.after(answer)), None)
 
-    def _left_to_a_person(self, times: int) -> bool:
+    def _ask_a_person(self, times: int) -> bool:
         """Open a question instead of a retry; no ports are built, for they may be the cause.
 
         A waiting answer would be lost to a question: then the run is paused. Return False if it only parks.

@@ -112,7 +112,7 @@ def fit(
     full = estimate > window.compact_at * window.limit
     if context.failed and head - context.failed < RETRY_ROWS:
         full = False
-    if not over and _was_of_little_use(window, context, head):
+    if not over and _freed_little(window, context, head):
         full = False
     if not full and wanted is None:
         return (call.model_copy(update={"sanitize": True}) if over else call), ()
@@ -179,7 +179,7 @@ def _range(
     floor = max((summary.made.last for summary in standing if summary is not earlier), default=0)
     read = shown(window.blocks, context)
     cut: list[int] = []
-    for blocks in _old_rounds(window, read, longest):
+    for blocks in _old_turns(window, read, longest):
         if any(context.stays(block.seq) for block in blocks if block.kind != SUMMARY):
             continue  # a call stays with its result
         for block in blocks:
@@ -227,7 +227,7 @@ def _well_below(window: Window) -> float:
     return window.compact_at * window.limit * WELL_BELOW
 
 
-def _was_of_little_use(window: Window, context: Context, head: int) -> bool:
+def _freed_little(window: Window, context: Context, head: int) -> bool:
     """Return True if the newest summary is recent and the prompt is about as full as before it."""
     newest = max(context.standing(), key=lambda one: one.seq, default=None)
     lately = newest is not None and head - newest.seq < RETRY_ROWS
@@ -244,7 +244,7 @@ def _freed(window: Window, context: Context, found: Compaction) -> float:
     return gone * window.tokens_per_character
 
 
-def _old_rounds(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
+def _old_turns(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
     """Return the turns before the most recent ones. The last turn always stays; blocks of earlier runs may go."""
     rounds = rounds_of(read)
     room = min(window.keep_recent, KEPT_AT_MOST * window.compact_at) * window.limit

@@ -96,11 +96,11 @@ def _doorbell() -> Doorbell | None:
         return _bell
 
 
-def _begin_anew_after_fork() -> None:
+def _reset_after_fork() -> None:
     """Forget the parent's thread and connection in a child process."""
     global _bell, _bell_lock
     _bell, _bell_lock = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_begin_anew_after_fork)
+os.register_at_fork(after_in_child=_reset_after_fork)
 atexit.register(flush)

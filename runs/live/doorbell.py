@@ -74,7 +74,7 @@ class Doorbell:
         self._idle.clear()
         self._something.set()
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._empty_again_and_again, name="doorbell", daemon=True)
+            self._thread = threading.Thread(target=self._send_loop, name="doorbell", daemon=True)
             try:
                 self._thread.start()
             except RuntimeError:  # the interpreter is going down, or has no thread left: it is a hint only
@@ -83,7 +83,7 @@ class Doorbell:
                 self._rings, self._texts = {}, {}
                 self._idle.set()
 
-    def _empty_again_and_again(self) -> None:
+    def _send_loop(self) -> None:
         """Run the thread: every kept message is sent or given up, and none is sent twice."""
         client = redis.Redis.from_url(
             self.url,

@@ -75,7 +75,7 @@ class Hub:
                 failures = 0 if self.connected else failures + 1
                 if self.connected:
                     log.warning("The message layer is gone (%s); pages look for themselves meanwhile.", why)
-            if _is_to_end():
+            if _is_cancelled():
                 return
             self.connected = False
             await asyncio.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.1 * 2 ** min(failures, 10))))
@@ -92,7 +92,7 @@ class Hub:
         try:
             await subscription.subscribe(self.channel)
             asked = False
-            while not _is_to_end():
+            while not _is_cancelled():
                 message = await subscription.get_message(timeout=QUIET_SECONDS)
                 if message is None:
                     if asked:
@@ -127,7 +127,7 @@ class Hub:
                 what(listener)
 
 
-def _is_to_end() -> bool:
+def _is_cancelled() -> bool:
     """Return True if this task was cancelled: a simultaneous error of the client may have hidden that."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -152,7 +152,7 @@ def _parser(cited: tuple[Source, ...] = ()) -> MarkdownIt:
     reader.inline.ruler.before("text", "effort", partial(_count_inline, spend))
     reader.block.ruler.at("table", partial(_small_table, spend), {"alt": ["paragraph", "reference"]})
     reader.inline.ruler.before("link", "citation", partial(_citation, {one.number: one for one in cited}))
-    reader.core.ruler.push("nowhere", _no_link_to_nowhere)
+    reader.core.ruler.push("nowhere", _unlink_empty)
     reader.core.ruler.push("page", _fit_page)
     reader.add_render_rule("table_open", _table_open)
     reader.add_render_rule("table_close", _table_close)
@@ -167,7 +167,7 @@ def _is_address(spend: Callable[[int], None], url: str) -> bool:
     )
 
 
-def _no_link_to_nowhere(state: StateCore) -> None:
+def _unlink_empty(state: StateCore) -> None:
     """Keep `[x]()` as text: it skips the check of addresses."""
     for token in state.tokens:
         nowhere = False

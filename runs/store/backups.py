@@ -210,7 +210,7 @@ def pause_unfinished(why: str, made_at: datetime | None = None) -> int:
     """
     with transaction.atomic():
         list(Run.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
-        Run.objects.update(epoch=_epoch_nobody_has(), worker="", lease_until=Now(), hinted_at=None)
+        Run.objects.update(epoch=_random_epoch(), worker="", lease_until=Now(), hinted_at=None)
         unfinished = Run.objects.filter(status__in=UNFINISHED).order_by("pk")
         unfinished.update(restored_at=Now())
         by_people = set(unfinished.filter(status=RunStatus.PAUSED).values_list("pk", flat=True))
@@ -227,7 +227,7 @@ def pause_unfinished(why: str, made_at: datetime | None = None) -> int:
     return count
 
 
-def _epoch_nobody_has() -> int:
+def _random_epoch() -> int:
     """Return one epoch for all runs, chosen once for a restore.
 
     The epochs reached since the backup are unknown, and a fence only checks for equality. A claim and a person's move

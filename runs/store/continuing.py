@@ -33,7 +33,7 @@ def continue_run(source: Run, new: NewRun) -> Run:
         insert(run, new.checked)
         machine = CATALOGUE[source.machine]
         last = state_at(source, machine, terms_of(source, {}), source.head)
-        facts = (*earlier_runs(source), _told_of(source), *carried_on(last, source.pk))
+        facts = (*earlier_runs(source), _earlier_run(source), *carried_on(last, source.pk))
         opened = machine.open(terms_of(run, {}))
         after = machine.fold(opened, facts)
         append(run, "note", facts, after.model_dump_json() if after != opened else None)
@@ -56,7 +56,7 @@ def earlier_runs(run: Run) -> tuple[EarlierRun, ...]:
     return tuple(fact for fact in _facts(run.steps.filter(seq=1)) if isinstance(fact, EarlierRun))
 
 
-def _told_of(run: Run) -> EarlierRun:
+def _earlier_run(run: Run) -> EarlierRun:
     """Return the part of `run` that its successors keep."""
     ended = _facts(run.steps.filter(tells("react.exit"), live=True).order_by("-seq")[:1])
     summaries = folded(context_blocks(run)).standing()

@@ -324,7 +324,7 @@ def fork_run(
             changed=change.settings,
             state=change.state,
         )
-        facts: tuple[Fact, ...] = (forked, *_known_with_its_goal(source, at))
+        facts: tuple[Fact, ...] = (forked, *_inherited_facts(source, at))
         if change.answers:
             facts += (AnswersKept(answers=change.answers, by=change.by),)
         state = state_at(source, machine, before, at).model_copy(update={"terms": terms})
@@ -339,7 +339,7 @@ def fork_run(
     return run
 
 
-def _known_with_its_goal(source: Run, at: int) -> tuple[Fact, ...]:
+def _inherited_facts(source: Run, at: int) -> tuple[Fact, ...]:
     """Return the facts that a fork from the beginning keeps: the runs before its goal, and their data."""
     first = None if at else source.steps.filter(seq=1, kind=Step.Kind.NOTE).first()
     facts = CATALOGUE[source.machine].facts.validate_json(first.facts_json) if first else ()

@@ -253,7 +253,7 @@ def decide(interrupt_id: Any, said: Said, check: Callable[[Run], None] | None = 
         if found.interrupt.status != Interrupt.Status.PENDING:
             return _decided_before(found.interrupt, said)
         late = found.interrupt
-    _let_deadline_decide(late)
+    _expire(late)
     try:
         return _decide(interrupt_id, said, check, late="taken")
     except _NotOpen as found:
@@ -315,7 +315,7 @@ def unfit_answer(question: Interrupt) -> str:
     return ""
 
 
-def _let_deadline_decide(interrupt: Interrupt) -> None:
+def _expire(interrupt: Interrupt) -> None:
     """Let the deadline decide a question that is answered after it, if no sweep has done so yet."""
     try:
         decide(interrupt.pk, unanswered(interrupt))

@@ -169,7 +169,7 @@ def may_answer(run: Run, question: HumanCall, rule: str) -> bool:
     A launcher without the right to decide can answer only in a script: no real tool, no rule of the site, no other
     owner's limit.
     """
-    if _launched_by_one_who_decides(run):
+    if _launcher_decides(run):
         return True
     if not run.script_json or is_of_site(rule, len(json.loads(run.site_rules_json))):
         return False
@@ -178,7 +178,7 @@ def may_answer(run: Run, question: HumanCall, rule: str) -> bool:
     return not isinstance(question.holds, ToolCall) or question.holds.tool in _played(run)
 
 
-def _launched_by_one_who_decides(run: Run) -> bool:
+def _launcher_decides(run: Run) -> bool:
     if run.owner_id is None:
         return run.by_operator
     return decides(get_user_model().objects.filter(pk=run.owner_id).first() or AnonymousUser())

@@ -39,13 +39,13 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, seconds: float, *, writte
         answer = ANSWER.validate_json(asked.answer_json)
         if isinstance(answer, Failed) and asked.kind in OF_A_MODEL:
             if answer.usage != Usage():
-                _take_back_the_guess(run_id, epoch)
+                _correct_guess(run_id, epoch)
                 charge(run_id, answer)
             return  # the next worker makes the call again
-        _take_back_the_guess(run_id, epoch)
+        _correct_guess(run_id, epoch)
         if not written:
             _charge(run_id, asked, answer, since=asked.seq)
-        elif _is_asked_anew(run_id, asked):
+        elif _is_superseded(run_id, asked):
             pay(run_id, answer)
         else:
             _use_or_charge(run_id, asked, answer)
@@ -59,7 +59,7 @@ def _lock(run_id: int) -> None:
     lock(run_id)
 
 
-def _is_asked_anew(run_id: int, asked: Asked) -> bool:
+def _is_superseded(run_id: int, asked: Asked) -> bool:
     """Return True if the model's answer is no longer wanted: another ask took the place of its own, or will.
 
     A change of the model's context wants it to be asked again; a summary is checked again when it is concluded.
@@ -105,7 +105,7 @@ def _goes_on(run_id: int, asked: Asked) -> bool:
     return Step.objects.filter(run_id=run_id, seq=asked.seq, live=True).exclude(run__node=END).exists()
 
 
-def _take_back_the_guess(run_id: int, epoch: int) -> None:
+def _correct_guess(run_id: int, epoch: int) -> None:
     """Correct the guess at the worker's call, whose true usage is known now, and drop its reservation."""
     mine = Run.objects.filter(pk=run_id, reserved_epoch=epoch)
     if mine.update(reserved_usd=0, reserved_tokens=0, reserved_epoch=0):

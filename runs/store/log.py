@@ -170,7 +170,7 @@ def commit(batch: Batch, *, savepoint: bool = True) -> str:
                     (False, batch.run_id, batch.dead_after),
                 )
             _insert_rows(cursor, values)
-            _begin_nothing_that_may_not(batch)
+            _check_may_begin(batch)
             for asked in batch.asked:
                 _insert_exchange(cursor, batch.run_id, asked)
             if batch.concluded is not None:
@@ -228,7 +228,7 @@ def _insert_rows(cursor: Any, values: list[Any]) -> None:
     cursor.execute(f"{_STEPS} {rows}", values)
 
 
-def _begin_nothing_that_may_not(batch: Batch) -> None:
+def _check_may_begin(batch: Batch) -> None:
     """Refuse to begin an ask's effect while the site is halted, or if it must be checked again."""
     for asked in batch.asked:
         if asked.status != "started":
@@ -238,7 +238,7 @@ def _begin_nothing_that_may_not(batch: Batch) -> None:
             asked.status = "asked"
 
 
-_SEAT = (
+_UPDATE_HEAD = (
     "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s,"
     " active_seconds = CASE WHEN active_seconds = %s THEN %s ELSE active_seconds + %s END,"
     " model_calls = model_calls + %s, cached_model_calls = cached_model_calls + %s, tool_calls = tool_calls + %s,"
@@ -261,7 +261,9 @@ def _take_the_seat(batch: Batch, head_hash: str) -> None:
     columns = "".join(f", {name} = %s" for name in batch.changes)
     values += [_adapted(value) for value in batch.changes.values()]
     with connection.cursor() as cursor:
-        cursor.execute(f"{_SEAT}{columns} WHERE id = %s AND epoch = %s", (*values, batch.run_id, batch.epoch))
+        cursor.execute(
+            f"{_UPDATE_HEAD}{columns} WHERE id = %s AND epoch = %s", (*values, batch.run_id, batch.epoch)
+        )
         if cursor.rowcount != 1:
             raise Fenced(batch.run_id, batch.epoch)
 

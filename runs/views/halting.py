@@ -33,13 +33,13 @@ def halt(request: HttpRequest) -> HttpResponse:
             except actions.NotPossible as impossible:
                 return _page(request, fault=impossible.sentence, status=400)
         case "unhalt":
-            _let_go_on(request)
+            _resume(request)
         case _:
             return _page(request, fault="The form names no action. Use its buttons.", status=400)
     return redirect("runs")
 
 
-def _let_go_on(request: HttpRequest) -> None:
+def _resume(request: HttpRequest) -> None:
     try:
         wanting = actions.unhalt_site(by=request.user)
     except actions.NotPossible as impossible:

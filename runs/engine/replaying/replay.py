@@ -246,7 +246,7 @@ class Replay:
             self.tokens_per_character = context.ratio(row.input_tokens, row.prompt_chars)
         if made.effect is not None:
             if made.attempt == 1:
-                self.passed = self._passed_by_now(before)
+                self.passed = self._answered_gates(before)
             self.said, self.asked = None, row
             if (call := fingerprint_of(made.effect)) and made.attempt == 1:
                 self.calls.append((made.seq, call))
@@ -262,7 +262,7 @@ class Replay:
                 case LimitRaised(name=name, limit=limit) if name in self.snapshot.limits:
                     self.snapshot = replace(self.snapshot, limits=_with(self.snapshot.limits, name, limit))
 
-    def _passed_by_now(self, before: Pending | None) -> tuple[str, ...]:
+    def _answered_gates(self, before: Pending | None) -> tuple[str, ...]:
         """Return the gates answered for the current ask, if `before` was the question about it."""
         if before is None or not isinstance(before.effect, HumanCall) or self.said is None:
             return ()

@@ -56,9 +56,9 @@ class Command(RunsCommand):
         """Decide."""
         _check_options(options)
         interrupt = interrupt_of(options["interrupt"])
-        _look_whether_it_was_done(interrupt, options)
-        _look_at_what_hides(interrupt, options)
-        told = _what_going_back_means(interrupt, options)
+        _check_not_done(interrupt, options)
+        _check_hidden_text(interrupt, options)
+        told = _rollback_warning(interrupt, options)
         try:
             decision = actions.decide(
                 interrupt.pk,
@@ -95,17 +95,17 @@ def _check_options(options: dict[str, Any]) -> None:
             raise bad_input(f"{option} goes with {named}; nothing was decided.")
 
 
-def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> None:
+def _check_not_done(interrupt: Interrupt, options: dict[str, Any]) -> None:
     """Refuse, without --sure, to approve a call that a restore or a lost worker made doubtful."""
     if options["sure"] or not lets_act(interrupt, options["verdict"]):
         return
     if doubt := doubt_of(interrupt):
         raise bad_input(f"{doubt} If it was not, add --sure. Nothing was decided.")
-    if lost := _of_a_lost_call(interrupt):
+    if lost := _lost_call_warning(interrupt):
         raise bad_input(f"{lost} Check outside first, then add --sure. Nothing was decided.")
 
 
-def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:
+def _check_hidden_text(interrupt: Interrupt, options: dict[str, Any]) -> None:
     """Refuse, without --sure, to approve a call with hidden characters, and show it with signs."""
     if options["sure"] or not lets_act(interrupt, options["verdict"]):
         return
@@ -117,7 +117,7 @@ def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:
         )
 
 
-def _of_a_lost_call(interrupt: Interrupt) -> str:
+def _lost_call_warning(interrupt: Interrupt) -> str:
     """Return a note on the call that may run twice, and its known outcome; empty for other or decided questions."""
     if interrupt.kind != "may_have_happened" or interrupt.status != Interrupt.Status.PENDING:
         return ""
@@ -127,7 +127,7 @@ def _of_a_lost_call(interrupt: Interrupt) -> str:
     return f"{known}This makes the call {call} once more: if it has happened already, it happens twice."
 
 
-def _what_going_back_means(interrupt: Interrupt, options: dict[str, Any]) -> str:
+def _rollback_warning(interrupt: Interrupt, options: dict[str, Any]) -> str:
     """Return the lasting side effects of a rollback, and people's lost changes: both need --sure.
 
     Empty if there are none.

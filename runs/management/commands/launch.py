@@ -114,7 +114,7 @@ class Command(RunsCommand):
         )
 
     def _tell_of_halt(self, said: str) -> str:
-        """Return the notice of a halt, unless `said` already has it."""
+        """Print the notice of a halt to stderr, unless it equals `said`; return it."""
         notice = halt_notice()
         if notice not in ("", said):
             self.stderr.write(notice)
