@@ -4,8 +4,7 @@ from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """Makes Celery's configured application the current one, so that tasks know their broker; listens for changed
-    rights."""
+    """Makes Celery's configured application the current one, so tasks know their broker; listens for changed rights."""
 
     name = "agentsite"
 

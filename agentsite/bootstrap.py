@@ -215,5 +215,5 @@ def only_one(path: Path) -> Iterator[None]:
 
 
 def say(sentence: str) -> None:
-    """Print to the terminal's error stream, so that a command's output stays its own."""
+    """Print to the terminal's error stream, so a command's output stays its own."""
     print(sentence, file=sys.stderr, flush=True)

@@ -161,7 +161,7 @@ def notice_an_old_database() -> str:
 
 
 def renew_id() -> None:
-    """Write a new id, so that earlier copies of the file are recognised.
+    """Write a new id, so earlier copies of the file are recognised.
 
     A database that replaced the site's while it ran gets none: the next start is to notice it.
     """

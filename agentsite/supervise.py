@@ -219,7 +219,7 @@ class Supervisor:
         return code, list(last)
 
     async def _watch(self, child: Child, process: asyncio.subprocess.Process) -> None:
-        """Kill a child that stays stopped, so that another takes its place; if /proc tells (Linux)."""
+        """Kill a child that stays stopped, so another takes its place; if /proc tells (Linux)."""
         looks = 0
         while child.replaced_when_stopped:
             await asyncio.sleep(self.patience.stopped_for / 2)
@@ -266,7 +266,7 @@ class Supervisor:
     async def _stop_one(self, child: Child) -> None:
         """Send TERM, then after the child's grace, or at once in a hurry, KILL, to its whole group.
 
-        In between a reporting child gets a second TERM, so that it names its unfinished work.
+        In between a reporting child gets a second TERM, so it names its unfinished work.
         """
         process = self.processes.get(child.name)
         if process is None or process.returncode is not None:
@@ -283,7 +283,7 @@ class Supervisor:
         await ended
 
     def _write_record(self) -> None:
-        """Note the running processes, so that the next start can find those of a killed supervisor."""
+        """Note the running processes, so the next start can find those of a killed supervisor."""
         children = {name: passport(process.pid) for name, process in self.processes.items()}
         write_atomically(
             self.record, json.dumps({**self.about, "up": passport(os.getpid()), "children": children})

@@ -1,6 +1,6 @@
 """Kombu's Redis transport for hints only: any other message in the queue would end the worker.
 
-A hint names a run. It is rebuilt here, so that no other field of a message reaches Celery.
+A hint names a run. It is rebuilt here, so no other field of a message reaches Celery.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A thread beside the work that takes messages to a broker, so that no work waits for a silent one."""
+"""A thread beside the work that takes messages to a broker, so no work waits for a silent one."""
 
 from __future__ import annotations
 

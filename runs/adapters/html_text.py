@@ -1,7 +1,7 @@
 """The readable text of an HTML page, in time that grows only with its length.
 
-It is no document parser: it drops tags, and keeps headings, lists, cells and links. It never nests or looks back, so
-that no page can hold a worker.
+It is no document parser: it drops tags, and keeps headings, lists, cells and links. It never nests or looks back, so no
+page can hold a worker.
 """
 
 from __future__ import annotations

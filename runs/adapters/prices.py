@@ -1,6 +1,6 @@
 """The cost of a model's calls, in USD: by the prices of its profile, else by the public list, else nothing.
 
-Charges, estimates and reservations all come from here, so that they agree.
+Charges, estimates and reservations all come from here, so they agree.
 """
 
 from __future__ import annotations

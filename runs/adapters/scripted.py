@@ -137,7 +137,7 @@ class ScriptUsage(Value):
 
 
 class Pace(Value):
-    """How slowly a demonstration goes, so that a person can watch: seconds per model call and tool call."""
+    """How slowly a demonstration goes, so a person can watch: seconds per model call and tool call."""
 
     model_s: Seconds = 0.0
     tool_s: Seconds = 0.0

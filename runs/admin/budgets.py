@@ -103,7 +103,7 @@ class BudgetAdmin(OfRunsAdmin):
         return found.exclude(scope=SHARED)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ReadableList]:
-        """Return the list that reads its figures at once."""
+        """Return the list with figures."""
         return BudgetList
 
     @admin.display(description="run", ordering="run")
@@ -119,5 +119,5 @@ class BudgetAdmin(OfRunsAdmin):
 
     @admin.display(description="open question")
     def raise_at(self, row: Any) -> SafeString | str:
-        """Return the link to the question that can raise the limit."""
+        """Return the link to the question about the limit."""
         return question_link(row.question) if row.question else "-"

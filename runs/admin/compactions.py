@@ -90,12 +90,12 @@ class CompactionAdmin(OfRunsAdmin):
     ordering = ("-id",)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ReadableList]:
-        """Return the list that reads its views at once."""
+        """Return the list with views."""
         return CompactionList
 
     @admin.display(description="compaction", ordering="-id")
     def rows(self, row: Any) -> str:
-        """Return the steps that it replaces."""
+        """Return the replaced steps."""
         return f"Run {row.run_id}, steps {row.view.first} to {row.view.last}"
 
     @admin.display(description="timeline")

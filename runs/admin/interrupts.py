@@ -52,7 +52,7 @@ class InterruptAdmin(OfRunsAdmin):
     ordering = (Case(When(status=Interrupt.Status.PENDING, then=0), default=1), "-created_at")
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ReadableList]:
-        """Return the list that reads its lines at once."""
+        """Return the list with lines."""
         return QuestionList
 
     @admin.display(description="question")

@@ -1,4 +1,4 @@
-"""The models that runs may use: their profiles, and keys that are stored but never shown."""
+"""The models for runs: their profiles, and keys that are stored but never shown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ModelProfileForm(forms.ModelForm):
         self.fields["new_key"].help_text = f"{stored} {self.fields['new_key'].help_text}"
 
     def clean(self) -> dict[str, Any]:
-        """Check the fields that each kind of model needs."""
+        """Check the required fields of each kind of model."""
         data: dict[str, Any] = super().clean() or self.cleaned_data
         if data.get("new_key") and data.get("forget_key"):
             self.add_error("forget_key", "Enter a new key or forget the stored one, not both.")
@@ -112,7 +112,7 @@ class ModelProfileForm(forms.ModelForm):
             data["left_out"] = ""  # another server or model may take options that this one refused
 
     def clean_left_out(self) -> str:
-        """Refuse anything but an option that a call can do without."""
+        """Refuse a name outside `OPTIONAL`."""
         names = self.cleaned_data["left_out"].split()
         if unknown := sorted(set(names) - set(OPTIONAL)):
             raise forms.ValidationError(f"{', '.join(unknown)}: not one of {', '.join(OPTIONAL)}.")
@@ -138,7 +138,7 @@ class ModelProfileForm(forms.ModelForm):
 
 @admin.register(ModelProfile)
 class ModelProfileAdmin(admin.ModelAdmin):
-    """The models that runs may use."""
+    """The models for runs."""
 
     form = ModelProfileForm
     formfield_overrides = {models.URLField: {"form_class": AddressField, "widget": AdminURLFieldWidget}}

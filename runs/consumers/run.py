@@ -131,7 +131,7 @@ class RunConsumer(Socket):
 
     @property
     def open(self) -> bool:
-        """Return True if the page keeps up, so that it may be sent more."""
+        """Return True if the page keeps up, so it may be sent more."""
         return not self.closed and len(self.unseen) < WINDOW_MESSAGES and self.unseen_bytes < WINDOW_BYTES
 
     async def deliver_panels(self) -> None:

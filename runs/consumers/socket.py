@@ -223,8 +223,7 @@ class Socket(AsyncConsumer):
             await self.close(NOT_ALLOWED)
 
     def put_off_recheck(self) -> None:
-        """Put off the next recheck until its time, or a ring. Called before the look, so that changes during
-        it count."""
+        """Put off the next recheck until its time, or a ring. Called before the look, so changes during it count."""
         self.recheck_at = now() + RECHECK_SECONDS * random.uniform(0.8, 1.2)
 
 

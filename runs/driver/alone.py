@@ -1,4 +1,4 @@
-"""Drive a run in a process of its own after its worker was lost, so that it can bring down no other run.
+"""Drive a run in a process of its own after its worker was lost, so it can bring down no other run.
 
 The process ends after a slice, and the run goes on among the others. Such processes are forked from one with the loaded
 project. A lost worker may leave dozens of runs, and each would need a second of a core to load it.

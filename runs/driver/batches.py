@@ -230,7 +230,7 @@ def _name(effect: Effect) -> str:
 def _key(run: Run, place: int, asked: str) -> str:
     """Return the idempotency key of an ask at a step, with at most 64 characters.
 
-    After a restore the same call at the same move has the same key, so that the far side still knows it. Steps that the
+    After a restore the same call at the same move has the same key, so the far side still knows it. Steps that the
     restore, people and the runtime add in one of the two lives do not count. Another call there, or a call of another
     run with a reused number, has another key: it would be taken for done. Other asks have the hash of the steps before,
     which no other life repeats.

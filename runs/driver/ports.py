@@ -125,7 +125,7 @@ def script_of(text: str) -> Script:
 
 
 def load_libraries() -> None:
-    """Load the libraries of the available models, so that no run waits for it."""
+    """Load the libraries of the available models, so no run waits for it."""
     kinds = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
     for kind in sorted(set(kinds.values_list("kind", flat=True))):
         load_library(cast("Kind", kind))
@@ -186,7 +186,7 @@ def model_settings(profile: ModelProfile) -> ModelSettings:
 
 
 def _remember(profile: int, left_out: frozenset[str]) -> None:
-    """Store the options refused by the profile's server, so that no later call meets the refusal."""
+    """Store the options refused by the profile's server, so no later call meets the refusal."""
     ModelProfile.objects.filter(pk=profile).update(left_out=" ".join(sorted(left_out)))
 
 

@@ -95,7 +95,7 @@ def _bounded(texts: dict[str, str]) -> dict[str, str]:
 
 
 def _own(run: Run, path: str) -> str:
-    """Return the path; one of the run itself in its short form, so that reading also unhides it."""
+    """Return the path; one of the run itself in its short form, so reading also unhides it."""
     return path.removeprefix(f"run:{run.pk}/")
 
 

@@ -60,8 +60,7 @@ class Reader:
         return prompt(self.machine, self.terms, self.told(), call)
 
     def window(self) -> Window | None:
-        """Return the kernel's window, so that prompts fit; None if nothing bounds them and no compaction is
-        requested."""
+        """Return the kernel's window, so prompts fit; None if nothing bounds them and no compaction is requested."""
         if self.limit is None and not self.wanted:
             return None
         return context.window_of(self.told(), self.settings, self.limit, self.per_character, self.ports.price)

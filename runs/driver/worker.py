@@ -166,7 +166,7 @@ class Worker:
         self.at = Position(self.run, self.hold.lease.epoch, terms)
 
     def _refuse(self, fault: Exception) -> None:
-        """Stop the run with a reason, so that it brings down no worker."""
+        """Stop the run with a reason, so it brings down no worker."""
         log.warning("run %s can't be driven: %s", self.run.pk, fault)
         self._load(loading.terms_of(self.run, {}))
         no_model = isinstance(fault, NoModel)

@@ -41,7 +41,7 @@ BLOCK_SHARE = 0.25
 """Share of the window that one block may fill; the rest of the block is left out."""
 
 KEPT_AT_MOST = 0.8
-"""Share of the compaction threshold that may be kept as recent, so that each compaction makes room."""
+"""Share of the compaction threshold that may be kept as recent, so each compaction makes room."""
 
 WORTH = 0.05
 """Least share of the window that a summary frees, unless the prompt fits only with it. Otherwise kept blocks that fill
@@ -70,7 +70,7 @@ def window_of(
     tokens_per_character: float,
     price: Price | None,
 ) -> Window:
-    """Return the kernel's view of a run's window, so that its prompts fit."""
+    """Return the kernel's view of a run's window, so its prompts fit."""
     return Window(
         blocks=blocks,
         limit=limit or NO_LIMIT,

@@ -34,10 +34,10 @@ VERDICTS: dict[InterruptKind, tuple[Verdict, ...]] = {
 
 
 LET_PASS: tuple[Verdict, ...] = ("approve", "edit")
-"""Verdicts that let a held call run."""
+"""Verdicts that release a held call."""
 
 BY_HAND = ("web", "admin", "api", "command")
-"""Channels of decisions by a person who saw the question."""
+"""Channels of decisions made in sight of the question."""
 
 
 def changes_something(effects: str) -> bool:
@@ -106,7 +106,7 @@ class Compaction(Value):
     kind: Literal["compaction"] = "compaction"
     first: int
     last: int
-    """The steps that it covers."""
+    """The covered steps."""
     updates: int = 0
     """The step of the earlier summary that it carries on; 0 if there is none."""
     version: int = 1
@@ -114,7 +114,7 @@ class Compaction(Value):
     kept: tuple[int, ...] = ()
     """Steps in the range whose blocks stay as they are."""
     tokens_before: int
-    """Estimate of the prompt that is too long."""
+    """Estimate of the too long prompt."""
     room: int = 0
     """Characters of the blocks shown to the summariser, if a window bounds it."""
     wanted_by: str = ""
@@ -207,7 +207,7 @@ class HumanCall(Value):
     about: InterruptKind
     title: str
     why: str
-    """The rule that asked, in words."""
+    """The asking rule, in words."""
     holds: ModelCall | ToolCall | ChildRun | None = None
     passed: tuple[str, ...] = ()
     """Names of the gates answered for the held effect, this one included."""
@@ -233,12 +233,12 @@ class HumanCall(Value):
 
     @property
     def shown(self) -> ToolCall | ChildRun | Draft | None:
-        """Return the call, or the draft, that a person decides on."""
+        """Return the call, or the draft, to decide on."""
         return self.draft or call_in(self.holds)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """Return the verdicts that a person may give."""
+        """Return the possible verdicts."""
         return VERDICTS[self.about]
 
 
@@ -254,7 +254,7 @@ Effect = ModelCall | ToolCall | Compaction | ChildRun | HumanCall
 
 
 def call_in(effect: Effect | None) -> ToolCall | ChildRun | None:
-    """Return the effect if it is a call that rules look at and people approve."""
+    """Return the effect if it is a call for rules and approvals."""
     return effect if isinstance(effect, ToolCall | ChildRun) else None
 
 
@@ -306,7 +306,7 @@ class ContextOverflowed(Value):
 
 
 class MadeFile(Value):
-    """A file that a tool made in the run's own directory."""
+    """A file made by a tool in the run's own directory."""
 
     name: str
     text: str = ""
@@ -373,7 +373,7 @@ class ChildFinished(Value):
     exit_reason: str = Field(default="", exclude_if=operator.not_)
     """Why a child without a result ended; empty in records made before it was stored."""
     message: str = Field(default="", exclude_if=operator.not_)
-    """The same in the words of the step that ended it."""
+    """The same in the words of its last step."""
     metadata: dict[str, Any] = Field(default={}, exclude_if=operator.not_)
     """Of a fixed node: the state merged into its parent's."""
 

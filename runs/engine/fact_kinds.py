@@ -1,4 +1,4 @@
-"""Name a step's facts in one text column, so that queries find steps without reading their facts.
+"""Name a step's facts in one text column, so queries find steps without reading their facts.
 
 The text has a blank around each name: a kind, or a kind with one of its marks. A mark is a field that sets facts of one
 kind apart for a query: `run.held_back/halt=3`, `react.tool.result/outputs`.

@@ -30,9 +30,9 @@ class Notice(Fact):
     rest: str = ""
     """The unread rest of a reply; the model is not shown it again."""
     rule: str = Field(default="", exclude_if=operator.not_)
-    """The name of the rule that notes it; empty if none does, and in older steps."""
+    """The name of the noting rule; empty if there is none, and in older steps."""
     fault: str = Field(default="", exclude_if=operator.not_)
-    """Of an answer that does not fit: its fault; empty in older steps."""
+    """Of an unfit answer: its fault; empty in older steps."""
 
 
 MADE_ANEW = "not_happened"
@@ -106,7 +106,7 @@ class Spent(Fact):
 
 
 class DataRead(Fact):
-    """The run has read something that may not go to every host."""
+    """The run has read data not meant for every host."""
 
     kind: Literal["run.read"] = "run.read"
     what: Literal["private", "untrusted"]
@@ -147,7 +147,7 @@ class Exited(Fact):
     reason: str
     message: str = ""
     rule: str = Field(default="", exclude_if=operator.not_)
-    """The name of the rule that ends the run; empty if none does, and in older steps."""
+    """The name of the ending rule; empty if there is none, and in older steps."""
 
 
 class Rewound(Fact):
@@ -162,7 +162,7 @@ class Rewound(Fact):
 
 
 class Decided(Fact):
-    """A decision on an interrupt, on the step that a person (or the deadline) adds."""
+    """A decision on an interrupt, on the step added by a person (or the deadline)."""
 
     kind: Literal["run.decided"] = "run.decided"
     interrupt: str
@@ -276,7 +276,7 @@ class RangeSummarised(Fact):
     kept: tuple[int, ...] = ()
     """Steps in the range with kept blocks: the plan, and blocks that a person pinned or brought back."""
     sources: tuple[Source, ...] = ()
-    """The pool so far, so that its numbers are known without the steps in the range."""
+    """The pool so far, so its numbers are known without the steps in the range."""
 
 
 class SummaryEdited(Fact):
@@ -307,7 +307,7 @@ class Pinned(Fact):
     kind: Literal["conv.pinned"] = "conv.pinned"
     path: str
     rows: tuple[int, ...] = ()
-    """The steps of its turn, so that a call is not parted from its result."""
+    """The steps of its turn, so a call is not parted from its result."""
     by: str
     reason: str = ""
 
@@ -361,7 +361,7 @@ class HeldBack(Fact):
     until: str = ""
     """Empty if the halt was still on when the step was written."""
     by: str
-    """The person who threw the switch."""
+    """The person behind the switch."""
     reason: str = ""
 
 
@@ -375,10 +375,10 @@ class Forked(Fact):
     by: str
     message: str = ""
     settings_before: dict[str, Any]
-    """The settings that made the steps before this one."""
+    """The settings behind the steps before this one."""
     model_before: str = ""
     changed: dict[str, Any] = {}
-    """The changed settings, by name; None for one that was removed."""
+    """The changed settings, by name; None for a removed one."""
     state: dict[str, Any] = {}
     """The changed control values, by name: whole values."""
 
@@ -415,7 +415,7 @@ class EarlierRun(Fact):
     reason: str
     """Why the run ended."""
     message: str = ""
-    """Why, in the words of the step that ended it."""
+    """Why, in the words of its last step."""
     answer: str | None = None
     summary: str = ""
     """The newest active summary of its steps; empty if there is none."""

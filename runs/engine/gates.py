@@ -61,7 +61,7 @@ class End:
     reason: str
     message: str = ""
     rule: str = ""
-    """The name of the rule that ends it; empty if a limit does."""
+    """The name of the ending rule; empty if a limit ends it."""
 
 
 Opinion = Pass | Hold | Refuse | End
@@ -72,7 +72,7 @@ LEAST_REPLY = 256
 """Tokens of a reply below which a limit counts as reached: a shorter reply is of no use."""
 
 REFUSED = "Refused by a rule: "
-"""Before the words of the rule that refuses."""
+"""Before the words of the refusing rule."""
 
 _RESTORED = "restored:"
 
@@ -280,7 +280,7 @@ def reply_within(snapshot: Snapshot, input_tokens: int, price: Price, room: int 
 
 
 def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
-    """Apply the first rule that matches; by default `none` and `read` pass and the rest ask."""
+    """Apply the first matching rule; by default `none` and `read` pass and the rest ask."""
     if isinstance(effect, ModelCall):
         return _cost_rules(snapshot, effect, passed)
     if (call := call_in(effect)) is None:

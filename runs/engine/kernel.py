@@ -60,10 +60,10 @@ DELAYS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
 
 RULES_CHANGED = "The site's rules changed after this call was allowed."
-"""Why a question opens about a call that had passed."""
+"""Why a question opens about a passed call."""
 
 MORE_ROOM = 2
-"""Factor on a reply's usual length after one that was cut off for its length."""
+"""Factor on a reply's usual length after one cut off for its length."""
 
 Known = Literal["worker lost", "restored", "cut off", "tool can't tell", "tried before"]
 """The known cause of a call's lost answer."""
@@ -137,7 +137,7 @@ class _Ready(NamedTuple):
 
 
 class _Again(NamedTuple):
-    """A call to ask and pay again, so that the gates look at it again; and the totals with it."""
+    """A call to ask and pay again, so the gates look at it again; and the totals with it."""
 
     ask: Ask
     totals: Totals
@@ -222,7 +222,7 @@ def _is_limited(snapshot: Snapshot, call: ModelCall) -> bool:
 
 
 def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
-    """Return the move that follows from a settled answer."""
+    """Return the next move after a settled answer."""
     effect = snapshot.pending.effect if snapshot.pending else None
     match effect, answer:
         case None, None if snapshot.held is not None:
@@ -360,7 +360,7 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
 
 
 def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSaid) -> Move:
-    """Return the move that follows from a person's decision."""
+    """Return the next move after a person's decision."""
     match said.verdict, call.about:
         case "abort", _:
             return _stop("aborted", said.message)
@@ -581,7 +581,7 @@ def _read_less(answer: Answer | None) -> tuple[Fact, ...]:
 
 
 def _feedback(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
-    """Return the part of a person's words that the machine's state keeps."""
+    """Return the part of a person's words kept by the machine's state."""
     call = snapshot.pending.effect if snapshot.pending else None
     return (
         machine.feedback(call, answer)
@@ -610,7 +610,7 @@ def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) ->
 
 
 def held_by(effect: Effect | None) -> Held | None:
-    """Return the call that a compaction was made for."""
+    """Return the call behind a compaction."""
     return Held(effect.holds, effect.passed) if isinstance(effect, Compaction) else None
 
 

@@ -47,12 +47,12 @@ class Terms(Value):
     """How many of the rules in the settings, the first ones, are the site's as of launch."""
     tools: dict[str, ToolSpec] = {}
     skills: dict[str, str] = {}
-    """Named texts kept by an administrator, for machines that show them."""
+    """Named texts kept by an administrator, for machines with skills."""
     guided: bool = False
     """The model is weak: reply schemas are as narrow as the state allows, and worked examples are given."""
 
     def permitted(self) -> list[ToolSpec]:
-        """Return the tools that this run may call."""
+        """Return the tools permitted in this run."""
         return [spec for spec in self.tools.values() if spec.permitted]
 
 
@@ -66,7 +66,7 @@ class State(Value):
     interrupts_asked: dict[str, int] = {}
     """The last multiple at which each "every N steps" rule asked."""
     data_read: tuple[DataRead, ...] = Field(default=(), exclude_if=operator.not_)
-    """Data that may not go to every host; the first sources only."""
+    """Data not meant for every host; the first sources only."""
     hosts_allowed: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
     """Hosts allowed by people for this run."""
 
@@ -191,7 +191,7 @@ class Machine:
     artifacts: Callable[[Any], tuple[ArtifactRow, ...]] = lambda state: ()
     """The run's artifacts, as far as its state knows."""
     kept: Callable[[Any], dict[str, Any]] = lambda state: {}
-    """The values that a rollback takes along from the head."""
+    """The values kept from the head in a rollback."""
     succeeded: Callable[[Any], bool] = lambda state: state.exit_reason in ("complete", "goal_achieved")
     ok: Callable[[Any], bool | None] = lambda state: None
     rewords: Mapping[str, str] = field(default_factory=dict)
@@ -244,7 +244,7 @@ class Machine:
         return state
 
     def summary_kept(self, text: str) -> tuple[Fact, ...]:
-        """Return the fact by which the state keeps the newest summary."""
+        """Return the fact that stores the newest summary in the state."""
         return (SummaryStands(text=text),) if self.keeps_summary else ()
 
     def mermaid(self) -> str:

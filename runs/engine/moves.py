@@ -1,4 +1,4 @@
-"""Moves: what comes next. Each becomes one committed step."""
+"""Moves: a run's next actions. Each becomes one committed step."""
 
 from __future__ import annotations
 

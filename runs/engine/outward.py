@@ -102,5 +102,5 @@ def carried_on(state: State, run: int) -> tuple[DataRead, ...]:
 
 
 def newly_allowed(call: HumanCall, said: HumanSaid) -> tuple[HostAllowed, ...]:
-    """Return the host that a person allows for the whole run with an approval."""
+    """Return the host allowed for the whole run with an approval."""
     return (HostAllowed(host=call.host, by=said.by),) if said.allow_host and call.host else ()

@@ -191,7 +191,7 @@ class Panel:
 
     title: str
     kinds: tuple[str, ...]
-    """The kinds of facts that it shows."""
+    """The kinds of its facts."""
     context: Callable[[Any, Sequence[Told], Lost | None], Data]
     """Its data, from the newest state, the steps with those facts, and a lost call."""
     template: str = ""
@@ -352,4 +352,4 @@ EXITS: Mapping[str, str] = {
     "fatal_error": "fatal error",
     "aborted": "cancelled by a person",
 }
-"""Exit reasons that every machine may have."""
+"""Exit reasons of every machine."""

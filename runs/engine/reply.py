@@ -73,7 +73,7 @@ def read(
 def _fitting(text: str, objects: Objects, shape: type[Shape]) -> list[Found]:
     """Return the objects meant for the role, by their names; unreadable ones count, too.
 
-    A lone object is taken for the reply whatever it holds, so that the model learns its fault.
+    A lone object is taken for the reply whatever it holds, so the model learns its fault.
     """
     wanted = _names(shape)
     fitting = [one for one in objects.found if wanted & _names_in(text, one)]

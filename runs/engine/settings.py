@@ -16,10 +16,10 @@ from runs.engine.values import Value
 
 LimitName = Literal["cost_usd", "tokens", "active_seconds"]
 LIMIT_NAMES: tuple[LimitName, ...] = ("cost_usd", "tokens", "active_seconds")
-"""In the order in which they are checked."""
+"""In the order of their checks."""
 
 WHOLE_LIMITS: tuple[LimitName, ...] = ("tokens",)
-"""Limits that are whole numbers."""
+"""Whole-number limits."""
 
 PAID_LIMITS: tuple[LimitName, ...] = ("cost_usd", "tokens")
 """Limits on costs; a run shares them with its forks and children. Time is each run's own."""

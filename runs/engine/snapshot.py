@@ -115,9 +115,9 @@ class SharedLimit:
 
     limit: float
     elsewhere: float
-    """The amount that the others have used and reserved."""
+    """Usage and reservations of the others."""
     root: int
-    """The run that owns it."""
+    """The owning run."""
     aside: float = 0.0
     """The part of `elsewhere` that is only reserved, for calls in flight."""
 
@@ -179,7 +179,7 @@ class Snapshot:
     head: int = 0
     pending: Pending | None = None
     held: Held | None = None
-    """After a compaction: the call that it was made for."""
+    """After a compaction: the call behind it."""
     totals: Totals = Totals()
     limits: Mapping[LimitName, float] = field(default_factory=dict)
     next_cost_usd: float = 0.0

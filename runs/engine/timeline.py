@@ -43,7 +43,7 @@ SUMMARY = "conv.range.summary"
 PLAN = "react.plan"
 
 NO_COMPACTION = ("compaction_failed", "nothing_to_compact")
-"""Codes of the notices that answer a requested compaction."""
+"""Codes of the notices about a requested compaction."""
 
 WAITS = "compaction_waits"
 """Code of the notice that a requested compaction has to wait."""
@@ -190,7 +190,7 @@ class Context:
     plan: int = 0
     """The step of the newest plan."""
     wanted: CompactionWanted | None = None
-    """A person's request for a compaction that has no answer yet."""
+    """A person's request for a compaction, still without an answer."""
     waits: bool = False
     """True if the request was told to wait; the prompt after that had all reverted blocks."""
     failed: int = 0

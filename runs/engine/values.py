@@ -98,7 +98,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 class _Cleaner:
-    """One walk through a value; counts nodes, so that wide values are cut as deep ones are. `whole`: nothing is cut."""
+    """One walk through a value; counts nodes, so wide values are cut as deep ones are. `whole`: nothing is cut."""
 
     def __init__(self, *, whole: bool = False) -> None:
         self.nodes = 0
@@ -182,5 +182,5 @@ def fingerprint(tool: str, arguments: Any) -> str:
 
 
 def add_cost(one: float, other: float) -> float:
-    """Return the sum of two costs in USD, to ten places, so that a sum of many does not drift."""
+    """Return the sum of two costs in USD, to ten places, so a sum of many does not drift."""
     return round(one + other, 10)

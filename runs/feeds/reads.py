@@ -33,7 +33,7 @@ _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="feed")
 
 
 async def read(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Query the database in a thread, so that the event loop goes on."""
+    """Query the database in a thread, so the event loop goes on."""
     return await asyncio.get_running_loop().run_in_executor(
         _readers, lambda: _with_connection(question, *args, **kwargs)
     )

@@ -30,9 +30,9 @@ class Artifact(models.Model):
     sha256 = models.CharField(max_length=64)
     """SHA-256 of the bytes, in hex; they are stored under this name in the run's own directory."""
     seq = models.PositiveIntegerField()
-    """The step that declared it."""
+    """The declaring step."""
     call_seq = models.PositiveIntegerField(null=True, blank=True)
-    """The ask of the tool call that made it."""
+    """The ask of its tool call."""
     tool = models.CharField(max_length=100, blank=True, default="")
     error = models.TextField(null=True, blank=True)
     """Why it failed; None if it did not."""

@@ -46,7 +46,7 @@ class Step(models.Model):
     """One committed move. Never changed, except `live`; `seq` counts from 1 without gaps."""
 
     class Kind(models.TextChoices):
-        """The kind of a move, and who made it."""
+        """The kind of a move, and its author."""
 
         TRANSITION = "transition"
         ASK = "ask"
@@ -105,7 +105,7 @@ class Exchange(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="exchanges", db_index=False)
     seq = models.PositiveIntegerField()
-    """The step that asked."""
+    """The asking step."""
     kind = models.CharField(max_length=12)
     """Kind of the effect."""
     name = models.CharField(max_length=100, blank=True, default="")

@@ -109,7 +109,7 @@ class Run(models.Model):
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"
     )
     parent_seq = models.PositiveIntegerField(null=True, blank=True)
-    """The parent's ask that waits for this run."""
+    """The parent's ask for this run."""
     child_name = models.CharField(max_length=40, blank=True, default="")
     origin = models.CharField(max_length=8, blank=True, default="")
     """How it came from `copied_from`: fork, replay or rerun; empty if it was launched."""
@@ -144,7 +144,7 @@ class Run(models.Model):
     head = models.PositiveIntegerField(default=0)
     head_hash = models.CharField(max_length=64, default="", blank=True)
     prompt_hash = models.CharField(max_length=64, default="", blank=True)
-    """Hash chain over the model's blocks, so that a worker need not read them again."""
+    """Hash chain over the model's blocks, so a worker need not read them again."""
 
     model_calls = models.PositiveIntegerField(default=0)
     cached_model_calls = models.PositiveIntegerField(default=0)
@@ -196,7 +196,7 @@ class Run(models.Model):
 
     @property
     def model_name(self) -> str:
-        """Return the model that it calls now."""
+        """Return its current model."""
         return self.switched_to or self.model
 
     @property

@@ -32,7 +32,7 @@ class ModelProfile(models.Model):
     """A model for runs: a scripted one, or one of a provider or of any OpenAI-compatible server."""
 
     class Kind(models.TextChoices):
-        """The adapter that calls it."""
+        """The adapter of a model."""
 
         SCRIPT = "script", "Script (plays prepared replies)"
         OPENAI = "openai", "OpenAI-compatible server"
@@ -43,7 +43,7 @@ class ModelProfile(models.Model):
         OPENROUTER = "openrouter", "OpenRouter"
 
     class OutputMode(models.TextChoices):
-        """The form in which a reply schema is requested."""
+        """The form of a requested reply schema."""
 
         NATIVE = "native", "JSON schema (response_format)"
         JSON_OBJECT = "json_object", "JSON object, schema in the prompt"
@@ -157,7 +157,7 @@ class ModelProfile(models.Model):
         return self.base_url or ADDRESSES.get(self.kind, "")
 
     def save(self, *args: Any, **options: Any) -> None:
-        """Save, without a key that was entered for another address."""
+        """Save, without a key for another address."""
         forgotten = self._keys_of_another_address()
         for name in forgotten:
             setattr(self, name, "")

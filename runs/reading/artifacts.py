@@ -114,7 +114,7 @@ def files_of(run: Run) -> list[FileView]:
 
 
 def natural(name: str) -> tuple[list[tuple[str, int, str]], str]:
-    """Return a sort key with numbers as numbers, so that `out2` comes before `out10`."""
+    """Return a sort key with numbers as numbers, so `out2` comes before `out10`."""
     parts = _NUMBER.findall(name)
     return [(text.casefold(), int(digits or -1), digits) for text, digits in parts], name
 
@@ -241,5 +241,5 @@ def saved_name(artifact: Artifact) -> str:
 
 
 def saved_type(media_type: str) -> str:
-    """Return the type of a download: a raster picture's own, so that a page can show it; else just bytes."""
+    """Return the type of a download: a raster picture's own, so a page can show it; else just bytes."""
     return media_type if media_type in RASTER else "application/octet-stream"

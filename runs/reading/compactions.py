@@ -274,7 +274,7 @@ def _undone(step: Step, fact: SummaryUndone) -> UndoneView:
 
 
 def _originals(run: Run, view: CompactionView) -> tuple[OriginalView, ...]:
-    """Return the blocks as of the summary's writing, so that a dead one has its own too."""
+    """Return the blocks as of the summary's writing, so a dead one has its own too."""
     blocks = blocks_at(run, view.seq)
     pins = folded(context_blocks(run)).pins
     made = next(

@@ -1,7 +1,7 @@
 """The contents of the model's window now: each part of the prompt with its size, and the free room.
 
-Sizes are the kernel's own estimate, so that the bar is full when the kernel compacts. The page asks after every step.
-So counts are kept, and only the new steps are read.
+Sizes are the kernel's own estimate, so the bar is full when the kernel compacts. The page asks after every step. So
+counts are kept, and only the new steps are read.
 """
 
 from __future__ import annotations

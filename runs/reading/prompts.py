@@ -1,7 +1,7 @@
 """The prompt of a model call, rendered again from the steps read by the model.
 
 A prompt is not stored: it is a rendering of the log. Its other inputs are in the request (`longest`, `sanitize`,
-`room`) and in the exchange (`prompt_upto`), so that it can be rendered as it was sent.
+`room`) and in the exchange (`prompt_upto`), so it can be rendered as it was sent.
 """
 
 from __future__ import annotations

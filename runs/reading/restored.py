@@ -26,7 +26,7 @@ class RestoredRun:
     mine: bool
     """True if the reader may resume it."""
     no_model: str
-    """Why its model can't be called, so that it would end at its next call; empty if it can."""
+    """Why its model can't be called, so it would end at its next call; empty if it can."""
 
 
 def restored_of(user: Person) -> QuerySet[Run]:

@@ -39,7 +39,7 @@ Table = type[models.Model]
 
 
 def tables() -> list[Table]:
-    """Return every table that a backup holds."""
+    """Return every table in a backup."""
     found = apps.get_models(include_auto_created=True)
     return [
         model for model in found if not model._meta.proxy and model._meta.managed and not _left_out(model)

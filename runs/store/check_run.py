@@ -28,17 +28,17 @@ class Beside:
 
     @cached_property
     def exchanges(self) -> dict[int, Exchange]:
-        """Return them by the steps that asked, in order."""
+        """Return them by their asking steps, in order."""
         return {found.seq: found for found in Exchange.objects.filter(run=self.run).order_by("seq")}
 
     @cached_property
     def questions(self) -> dict[int, Interrupt]:
-        """Return them by the steps that asked, in order."""
+        """Return them by their asking steps, in order."""
         return {found.seq: found for found in Interrupt.objects.filter(run=self.run).order_by("seq")}
 
     @cached_property
     def decisions(self) -> dict[int, Decision]:
-        """Return them by the steps that asked."""
+        """Return them by their asking steps."""
         if not self.questions:
             return {}
         made = Decision.objects.filter(interrupt__run=self.run).select_related("interrupt").order_by("pk")

@@ -50,9 +50,9 @@ class Told:
         self.forked: tuple[int, Forked] | None = None
         """The last step that names the source run of this fork or replay."""
         self.earlier: tuple[EarlierRun, ...] = ()
-        """Earlier runs that this one continues."""
+        """Earlier runs before this one in its conversation."""
         self.ran = 0
-        """Calls that took place."""
+        """Calls made."""
         self._call = ""
         self._pending: int | None = None
 

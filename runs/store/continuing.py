@@ -57,7 +57,7 @@ def earlier_runs(run: Run) -> tuple[EarlierRun, ...]:
 
 
 def _earlier_run(run: Run) -> EarlierRun:
-    """Return the part of `run` that its successors keep."""
+    """Return the part of `run` for its successors."""
     ended = _facts(run.steps.filter(tells("react.exit"), live=True).order_by("-seq")[:1])
     summaries = folded(context_blocks(run)).standing()
     newest = max(summaries, key=lambda summary: summary.seq, default=None)

@@ -340,7 +340,7 @@ def fork_run(
 
 
 def _inherited_facts(source: Run, at: int) -> tuple[Fact, ...]:
-    """Return the facts that a fork from the beginning keeps: the runs before its goal, and their data."""
+    """Return the facts kept by a fork from the beginning: the runs before its goal, and their data."""
     first = None if at else source.steps.filter(seq=1, kind=Step.Kind.NOTE).first()
     facts = CATALOGUE[source.machine].facts.validate_json(first.facts_json) if first else ()
     return tuple(fact for fact in facts if isinstance(fact, DataRead | EarlierRun))

@@ -27,7 +27,7 @@ class NewRun:
     machine: str
     goal: str
     settings: dict[str, Any]
-    """As given, so that defaults stay defaults."""
+    """As given, so defaults stay defaults."""
     checked: Settings
     script: dict[str, Any] | None
     model: str

@@ -288,7 +288,7 @@ def _decide(
 
 @again
 def commit_answered(batch: Batch, said: Said) -> tuple[str, BadDecision | None]:
-    """Write a question together with its prepared answer, so that it is never open.
+    """Write a question together with its prepared answer, so it is never open.
 
     Return the new head hash, and the fault of an unfit answer: then the question waits for a person.
     """

@@ -42,7 +42,7 @@ class ToldOtherwise(NotPossible):
 
 
 class BadDecision(Exception):
-    """A decision that its interrupt can't take."""
+    """A decision not fit for its interrupt."""
 
     def __init__(self, sentence: str, field: str = "verdict") -> None:
         self.sentence = sentence
@@ -51,7 +51,7 @@ class BadDecision(Exception):
 
 
 class Conflict(Exception):
-    """The interrupt was decided otherwise, or differs from the one that the person saw."""
+    """The interrupt was decided otherwise, or differs from the version seen by the person."""
 
     def __init__(self, decision: Decision | None, sentence: str) -> None:
         self.decision = decision

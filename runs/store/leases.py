@@ -170,7 +170,7 @@ WHERE id = %s AND worker = %s
 
 
 def rest(lease: Lease, seconds: float) -> None:
-    """Release the run for so many seconds, so that no worker has to wait."""
+    """Release the run for so many seconds, so no worker has to wait."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 

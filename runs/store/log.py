@@ -129,9 +129,9 @@ class Batch:
     rows: list[Row]
     asked: list[Asked] = field(default_factory=list)
     concluded: Asked | None = None
-    """A stored exchange that gets its answer now."""
+    """A stored exchange, answered now."""
     left_behind: int | None = None
-    """An open ask that the run ends without."""
+    """An open ask at the end of the run."""
     remembered: int | None = None
     """The model exchange whose reply has passed validation."""
     artifacts: tuple[tuple[int, Made], ...] = ()

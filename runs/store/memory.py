@@ -1,7 +1,7 @@
 """Full-text search over the blocks of runs: one function, the same finds on SQLite and on PostgreSQL.
 
-The words are made here, so that both databases index the same ones. A run is indexed when a search first needs it;
-nothing is written at a transition. See docs/context.md, "Tools for the run's own record".
+The words are made here, so both databases index the same ones. A run is indexed when a search first needs it; nothing
+is written at a transition. See docs/context.md, "Tools for the run's own record".
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ FROM runs_budget own
 WHERE own.run_id IN ({{runs}}) AND own.scope = 'limits' AND own.name IN ({quoted(PAID_LIMITS)})
 ORDER BY own.name
 """
-"""One statement, so that a raise which the root takes over meanwhile counts once."""
+"""One statement, so a raise which the root takes over meanwhile counts once."""
 
 
 def _limits(roots: Collection[int]) -> dict[int, dict[LimitName, float]]:

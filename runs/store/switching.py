@@ -60,7 +60,7 @@ def model_asked_about(interrupt: Interrupt) -> str:
 
 
 def others_than(name: str) -> list[str]:
-    """Return the models that may replace it."""
+    """Return the models fit to replace it."""
     served = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
     return list(served.exclude(name=name).values_list("name", flat=True))
 
@@ -81,6 +81,6 @@ def check_another(interrupt: Interrupt, args: Any) -> dict[str, str]:
 
 
 def switch(run: Run, model: str, by: str) -> None:
-    """Add the step after which the run calls `model`."""
+    """Add the step that changes the run's model to `model`."""
     told = ModelChanged(before=run.model_name, model=model, by=by)
     append(run, "note", (told,), switched_to=model)

@@ -245,7 +245,7 @@ def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[C
 
 
 def release_runs(process: str) -> None:
-    """Release the runs of an ended worker, so that others go on at once, before its leases expire."""
+    """Release the runs of an ended worker, so others go on at once, before its leases expire."""
     try:
         leases.lose_all(process)
     except DatabaseError:

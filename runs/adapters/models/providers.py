@@ -12,7 +12,7 @@ from pydantic_ai.models import Model
 from runs.adapters.models.settings import Kind, ModelSettings
 
 NO_KEY = "unused"
-"""The libraries' key, so that none looks for one in the environment; the transport has the real one."""
+"""The libraries' key, so none looks for one in the environment; the transport has the real one."""
 
 
 def load(kind: Kind) -> None:

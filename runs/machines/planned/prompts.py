@@ -155,7 +155,7 @@ def _plan_text(fact: Any) -> str:
 
 
 def _result_text(fact: Any) -> str:
-    """Return a call's exit code, output and error, so that a planner sees the cause of a failure."""
+    """Return a call's exit code, output and error, so a planner sees the cause of a failure."""
     if fact.exit_code is not None:
         return result_text(fact)
     own = fact.value.get("exit_code") if isinstance(fact.value, dict) else None

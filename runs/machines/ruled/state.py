@@ -40,7 +40,7 @@ MOST_FEEDBACK = 2_000
 
 
 HISTORY = 20
-"""Most entries of `tool_history` and `user_feedback` in the state, so that its size has a bound."""
+"""Most entries of `tool_history` and `user_feedback` in the state, so its size has a bound."""
 
 
 class Draft(Value):

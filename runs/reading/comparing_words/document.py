@@ -57,7 +57,7 @@ def _run_json(run: Run) -> Data:
 
 
 def _places_json(found: Comparison, places: tuple[Place, ...]) -> list[Data]:
-    """Return the places with their steps in words; a group at a time, so that a long run is never whole in memory."""
+    """Return the places with their steps in words; a group at a time, so a long run is never whole in memory."""
     apart = [place for place in places if place.kind != "same"]
     ours = step_texts(found.left, (step for place in apart for step in place.left))
     theirs = step_texts(found.right, (step for place in apart for step in place.right))
