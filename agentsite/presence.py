@@ -33,7 +33,7 @@ def begin() -> None:
 
 @contextmanager
 def alone() -> Iterator[bool]:
-    """Yield True if no process of the site is there; then none can start until this ends.
+    """Yield True if no process of the site is there; then none can register until this ends.
 
     Waits a moment for the server to notice the death of one.
     """

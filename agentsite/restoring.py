@@ -24,7 +24,7 @@ from runs.models import ModelProfile, Run
 from runs.store import backups
 
 ID_LASTS_S = 60.0
-"""A copy of the database made no longer before a crash can't be told from the crashed one."""
+"""Seconds; a copy of the database made within them before a crash can't be told from the crashed one."""
 
 UNKNOWN = "What this run did after that is not in its log. Once resumed, it asks before each call with side effects."
 

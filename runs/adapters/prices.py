@@ -88,7 +88,7 @@ class Tariff:
         return Price(reply_tokens, read / tokens, wrote / tokens, plain.itself)
 
     def _parts(self, counts: Counts) -> _Parts:
-        """Charge by the specific price if there is one, the rest by the prices of input and output."""
+        """Return the cost, by specific prices if there are any, the rest by those of input and output."""
         read, wrote, cached, stored, thought = counts
         apart_read = apart_wrote = 0.0
         if self.cached_price is not None:

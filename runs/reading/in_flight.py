@@ -54,7 +54,7 @@ def unsure_of(interrupt: Interrupt) -> Exchange | None:
 
 
 def lost_call_at(run: Run, seq: int) -> Exchange | None:
-    """Return the call asked for at `seq`, or in question there."""
+    """Return the call asked for at `seq`, or in question there, if a person was asked about its outcome."""
     about = Interrupt.objects.filter(run=run, kind="may_have_happened", seq__gte=seq).order_by("seq").first()
     call = unsure_of(about) if about else None
     return call if about and call and seq in (about.seq, call.seq) else None

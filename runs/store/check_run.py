@@ -73,7 +73,7 @@ def way_on(beside: Beside, waits: Exchange | None) -> str:
 
 
 def effects_of(beside: Beside) -> Iterator[tuple[int, str]]:
-    """I4, as far as the database knows: yield keys that serve more than one ask, or the attempts at one call."""
+    """I4, as far as the database knows: yield asks with another call's key. The attempts at one call share theirs."""
     by_key: dict[str, list[Exchange]] = {}
     for exchange in beside.exchanges.values():
         by_key.setdefault(exchange.key, []).append(exchange)
@@ -84,7 +84,7 @@ def effects_of(beside: Beside) -> Iterator[tuple[int, str]]:
 
 
 def decisions_of(beside: Beside, kinds: Mapping[int, str]) -> Iterator[tuple[int, str]]:
-    """I5: a decided question has one decision, its ask has the answer, and the call is the one shown.
+    """I5: yield flaws of decided questions: one decision each, its answer at the ask, and the call that was shown.
 
     `kinds` has the kind of every step.
     """
