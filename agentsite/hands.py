@@ -41,13 +41,13 @@ class Hands:
         self.waited_for = len(wanting) > free
         for run_id in wanting[:free]:
             self.taken.add(run_id)
-            self.threads.submit(self._drive, run_id)
+            self.threads.submit(self.drive, run_id)
 
     def let_go(self) -> None:
         """Begin nothing new."""
         self.threads.shutdown(wait=False, cancel_futures=True)
 
-    def _drive(self, run_id: int) -> None:
+    def drive(self, run_id: int) -> None:
         """Drive a slice, or more if hints are off and no run waits for this hand."""
         try:
             drive_on(run_id, may_stay=lambda: not self.waited_for)

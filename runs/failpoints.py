@@ -18,7 +18,8 @@ def planned(text: str) -> dict[str, list[str]]:
 
 
 PLANNED = planned(os.environ.get("FAILPOINTS", ""))
-_reached: Counter[str] = Counter()
+REACHED: Counter[str] = Counter()
+"""How often each place was reached."""
 
 
 class FailpointReached(Exception):
@@ -33,9 +34,9 @@ def failpoint(name: str) -> None:
     """Fail here, if the environment says so."""
     if name not in PLANNED:
         return
-    _reached[name] += 1
+    REACHED[name] += 1
     match PLANNED[name]:
-        case [_, nth] if int(nth) != _reached[name]:
+        case [_, nth] if int(nth) != REACHED[name]:
             return
         case ["kill9", *_]:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -58,21 +58,21 @@ def hint(*run_ids: int) -> None:
     """Hint that these runs want a worker, without waiting for the broker. The sweep finds the runs of lost messages."""
     failpoint("before_hint")
     if settings.HINTS:
-        _messenger.post(*run_ids)
+        messenger.post(*run_ids)
 
 
 def hint_beside(run_id: int) -> bool:
     """Hint the same for a worker, which drives the run on itself if the broker does not take the hint at once."""
     failpoint("before_hint")
-    return not settings.HINTS or _messenger.taken(run_id)
+    return not settings.HINTS or messenger.taken(run_id)
 
 
 def flush(seconds: float = FLUSH_AT_EXIT_S) -> bool:
     """Wait until each hint is sent or lost. Return whether it was in time."""
-    return _messenger.flush(seconds)
+    return messenger.flush(seconds)
 
 
-def _send(run_id: int) -> bool:
+def send(run_id: int) -> bool:
     """Send a hint. Return whether the broker took it."""
     try:
         drive_run.apply_async((run_id,), retry=False)
@@ -82,7 +82,7 @@ def _send(run_id: int) -> bool:
     return True
 
 
-_messenger = Messenger(_send)
+messenger = Messenger(send)
 _clocks = jumps.Clocks()
 """The clocks of this process's last sweep."""
 atexit.register(flush)
@@ -111,7 +111,7 @@ def sweep() -> int:
         Run.objects.filter(pk__in=due).update(hinted_at=Now())
     # A silent broker holds up each hint for a while: none is sent after the first lost one. The workers' hands are
     # quicker.
-    return sum(1 for _ in (takewhile(_send, due) if settings.HINTS else due))
+    return sum(1 for _ in (takewhile(send, due) if settings.HINTS else due))
 
 
 def _apply_deadlines() -> None:

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 from runs import actions
 from runs.models import Run
-from tests.runs.running import ALLOW, FINAL, SEARCH, SEND, USAGE, die_in, kill, launch, think, work
+from tests.launching import ALLOW, FINAL, SEARCH, SEND, USAGE, launch, think
+from tests.running import work
+from tests.workers import die_in, kill
 
 LOST = "may_have_happened"
 WAY_OUT = ("rollback", "abort")

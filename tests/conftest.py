@@ -10,6 +10,19 @@ import pytest
 
 from agentsite.chromium import ARGUMENTS, HOW_TO_GET, find_chromium
 
+HELPERS = (
+    "artifacts",
+    "commands",
+    "compacting",
+    "machines.laws",
+    "pages",
+    "prompts",
+    "replaying",
+    "running",
+    "workers",
+)
+pytest.register_assert_rewrite(*(f"tests.{name}" for name in HELPERS))
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, StorageState
 
@@ -57,6 +70,15 @@ def _delete_all_rows() -> None:
     with transaction.atomic(), connection.cursor() as cursor:  # foreign keys are looked at when it ends
         for table in sorted({*tables} - {"django_content_type", "auth_permission"}):
             cursor.execute(f'DELETE FROM "{table}"')
+
+
+@pytest.fixture
+def every_run_verifies(transactional_db: None) -> Iterator[None]:
+    """Check after the test that every run it leaves behind holds together."""
+    from tests.running import check_everything
+
+    yield
+    check_everything()
 
 
 @pytest.fixture(scope="session")

@@ -16,11 +16,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agentsite.environment import ROOT
 from agentsite.supervise import is_alive, read_record
 from tests.forking import Forker
+
+Found = TypeVar("Found")
 
 START_SECONDS = 240.0
 """A few seconds on idle cores; tests share theirs with others. Longer than `up` waits for its own processes."""
@@ -212,14 +214,23 @@ def free_port() -> int:
     return port
 
 
-def wait_for(condition: Callable[[], object], seconds: float = LONGEST_S, every: float = 0.05) -> None:
-    """Look every so many seconds until something is so; TimeoutError if it isn't in time."""
+def wait_for(condition: Callable[[], Found], seconds: float = LONGEST_S, every: float = 0.05) -> Found:
+    """Look every so many seconds until something is so, and return it; TimeoutError if it isn't in time."""
     until = time.monotonic() + seconds
     pause = threading.Event()
-    while not condition():
+    while not (found := condition()):
         if time.monotonic() > until:
             raise TimeoutError(f"not so after {seconds:g} seconds")
         pause.wait(every)
+    return found
+
+
+def comes(condition: Callable[[], object], seconds: float, every: float = 0.05) -> bool:
+    """Wait likewise. Return whether it was so in time."""
+    with contextlib.suppress(TimeoutError):
+        wait_for(condition, seconds, every)
+        return True
+    return False
 
 
 PREPARE = """

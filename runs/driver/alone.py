@@ -52,7 +52,7 @@ def drive_alone(run_id: int) -> list[int]:
         process.start()
         if closing():
             process.terminate()
-        _wait_for(process)
+        wait_for_end(process)
     finally:
         del _running[run_id]
     if process.exitcode:
@@ -70,7 +70,7 @@ def fork_context() -> ForkServerContext:
     return context
 
 
-def _wait_for(process: BaseProcess) -> None:
+def wait_for_end(process: BaseProcess) -> None:
     """Wait until the process ends; kill one that stays stopped, if /proc tells (Linux)."""
     looks = 0
     while process.exitcode is None:

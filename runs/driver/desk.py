@@ -46,6 +46,11 @@ class Desk:
         finally:
             self._take(self._back, lambda: False)
 
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for a seat."""
+        return len(self._back) + len(self._new)
+
     def _take(self, queue: deque[threading.Lock], unwanted: Callable[[], bool]) -> bool:
         mine = threading.Lock()
         mine.acquire()

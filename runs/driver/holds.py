@@ -155,7 +155,7 @@ class _Renewer:
         with self._changed:
             self._closing = True
             holds = list(self._holds.values())
-        return [hold.lease.run_id for hold in holds if _left(hold)]
+        return [hold.lease.run_id for hold in holds if leave(hold)]
 
     def open(self) -> None:
         """Take runs again."""
@@ -168,8 +168,16 @@ class _Renewer:
                 lambda: all(hold.given_back for hold in self._holds.values()), timeout=seconds
             )
 
+    def wake(self) -> None:
+        """Renew every lease now, and look at the kill switch."""
+        self._wake.set()
+
+    def held_now(self) -> list[Hold]:
+        """Return every hold of this process."""
+        return list(self._holds.values())
+
     def _watch_all(self) -> None:
-        renewed, clock = time.monotonic(), _ahead()
+        renewed, clock = time.monotonic(), clock_ahead()
         due: list[Hold] = []
         while True:
             woken = self._wake.wait(GLANCE_S)
@@ -179,11 +187,11 @@ class _Renewer:
                 if not holds:
                     self._thread = None
                     return
-            jumped = abs(_ahead() - clock) > JUMP_S  # the machine slept, or its clock was set
+            jumped = abs(clock_ahead() - clock) > JUMP_S  # the machine slept, or its clock was set
             if woken or jumped or time.monotonic() - renewed >= leases.RENEW_S:
-                renewed, clock, due = time.monotonic(), _ahead(), holds
+                renewed, clock, due = time.monotonic(), clock_ahead(), holds
             try:
-                due = [hold for hold in due if not _renew(hold)]
+                due = [hold for hold in due if not renew(hold)]
                 for hold in holds:
                     _tell(hold)
                 _look(holds)
@@ -192,12 +200,12 @@ class _Renewer:
             connection.close()
 
 
-def _ahead() -> float:
+def clock_ahead() -> float:
     """Return the seconds by which the wall clock is ahead of the monotonic one."""
     return time.time() - time.monotonic()
 
 
-def _renew(hold: Hold) -> bool:
+def renew(hold: Hold) -> bool:
     """Return True if the renewal is settled for now: a lease under a row lock is not lost, and is retried at once."""
     try:
         hold.lost = hold.lost or hold.given_back or not leases.renew(hold.lease)
@@ -241,10 +249,11 @@ def _look(holds: list[Hold]) -> None:
         # The renewal finds deleted runs.
         hold.lost = hold.lost or epochs.get(hold.lease.run_id, hold.lease.epoch) != hold.lease.epoch
         if halted:
-            _left(hold)
+            leave(hold)
 
 
-def _left(hold: Hold) -> bool:
+def leave(hold: Hold) -> bool:
+    """Have the run let go, and log what hinders it. Return whether that was possible at once."""
     try:
         return hold.leave()
     except Exception:  # its lease expires by itself
@@ -266,9 +275,19 @@ def held(lease: leases.Lease, desk: Desk | None = None) -> Iterator[Hold]:
         _renewer.remove(hold)
 
 
+def held_now() -> list[Hold]:
+    """Return every hold of this process."""
+    return _renewer.held_now()
+
+
+def renew_now() -> None:
+    """Have every lease renewed now, beside the work, and the kill switch looked at."""
+    _renewer.wake()
+
+
 def look() -> None:
     """Check now which of the held runs are still wanted."""
-    _look(list(_renewer._holds.values()))
+    _look(held_now())
 
 
 def closing() -> bool:
@@ -288,12 +307,12 @@ def reopen() -> None:
 
 def holds_any() -> bool:
     """Return True if a thread of this process is still in a run, even a released one."""
-    return bool(_renewer._holds)
+    return bool(held_now())
 
 
 def not_left() -> list[int]:
     """Return the runs still held, except those released during a call."""
-    return [hold.lease.run_id for hold in list(_renewer._holds.values()) if not hold.given_back]
+    return [hold.lease.run_id for hold in held_now() if not hold.given_back]
 
 
 def wait_until_left(seconds: float) -> bool:

@@ -23,7 +23,7 @@ KEPT_S = 7 * 24 * 3600.0
 
 def put(key: str, answer: Answer) -> None:
     """Write the answer to the call of that idempotency key; a refusing disk loses only this second copy."""
-    path = _path(key)
+    path = path_of(key)
     draft = path.with_suffix(".new")
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -43,7 +43,7 @@ def _forget_old(folder: Path) -> None:
 def get(key: str) -> Answer | None:
     """Return the answer to the call of that key; None if this machine has none."""
     try:
-        return ANSWER.validate_json(_path(key).read_bytes())
+        return ANSWER.validate_json(path_of(key).read_bytes())
     except (OSError, ValidationError):
         return None
 
@@ -51,8 +51,9 @@ def get(key: str) -> Answer | None:
 def drop(key: str) -> None:
     """Forget the answer: the database has it."""
     with suppress(OSError):
-        _path(key).unlink()
+        path_of(key).unlink()
 
 
-def _path(key: str) -> Path:
+def path_of(key: str) -> Path:
+    """Return where the answer to the call of that key is kept."""
     return Path(settings.DATA_DIR) / "answers" / f"{key}.json"

@@ -87,7 +87,7 @@ class Worker:
         try:
             if (times := leases.lost_in_a_row(self.run)) >= leases.MOST_LOST and self._ask_a_person(times):
                 return self.woken
-            self._prepare()
+            self.prepare()
         except UNUSABLE as fault:
             self._refuse(fault)
             return self.woken
@@ -142,7 +142,7 @@ class Worker:
 
     # --- beginning --------------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Read the run once, and build its world."""
         artifacts.clear_parts(self.run.pk)
         restored.tell_restored(self.run)
@@ -155,7 +155,7 @@ class Worker:
         if may_share and self.run.root_id is None and shared_limits.take_over(self.run):
             self._load(terms)
         self.attempts = Attempts(self.run, self.hold.lease, self.ports, may_share=may_share)
-        self.reader = Reader(self.at, self.ports, self._told)
+        self.reader = Reader(self.at, self.ports, self.shown)
         self.performer = Performer(self.at, self.hold, self.ports, self.reader, self.attempts)
         if getattr(terms.settings, "cache", False) and self.at.machine.remembers:
             self.at.remembers = self.at.machine.remembers
@@ -236,7 +236,7 @@ class Worker:
         if any(rule.when.next_cost_usd is not None for _, rule in at.snapshot.rules):
             at.snapshot = replace(at.snapshot, next_cost_usd=self.reader.price() * room)
 
-    def _told(self) -> list[Block]:
+    def shown(self) -> list[Block]:
         """Return the model's blocks, with the held-back ask."""
         at = self.at
         if at.blocks is None:

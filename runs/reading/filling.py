@@ -235,7 +235,7 @@ class _Kept:
     sources: tuple[Source, ...] = ()
 
 
-_kept: OrderedDict[tuple[int, Any], _Kept] = OrderedDict()
+KEPT: OrderedDict[tuple[int, Any], _Kept] = OrderedDict()
 _lock = Lock()
 _RUNS = 256
 
@@ -289,7 +289,7 @@ def _now(run: Run) -> _Kept | None:
     """Return the kept counts of the run, brought up to its head."""
     key = (run.pk, run.created_at)
     with _lock:
-        kept = _kept.get(key)
+        kept = KEPT.get(key)
     if kept is None or kept.head > run.head:
         kept = _begun(run)
     elif kept.head < run.head:
@@ -297,10 +297,10 @@ def _now(run: Run) -> _Kept | None:
     if kept is None:
         return None
     with _lock:
-        _kept[key] = kept
-        _kept.move_to_end(key)
-        while len(_kept) > _RUNS:
-            _kept.popitem(last=False)
+        KEPT[key] = kept
+        KEPT.move_to_end(key)
+        while len(KEPT) > _RUNS:
+            KEPT.popitem(last=False)
     return kept
 
 

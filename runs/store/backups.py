@@ -125,7 +125,7 @@ def load(lines: Callable[[Table], Iterable[str]], why: str, made_at: datetime | 
         with connection.cursor() as cursor:
             if connection.vendor == "postgresql":
                 without_time_limits(cursor)
-            _empty(cursor)
+            empty(cursor)
             for table in tables():
                 _fill(cursor, table, lines(table))
             if connection.vendor == "postgresql":
@@ -133,7 +133,8 @@ def load(lines: Callable[[Table], Iterable[str]], why: str, made_at: datetime | 
         return pause_unfinished(why, made_at)
 
 
-def _empty(cursor: Any) -> None:
+def empty(cursor: Any) -> None:
+    """Delete every row that a backup holds or leaves out on purpose."""
     names = [connection.ops.quote_name(table._meta.db_table) for table in (*tables(), *emptied())]
     if connection.vendor == "postgresql":
         cursor.execute(f"TRUNCATE {', '.join(names)}")

@@ -61,6 +61,10 @@ class Look:
                     return self._heard(f"{self._what} has not answered for {seconds:g} seconds.")
             return self._fault
 
+    def forget(self) -> None:
+        """Forget what was seen and what was said of it."""
+        self._ended = self._said = float("-inf")
+
     def _look(self) -> None:
         fault, why = "", ""
         try:

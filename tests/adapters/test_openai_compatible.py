@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from runs.adapters.models import ModelSettings, ServedModel
 from runs.driver.ports import price_of
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied
-from runs.engine.ports import Message, ModelRequest
+from runs.engine.ports import Message
 from runs.models import ModelProfile
+from tests.adapters.asking import KEY, REQUEST, SCHEMA, TEXT_REQUEST, Answer, always, ask, failure, settings
 from tests.fake_model_server import (
     CONTEXT_LENGTH,
     TOO_MANY_REQUESTS,
-    Asked,
     Behaviour,
     BreaksOff,
     Drips,
@@ -28,49 +28,6 @@ from tests.fake_model_server import (
     SaysAtOnce,
     Stalls,
 )
-
-KEY = "sk-test-0123456789abcdef"
-SCHEMA = {
-    "type": "object",
-    "properties": {"thought": {"type": "string"}},
-    "required": ["thought"],
-    "additionalProperties": False,
-}
-REQUEST = ModelRequest(
-    role="decision",
-    nth=1,
-    messages=(Message(author="system", text="Decide."), Message(author="user", text="Goal: tides")),
-    reply_schema=SCHEMA,
-    reply_name="ruled.thought",
-)
-TEXT_REQUEST = REQUEST.model_copy(update={"reply_schema": None})
-
-Answer = ModelReplied | ContextOverflowed | Failed
-
-
-def always(so_far: Callable[[], str]) -> bool:
-    return True
-
-
-def settings(server: FakeModelServer, **changes: Any) -> ModelSettings:
-    return ModelSettings(
-        **{"name": "Fake", "base_url": server.base_url, "model_id": "fake", "api_key": KEY} | changes
-    )
-
-
-def ask(
-    *behaviours: Behaviour, request: ModelRequest = REQUEST, **changes: Any
-) -> tuple[Answer, list[Asked]]:
-    with FakeModelServer(behaviours) as server:
-        answer = ServedModel(settings(server, **changes)).ask(request, always)
-        return answer, server.asked
-
-
-def failure(*behaviours: Behaviour, **changes: Any) -> Failed:
-    answer, _ = ask(*behaviours, **changes)
-    assert isinstance(answer, Failed)
-    assert KEY not in answer.message
-    return answer
 
 
 def test_a_reply_comes_with_its_usage_and_its_cost() -> None:

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from runs.adapters.models import EXTRAS, Kind, ModelSettings, ServedModel, missing_package
 from runs.engine.effects import ContextOverflowed, Failed, ModelReplied
 from runs.engine.ports import Message
+from tests.adapters.asking import KEY, REQUEST, SCHEMA, always, settings
 from tests.adapters.dialects import CHUNKS, GOOD, MODELS, THOUGHT, broken_off, failing, reply
-from tests.adapters.test_openai_compatible import KEY, REQUEST, SCHEMA, always, settings
 from tests.fake_model_server import Asked, Behaviour, Drips, FakeModelServer, Refuses, Says, Sends, Stalls
 
 Answer = ModelReplied | ContextOverflowed | Failed

@@ -14,33 +14,11 @@ from runs.adapters.models.heard import Heard
 from runs.adapters.scrubbing import Scrubber
 from runs.engine.effects import ContextOverflowed, ModelReplied
 from runs.engine.values import MAX_TEXT
-from tests.adapters.test_openai_compatible import TEXT_REQUEST, ask, failure, settings
+from tests.adapters.asking import TEXT_REQUEST, ask, call, delta, events, failure, settings, streamed, whole
 from tests.fake_model_server import FakeModelServer, Refuses, Sends
 
 GOOD = '{"thought": "tides"}'
 DRAFT = '{"thought": "A draft that was thrown away."}'
-
-
-def whole(message: dict[str, Any], finish: Any = "stop", **more: Any) -> Sends:
-    """A reply in one body."""
-    choice = {"index": 0, "message": {"role": "assistant"} | message, "finish_reason": finish}
-    return Sends(json.dumps({"object": "chat.completion", "choices": [choice]} | more).encode())
-
-
-def events(*chunks: dict[str, Any] | str, done: bool = True) -> bytes:
-    """Chunks as server-sent events."""
-    texts = [chunk if isinstance(chunk, str) else json.dumps(chunk) for chunk in chunks]
-    return "".join(f"data: {text}\n\n" for text in (*texts, *(["[DONE]"] if done else []))).encode()
-
-
-def delta(finish: Any = None, **parts: Any) -> dict[str, Any]:
-    """One chunk."""
-    return {"choices": [{"index": 0, "delta": parts, "finish_reason": finish}]}
-
-
-def streamed(*deltas: dict[str, Any], finish: Any = "stop") -> Sends:
-    """A reply in chunks."""
-    return Sends(events(*(delta(**parts) for parts in deltas), delta(finish)))
 
 
 def replied(behaviour: Sends, **settings: Any) -> ModelReplied:
@@ -190,10 +168,6 @@ def test_a_line_of_megabytes_in_small_pieces_is_read_in_passing() -> None:
 
 
 # --- calls of tools -----------------------------------------------------------------------------------------------
-
-
-def call(arguments: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": "reply", "arguments": arguments}} | more
 
 
 def test_a_call_that_nobody_asked_for_does_not_hide_the_reply() -> None:

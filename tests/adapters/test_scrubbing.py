@@ -16,8 +16,7 @@ import pytest
 from runs.adapters.models import ServedModel
 from runs.adapters.scrubbing import Flow, Scrubber
 from runs.engine.effects import ContextOverflowed, ModelReplied
-from tests.adapters.test_openai_compatible import TEXT_REQUEST, ask, failure, settings
-from tests.adapters.test_replies_in_any_form import call, delta, events, streamed, whole
+from tests.adapters.asking import TEXT_REQUEST, ask, call, delta, events, failure, settings, streamed, whole
 from tests.fake_model_server import FakeModelServer, Refuses, Sends
 from tests.stack import A_BUSY_SECOND
 

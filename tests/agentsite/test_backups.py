@@ -36,26 +36,13 @@ from runs.models import ModelProfile, RestoreEpoch, Run, SiteRule, Skill, Step
 from runs.store import backups
 from runs.store.creating import folder_of
 from runs.store.db import snapshot
-from tests.runs.commands import command, database_url
-from tests.runs.running import (
-    ALLOW,
-    FINAL,
-    _every_run_verifies,
-    decide,
-    die_in,
-    kill,
-    launch,
-    pending,
-    script,
-    slice_of,
-    think,
-    work,
-)
+from tests.commands import command, database_url
+from tests.launching import ALLOW, FINAL, launch, script, think
+from tests.running import decide, pending, work
 from tests.stack import LONGEST_S, free_port, own_environ, wait_for
+from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 Content = dict[str, list[str]]
 
@@ -112,7 +99,7 @@ def populate() -> dict[str, Run]:
 def wipe() -> None:
     """An empty database and an empty data directory."""
     with transaction.atomic(), connection.cursor() as cursor:
-        backups._empty(cursor)
+        backups.empty(cursor)
     RestoreEpoch.objects.all().delete()
     for path in Path(settings.DATA_DIR).iterdir():
         if path.is_dir():
@@ -606,10 +593,15 @@ def test_each_start_can_tell_the_database_from_an_older_copy() -> None:
     assert restoring.notice_an_old_database() == ""
 
 
+def ids_file() -> Path:
+    """The file beside the database that names it."""
+    return Path(settings.DATA_DIR) / "restore_epoch"
+
+
 def aged(seconds: float) -> None:
     """As if the id was written so long ago, or in the future by a clock that has been set since."""
     written_at = time.time() - seconds
-    os.utime(restoring._ids_file(), (written_at, written_at))
+    os.utime(ids_file(), (written_at, written_at))
 
 
 @pytest.mark.parametrize("seconds", [restoring.ID_LASTS_S, -2 * restoring.ID_LASTS_S])
@@ -623,7 +615,7 @@ def test_an_old_copy_that_is_put_back_after_a_crash_is_noticed_too(seconds: floa
     assert backups.epoch_id() == copied
     aged(seconds)
     restoring.renew_old_id()  # and nobody stops the site: the power is cut
-    assert restoring._ids_beside() == [backups.epoch_id()]
+    assert json.loads(ids_file().read_text()) == [backups.epoch_id()]
     backups.set_epoch_id(copied)
     assert "may be an old copy" in restoring.notice_an_old_database()
     assert Run.objects.get(pk=runs["queued"].pk).status == "paused"
@@ -646,9 +638,9 @@ def test_a_copy_that_is_put_in_while_the_site_runs_is_left_for_the_next_start_to
 def test_a_renewal_that_is_interrupted_alarms_nobody() -> None:
     restoring.notice_an_old_database()
     inside = backups.epoch_id()
-    restoring._write_ids([inside, "the next"])
+    ids_file().write_text(json.dumps([inside, "the next"]))
     assert restoring.notice_an_old_database() == ""
-    restoring._write_ids(["the one before", backups.epoch_id()])
+    ids_file().write_text(json.dumps(["the one before", backups.epoch_id()]))
     assert restoring.notice_an_old_database() == ""
 
 
@@ -658,9 +650,9 @@ def test_on_a_server_another_data_directory_takes_its_id() -> None:
     populate()
     restoring.notice_an_old_database()
     inside = backups.epoch_id()
-    restoring._ids_file().unlink()
+    ids_file().unlink()
     assert restoring.notice_an_old_database() == ""
-    assert restoring._ids_beside() == [inside]
+    assert json.loads(ids_file().read_text()) == [inside]
     backups.set_epoch_id("of a dump")
     assert "may be an old copy" in restoring.notice_an_old_database()
 

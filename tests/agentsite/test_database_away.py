@@ -18,19 +18,12 @@ from django.db import connection
 from runs import driver
 from runs.store import health
 from tests.benchmarks.postgres import Cluster, binaries, own_cluster
-from tests.runs.running import (
-    ALLOW,
-    FINAL,
-    MeddledJourney,
-    _every_run_verifies,
-    launch,
-    think,
-    work,
-)
-from tests.runs.test_health import lookers, stuck
+from tests.launching import ALLOW, FINAL, launch, think
+from tests.running import lookers, stuck, work
 from tests.stack import A_BUSY_SECOND, Site, running_site, wait_for
+from tests.workers import MeddledJourney
 
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 AWAY_S = 12.0
 """Longer than a thread waits for a connection of the pool."""

@@ -35,7 +35,7 @@ from runs.signals import on_after_compaction
 from runs.store import halting
 from tests.chaos.findings import NAMES
 from tests.chaos.report import KILL_POINTS
-from tests.runs.running import check_everything
+from tests.running import check_everything
 
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "runs" / "README.md", *DOCS.rglob("*.md")])

@@ -13,8 +13,10 @@ from runs import driver, tasks
 from runs.models import Run
 from runs.store import leases
 from runs.store.leases import MOST_LOST
-from tests.runs.running import FINAL, die_in, kill, launch, think, work
+from tests.launching import FINAL, launch, think
+from tests.running import work
 from tests.stack import running_site
+from tests.workers import die_in, kill
 
 SCRIPT = {
     "replies": {

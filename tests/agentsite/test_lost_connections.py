@@ -11,7 +11,7 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.utils import ConnectionHandler
 
 from agentsite.environment import postgres_database
-from tests.runs.commands import database_url
+from tests.commands import database_url
 from tests.stack import running_site, wait_for
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]

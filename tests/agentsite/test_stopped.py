@@ -21,13 +21,12 @@ from agentsite.environment import ROOT, private_dir, sqlite_database
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.stopped import STOPPED, sentence_of
 from agentsite.supervise import held, write_atomically
-from tests.runs.commands import command, database_url
-from tests.runs.running import FINAL, _every_run_verifies, launch, work
+from tests.commands import command, database_url
+from tests.launching import FINAL, launch
+from tests.running import work
 from tests.stack import own_environ
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 
 def manage(*words: str, data: Path, stdout: Any = subprocess.PIPE, database: str = "") -> Any:

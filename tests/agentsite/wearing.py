@@ -19,7 +19,7 @@ import psycopg
 
 from agentsite.supervise import state_of
 from tests.agentsite.pills import TOOLS
-from tests.stack import Site
+from tests.stack import Site, comes
 
 ENVIRON = {"AGENTSITE_TOOLS": "tests.agentsite.pills:TOOLS"}
 SETTINGS = {"rules": [{"when": {"tool": "*"}, "do": "allow"}], "tools": [tool.name for tool in TOOLS]}
@@ -139,17 +139,20 @@ def lost(site: Site, run: int) -> int:
 
 def longest_gap(site: Site, until: Callable[[], bool], seconds: float) -> float:
     """Return the longest time without a committed row until something is so; TimeoutError if it isn't in time."""
-    began = seen = time.monotonic()
+    seen = time.monotonic()
     newest, longest = None, 0.0
-    while True:
+
+    def looked() -> bool:
+        nonlocal seen, newest, longest
         last, now = rows(site, "SELECT max(id) FROM runs_step")[0][0], time.monotonic()
         if last != newest:
             longest, newest, seen = max(longest, now - seen), last, now
-        if until():
-            return longest
-        if now - began > seconds:
-            raise TimeoutError(f"not so after {seconds:g} seconds, the last row came {now - seen:.1f} s ago")
-        time.sleep(0.02)
+        return until()
+
+    if not comes(looked, seconds, 0.02):
+        ago = time.monotonic() - seen
+        raise TimeoutError(f"not so after {seconds:g} seconds, the last row came {ago:.1f} s ago")
+    return longest
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------

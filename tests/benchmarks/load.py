@@ -40,7 +40,7 @@ from urllib.parse import urlencode, urlsplit
 import django
 
 from tests.benchmarks import postgres
-from tests.page_forms import forms_of
+from tests.pages import forms_of
 from tests.stack import Site, free_port, prepare, wait_for
 
 LONGEST_S = 2.0

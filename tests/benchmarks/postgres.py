@@ -7,10 +7,11 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.stack import wait_for
 
 
 def binaries() -> Path | None:
@@ -92,8 +93,4 @@ def _user() -> str:
 
 def _wait_for(bin_dir: Path, folder: Path, as_user: list[str]) -> None:
     ready = [*as_user, str(bin_dir / "pg_isready"), "--quiet", "--host", str(folder)]
-    for _ in range(200):
-        if subprocess.run(ready, check=False).returncode == 0:
-            return
-        time.sleep(0.05)
-    raise TimeoutError("PostgreSQL did not start")
+    wait_for(lambda: subprocess.run(ready, check=False).returncode == 0)

@@ -10,8 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.walking import sign_in
-from tests.runs.test_policy_in_browser import WATCH
+from tests.browser.walking import WATCH, sign_in
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ ASK = """
 from django.conf import settings
 settings.HINTS = False  # no worker of the site is told of it before it has asked
 from tests.asking import asking
-from tests.runs.running import pending
+from tests.running import pending
 for kind in {kinds!r}:
     run = asking(kind)
     print("asked", kind, run.pk, pending(run).pk)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_machines import check_looks
-from tests.browser.walking import approve, check_ended, launch_demonstration, sign_in
+from tests.browser.walking import approve, check_ended, check_looks, launch_demonstration, sign_in
 from tests.stack import Site
 
 if TYPE_CHECKING:

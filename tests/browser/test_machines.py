@@ -7,32 +7,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import ViewportSize, expect
+from playwright.sync_api import expect
 
-from tests.browser.walking import approve, check_ended, launch_demonstration
+from tests.browser.walking import approve, check_ended, check_looks, launch_demonstration
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
-
-DESK = ViewportSize(width=1440, height=900)
-PHONE = ViewportSize(width=360, height=740)
-
-
-def check_looks(page: Page) -> None:
-    """On a dark desk and on a light phone: nothing that axe complains of, nothing to scroll sideways for."""
-    for size, scheme in ((DESK, "dark"), (PHONE, "light")):
-        page.set_viewport_size(size)
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        found = Axe().run(page).response["violations"]
-        where = [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in found]
-        assert not where, f"{page.url}: {where}"
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
-    page.set_viewport_size(DESK)
-    page.emulate_media(color_scheme=None)
 
 
 def marks(page: Page) -> list[str]:

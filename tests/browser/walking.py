@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import expect
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import ViewportSize, expect
 
 from tests.stack import Site, wait_for
 
@@ -63,3 +65,48 @@ def check_ended(site: Site, page: Page, run: str) -> dict[str, Any]:
     expect(page.locator('[data-panel="answer"]')).to_contain_text(export["run"]["answer"])
     assert "steps verified" in site.manage("verify", run)
     return export
+
+
+DESK = ViewportSize(width=1440, height=900)
+
+PHONE = ViewportSize(width=360, height=740)
+
+
+def check_looks(page: Page) -> None:
+    """On a dark desk and on a light phone: nothing that axe complains of, nothing to scroll sideways for."""
+    for size, scheme in ((DESK, "dark"), (PHONE, "light")):
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = Axe().run(page).response["violations"]
+        where = [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in found]
+        assert not where, f"{page.url}: {where}"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
+    page.set_viewport_size(DESK)
+    page.emulate_media(color_scheme=None)
+
+
+SAVE = {
+    "thought": "I save it.",
+    "action": {"tool": "write_file", "args": {"name": "a.txt", "content": "42\n"}},
+}
+
+FINAL_42 = {"thought": "FINAL ANSWER: 42", "action": None}
+
+
+def launch_save(site: Site, thought: str = "I save it.") -> str:
+    """A run that wants to write a file, and asks first; its number."""
+    save = SAVE | {"thought": thought}
+    said = site.manage(
+        *("launch", "--machine", "ruled", "--goal", "Keep the answer in a file"),
+        *("--settings", json.dumps({"tools": ["write_file"], "limits": {"cost_usd": 1}})),
+        *("--script", json.dumps({"replies": {"decision": [save, FINAL_42]}})),
+    )
+    found = re.search(r"\d+", said)
+    assert found is not None, said
+    return found[0]
+
+
+WATCH = """
+    addEventListener("securitypolicyviolation", event =>
+        console.error("Content Security Policy:", event.violatedDirective, event.blockedURI));
+"""

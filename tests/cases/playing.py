@@ -11,7 +11,7 @@ import pytest
 from runs import actions
 from runs.models import ModelProfile, Run
 from tests.fake_model_server import FakeModelServer, Sends
-from tests.runs.running import work
+from tests.running import work
 
 WIRE = Path(__file__).resolve().parents[3] / "shared" / "cases" / "wire"
 

@@ -15,12 +15,9 @@ import pytest
 from django.core.management import call_command
 
 from agentsite.environment import ROOT
-from tests.machines.test_replies import ALLOW, NAMES, SETTINGS, call, end
-from tests.runs.running import _every_run_verifies
+from tests.machines.replies import ALLOW, NAMES, SETTINGS, call, end
 
-pytestmark = [pytest.mark.django_db]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = pytest.mark.usefixtures("every_run_verifies")
 
 SHARED = Path(ROOT).parent / "shared" / "cases" / "replies"
 PURGE = {

@@ -7,11 +7,8 @@ import pytest
 from runs.engine.effects import ANSWER
 from runs.models import Artifact
 from tests.cases.playing import only_with_cases, played
-from tests.runs.running import _every_run_verifies
 
-pytestmark = [pytest.mark.django_db, only_with_cases]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [only_with_cases, pytest.mark.usefixtures("every_run_verifies")]
 
 
 def test_a_reply_that_was_cut_off_writes_no_file_and_the_model_is_told() -> None:

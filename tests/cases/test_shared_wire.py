@@ -13,11 +13,9 @@ import pytest
 from runs.engine.effects import ANSWER, Failed, ModelReplied
 from runs.models import Run
 from tests.cases.playing import WIRE, only_with_cases, played
-from tests.runs.running import _every_run_verifies, pending
+from tests.running import pending
 
-pytestmark = [pytest.mark.django_db, only_with_cases]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [only_with_cases, pytest.mark.usefixtures("every_run_verifies")]
 
 READ = ("wire_content_list_whole", "wire_native_call_stop", "wire_sse_as_json")
 PRICED = {"wire_usage_cost": 0.0246, "wire_cached_usage": 0.07054}

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from tests.chaos.processes import live
 from tests.chaos.report import Report
 from tests.chaos.weak_broker import WeakBroker
 from tests.chaos.wiring import LOOK_S, Actor, Wiring
+from tests.stack import comes
 
 PLACES = (
     ("before_claim", 3),
@@ -218,9 +220,7 @@ class Bench:
 
     def _let_them_move(self) -> None:
         """Between two faults some rows are written, or on a slow machine nothing would ever be in the middle."""
-        until = time.monotonic() + LONGEST_WAIT_S * settings.LEASE_SECONDS
-        while self._last_row() < self.wanted_row and time.monotonic() < until:
-            time.sleep(0.03)
+        comes(lambda: self._last_row() >= self.wanted_row, LONGEST_WAIT_S * settings.LEASE_SECONDS, 0.03)
         self.wanted_row = self._last_row() + ROWS_A_FAULT
 
     def _last_row(self) -> int:
@@ -383,19 +383,21 @@ class Bench:
         self.stop_all()
         self.spawn("worker", threads=3)
         self.spawn("person")
-        until = time.monotonic() + QUIET_S
-        while time.monotonic() < until:
-            for paused in runs().filter(status=RunStatus.PAUSED):
-                actions.resume(paused, by=None)
-            if not runs().filter(ended_at__isnull=True).exists():
-                break
-            self.look_for_lost()
-            self.bury_the_dead()
-            self._see_take_overs()
-            if not any(one.kind == "worker" for one in self.actors):
-                self.spawn("worker", threads=3)
-            time.sleep(0.1)
+        comes(partial(self._is_calm, runs), QUIET_S, 0.1)
         self.stop_all()
+
+    def _is_calm(self, runs: Callable[[], Any]) -> bool:
+        """Whether every run has ended; where not, see to it that they can."""
+        for paused in runs().filter(status=RunStatus.PAUSED):
+            actions.resume(paused, by=None)
+        if not runs().filter(ended_at__isnull=True).exists():
+            return True
+        self.look_for_lost()
+        self.bury_the_dead()
+        self._see_take_overs()
+        if not any(one.kind == "worker" for one in self.actors):
+            self.spawn("worker", threads=3)
+        return False
 
     def look_for_lost(self) -> None:
         """Do the scheduler's part where none is on the stage: runs are lost only once somebody has looked."""

@@ -21,6 +21,7 @@ from tests.chaos.far_side import SILENT, is_unsure
 from tests.chaos.findings import Violation
 from tests.chaos.report import Report
 from tests.chaos.wiring import Actor
+from tests.stack import comes
 
 BEYOND = 1.3
 """For so many leases a process is frozen."""
@@ -108,9 +109,7 @@ class Freezer:
         everybody = [*(actor.pid for actor in actors), *filter(None, [weighed])]
         pids = [pid for pid in everybody if not _is_stopped(pid)]
         sound = set(pids) - {actor.pid for actor in actors if actor.wiring.file_bytes}
-        until = time.monotonic() + settings.LEASE_SECONDS
-        while not _calls_of(sound) and time.monotonic() < until:
-            time.sleep(0.005)
+        comes(lambda: _calls_of(sound), settings.LEASE_SECONDS, 0.005)
         for pid in pids:
             _signalled(pid, signal.SIGSTOP)
         calls = _calls_of(sound)
@@ -153,9 +152,7 @@ def _calls_of(pids: set[int]) -> list[UnderWay]:
 
 def _wrongly_asked(calls: list[UnderWay]) -> Iterator[Violation]:
     """D4: the worker lives, has the answer and the last epoch; all the same a person is asked whether it happened."""
-    until = time.monotonic() + 2 * settings.LEASE_SECONDS
-    while any(map(_is_open, calls)) and time.monotonic() < until:
-        time.sleep(0.02)
+    comes(lambda: not any(map(_is_open, calls)), 2 * settings.LEASE_SECONDS, 0.02)
     for call in calls:
         if _question(call) and state_of(call.pid) not in ("", "Z"):
             yield Violation(

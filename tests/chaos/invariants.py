@@ -23,7 +23,7 @@ from runs.store import verifying
 from tests.chaos import canaries, copies, effects, pages, purses, saved
 from tests.chaos.findings import Findings, Violation
 from tests.chaos.rounds import rounds_are_whole
-from tests.runs.running import _check_prompt
+from tests.running import check_prompt_hash
 
 SAMPLE = 40
 """Runs that the dear checks look at, by chance: limits row by row, a state."""
@@ -159,7 +159,7 @@ def _last(run: Run) -> str:
 def _prompt(run: Run) -> Iterator[Violation]:
     """I8: what the model was shown is what the live rows say, and each call in it has its one result."""
     try:
-        _check_prompt(run)
+        check_prompt_hash(run)
     except AssertionError as fault:
         yield Violation("I8", run.pk, str(fault))
     yield from rounds_are_whole(run, CATALOGUE[run.machine])

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.db import connection
 
 from tests.chaos.findings import Violation
-from tests.stack import wait_for
+from tests.stack import comes
 
 FLOORS = {"descriptors": 3, "threads": 2, "memory": 12_000, "sockets": 2, "database": 2}
 """By so much more than a tenth a worker may weigh at the end than in the first half of its work; memory in KiB."""
@@ -31,7 +30,7 @@ PATIENCE_S = 30.0
 
 def of_the_bench(folder: Path) -> Iterator[Violation]:
     """Nobody works for the data directory any more, and no socket in it is listened to."""
-    _until(lambda: not processes_of(folder) and not sockets_in(folder))
+    comes(lambda: not processes_of(folder) and not sockets_in(folder), PATIENCE_S)
     for pid, words in processes_of(folder).items():
         yield Violation("I11", None, f"process {pid} is left: {words[:80]}")
     for path in sockets_in(folder):
@@ -102,7 +101,7 @@ def connections_left() -> Iterator[Violation]:
     """I12: where all processes are gone the database's server has no client but the one who asks."""
     if connection.vendor != "postgresql":
         return
-    _until(lambda: not _clients())
+    comes(lambda: not _clients(), PATIENCE_S)
     for name in _clients():
         yield Violation("I12", None, f"a connection of {name or 'nobody'} to the database is left")
 
@@ -122,7 +121,7 @@ def broker_clients_left() -> Iterator[Violation]:
     import redis
 
     with redis.Redis.from_url(settings.REDIS_URL) as line:
-        _until(lambda: len(line.client_list()) <= 1)
+        comes(lambda: len(line.client_list()) <= 1, PATIENCE_S)
         others = len(line.client_list()) - 1
     if others:
         yield Violation("I12", None, f"{others} connections to the broker are left")
@@ -197,8 +196,3 @@ def lightest(pid: int, *, looks: int = 5) -> dict[str, int]:
         seen.append(weight_of(pid))
         time.sleep(0.02)
     return {name: min(one[name] for one in seen) for name in seen[0]}
-
-
-def _until(condition: Callable[[], Any]) -> None:
-    with contextlib.suppress(TimeoutError):
-        wait_for(condition, PATIENCE_S)

@@ -22,7 +22,8 @@ from tests.chaos.invariants import check, lost_before_questions
 from tests.chaos.people import start
 from tests.chaos.plants import PLANTS, Cast
 from tests.chaos.wiring import LOOK_S
-from tests.runs.running import kinds
+from tests.running import kinds
+from tests.stack import comes
 
 
 def poison(bench: Bench) -> None:
@@ -40,14 +41,18 @@ def poison(bench: Bench) -> None:
     ]
     bench.deaths.clear()
     common = bench.spawn("worker", only=(run.pk, *slow), threads=4, most_lost=bench.most_lost)
-    until = time.monotonic() + 80 * settings.LEASE_SECONDS + 60
-    while (moving := _moving(run.pk, *slow)) and time.monotonic() < until:
-        bench.look_for_lost()
-        bench.bury_the_dead()
+
+    def all_stand() -> bool:
+        moving = _moving(run.pk, *slow)
+        if moving:
+            bench.look_for_lost()
+            bench.bury_the_dead()
         if common not in bench.actors:
             for pk in moving - {pk for one in bench.actors for pk in one.wiring.only}:
                 bench.spawn("worker", only=(pk,), threads=1, most_lost=bench.most_lost)
-        time.sleep(0.02)
+        return not moving
+
+    comes(all_stand, 80 * settings.LEASE_SECONDS + 60, 0.02)
     bench.stop_all("worker")
     bench.deaths.clear()
     bench.report.poison_kills = kinds(run).count("recovered")
@@ -90,9 +95,7 @@ def _sleep(bench: Bench, name: str) -> list[Run]:
     os.kill(busy.pid, signal.SIGSTOP)
     time.sleep(freezing.BEYOND * settings.LEASE_SECONDS)
     idle = bench.spawn("worker", only=only, without=name)
-    over = time.monotonic() + settings.LEASE_SECONDS / 2
-    while idle.process.is_alive() and time.monotonic() < over:
-        time.sleep(0.02)
+    comes(lambda: not idle.process.is_alive(), settings.LEASE_SECONDS / 2, 0.02)
     os.kill(busy.pid, signal.SIGCONT)
     moving = Run.objects.filter(pk__in=only, ended_at__isnull=True).exclude(status=RunStatus.WAITING)
     _until(bench, lambda: not moving.exists(), 10 * settings.LEASE_SECONDS)
@@ -249,7 +252,12 @@ def _has_ended(run_id: int) -> bool:
 
 
 def _until(bench: Bench, condition: Callable[[], bool], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        bench.look_for_lost()
-        time.sleep(0.05)
+    """Wait for it as long as that; meanwhile lost runs are looked for."""
+
+    def looked() -> bool:
+        found = condition()
+        if not found:
+            bench.look_for_lost()
+        return found
+
+    comes(looked, seconds)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.stack import Site, free_port
+from tests.stack import Site, free_port, wait_for
 
 DECISIONS, DECISIONS_DOWN, KILLS, STEPS, LONG_RUNS = 105, 30, 40, 60, 5
 CALLS = 15
@@ -149,13 +149,8 @@ def _start(rule: dict[str, Any], played: dict[str, Any]) -> Any:
     return actions.start_run(machine="ruled", goal="times", settings=settings, owner=None, script=played)
 
 
-def _until(condition: Callable[[], Any], seconds: float = 90.0) -> Any:
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > until:
-            raise TimeoutError(f"not so after {seconds:g} s")
-        time.sleep(0.005)
-    return found
+def _until(condition: Callable[[], Any]) -> Any:
+    return wait_for(condition, 90, 0.005)
 
 
 def _decisions(count: int, worker: int) -> list[float]:
@@ -196,14 +191,15 @@ def _kills(count: int, worker: int) -> list[float]:
         held = dict(mine.filter(status="running").values_list("pk", "head"))
         os.kill(worker, signal.SIGKILL)
         died = time.monotonic()
-        while held:
+
+        def all_taken_over(held: dict[int, int] = held, died: float = died) -> bool:
             for run_id, head in Run.objects.filter(pk__in=held).values_list("pk", "head"):
                 if head > held[run_id]:
                     del held[run_id]
                     took.append(time.monotonic() - died)
-            if time.monotonic() - died > 90:
-                raise TimeoutError(f"runs {list(held)} are not taken over")
-            time.sleep(0.02)
+            return not held
+
+        wait_for(all_taken_over, 90, 0.02)
         _until(_all_ended(mine))
         worker = _worker_again(worker)
     return took

@@ -13,6 +13,7 @@ import time
 from django.conf import settings
 
 from agentsite import broker
+from tests.stack import wait_for
 
 
 class WeakBroker:
@@ -30,10 +31,7 @@ class WeakBroker:
         self.process = subprocess.Popen(
             broker.command(settings.DATA_DIR, path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        until = time.monotonic() + 10
-        while not broker.replies(path):
-            assert time.monotonic() < until, "the broker does not start"
-            time.sleep(0.02)
+        wait_for(lambda: broker.replies(path), 10, 0.02)
 
     def stop(self) -> None:
         """At once."""

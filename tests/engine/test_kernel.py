@@ -22,6 +22,7 @@ from runs.engine.effects import (
     ToolReturned,
     Usage,
 )
+from runs.engine.facts import Exited
 from runs.engine.machine import END, Edge, GraphError, Machine
 from runs.engine.moves import Ask, Go, Rewind, Stop
 from runs.engine.snapshot import Pending, Price, Snapshot, Totals, Window
@@ -291,9 +292,8 @@ def test_a_graph_that_does_not_hold_together_is_refused(changes: dict[str, Any],
 
 def test_the_exit_reason_is_written_once() -> None:
     state = ToyState(terms=ScriptedWorld().start(TOY).terms)
-    first = kernel._stop("aborted", "").facts
-    second = kernel._stop("fatal_error", "").facts
-    assert TOY.fold(state, (*first, *second)).exit_reason == "aborted"
+    ends = Exited(reason="aborted"), Exited(reason="fatal_error")
+    assert TOY.fold(state, ends).exit_reason == "aborted"
 
 
 # --- limits and the fallback ------------------------------------------------------------------------------

@@ -11,19 +11,9 @@ from django.http import QueryDict
 
 from runs import actions, forms
 from runs.models import Interrupt, Run
-from tests.runs.running import (
-    ALLOW,
-    FINAL,
-    SEARCH,
-    SEND,
-    die_in,
-    kill,
-    launch,
-    script,
-    think,
-    transitions,
-    work,
-)
+from tests.launching import ALLOW, FINAL, SEARCH, SEND, launch, script, think
+from tests.running import transitions, work
+from tests.workers import die_in, kill
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,8 @@ from runs.store import verifying
 from tests.golden import keeping
 from tests.golden.record import VERSION
 from tests.golden.stories import STORIES, go_on
-from tests.runs.running import _every_run_verifies
 
-pytestmark = [pytest.mark.database]
-
-__all__ = ["_every_run_verifies"]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 GOLDENS = keeping.all_of_them()
 IDS = [f"{path.parent.name}-{path.stem}" for path in GOLDENS]

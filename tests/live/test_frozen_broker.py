@@ -20,10 +20,11 @@ from agentsite.environment import ROOT
 from agentsite.transport import run_in
 from runs import actions, tasks
 from runs.models import Run
-from tests.factories import FINAL, cast_member, run_with_letter, signed_in
+from tests.cast import cast_member, signed_in
+from tests.commands import database_url
+from tests.launching import ALL_WELL, launch, run_with_letter, script
 from tests.live.valkey import Valkey
-from tests.runs.commands import database_url
-from tests.runs.running import launch, pending, script, transitions
+from tests.running import pending, transitions
 from tests.stack import LONGEST_S, own_environ, wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -74,7 +75,7 @@ DEEDS: dict[str, Callable[[Client, Run], int]] = {
     "decide": decide,
     "abort": by_page("abort"),
     "pause": by_page("pause"),
-    "launch": lambda client, run: launch(FINAL).pk,
+    "launch": lambda client, run: launch(ALL_WELL).pk,
     "fork": lambda client, run: actions.fork(run, at=transitions(run)[0], by=None).pk,
 }
 
@@ -93,7 +94,7 @@ def test_a_person_waits_for_no_frozen_broker_and_the_hint_follows(deed: str, bro
 
 
 def test_the_end_of_a_halt_waits_for_no_frozen_broker_however_many_runs_go_on(broker: Valkey) -> None:
-    runs = [launch(FINAL).pk for _ in range(30)]
+    runs = [launch(ALL_WELL).pk for _ in range(30)]
     actions.halt_site(by=None, reason="")
     wait_for(lambda: set(runs) <= set(hinted(broker)))
     sent = len(hinted(broker))
@@ -119,7 +120,7 @@ def test_a_process_that_ends_waits_a_moment_for_its_hints_and_not_longer(broker:
 def test_a_command_that_ends_right_after_gets_its_hint_to_a_broker_that_is_slow(
     broker: Valkey, tmp_path: Path
 ) -> None:
-    words = ("launch", "--machine", "ruled", "--goal", "tides", "--script", json.dumps(script(FINAL)))
+    words = ("launch", "--machine", "ruled", "--goal", "tides", "--script", json.dumps(script(ALL_WELL)))
     environ = own_environ(tmp_path) | {"DATABASE_URL": database_url(), "REDIS_URL": broker.url}
     broker.freeze()
     with Popen(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.live.test_page_in_browser import call, launch, rows_are_complete
+from tests.live.browsing import call, launch, rows_are_complete
 from tests.stack import Site
 
 if TYPE_CHECKING:

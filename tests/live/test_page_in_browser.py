@@ -1,6 +1,5 @@
 """The run page in a real browser on the real stack: what it shows while things go wrong around it."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.live.browsing import call, launch, rows_are_complete
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
@@ -15,50 +15,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
-SEND = {
-    "params": {"to": "string", "text": "string"},
-    "required": ["to"],
-    "effects": "send",
-    "results": [{"output": "sent"}],
-}
-LOOK_UP = {
-    "params": {"q": "string"},
-    "required": ["q"],
-    "effects": "read",
-    "results": [{"output": "three results"}],
-}
 
-
-NOTE = {
-    "params": {"text": "string"},
-    "required": ["text"],
-    "effects": "write",
-    "results": [{"output": "noted"}],
-}
 ASK = {"rules": [{"when": {"tool": "*"}, "do": "ask"}]}
 PHONE: "ViewportSize" = {"width": 360, "height": 740}
 DESK: "ViewportSize" = {"width": 1440, "height": 600}
 NEEDS_HAS_THE_FOCUS = "document.activeElement === document.querySelector('[data-panel=needs]')"
-
-
-def call(tool: str, **args: Any) -> dict[str, Any]:
-    """A reply that calls a tool."""
-    return {"thought": f"I use {tool}", "action": {"tool": tool, "args": args}}
-
-
-def launch(site: Site, *replies: dict[str, Any], settings: dict[str, Any] | None = None) -> str:
-    """A run of a script; its id."""
-    script = {
-        "replies": {"decision": [*replies, {"thought": "FINAL ANSWER: done", "action": None}]},
-        "tools": {"send": SEND, "look_up": LOOK_UP, "note": NOTE},
-    }
-    said = site.manage(
-        *("launch", "--machine", "ruled", "--goal", "Tell ann the news"),
-        *("--settings", json.dumps(settings or {}), "--script", json.dumps(script)),
-    )
-    found = re.search(r"\d+", said)
-    assert found is not None, said
-    return found[0]
 
 
 def waiting(site: Site, page: "Page", *before: dict[str, Any]) -> tuple[str, str]:
@@ -69,15 +30,6 @@ def waiting(site: Site, page: "Page", *before: dict[str, Any]) -> tuple[str, str
     interrupt = page.locator("[data-card]").get_attribute("data-interrupt")
     assert interrupt is not None
     return run, interrupt
-
-
-def rows_are_complete(site: Site, page: "Page", run: str) -> None:
-    """The page has every row of the run, once and in order."""
-    head = site.export(run)["run"]["head"]
-    seqs = page.locator("[data-rows] > [data-seq]").evaluate_all(
-        "rows => rows.map(row => Number(row.dataset.seq))"
-    )
-    assert seqs == list(range(1, head + 1))
 
 
 def no_socket(page: "Page") -> None:

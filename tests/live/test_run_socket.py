@@ -17,9 +17,10 @@ from runs.feeds import feed as run_feed
 from runs.feeds import feed_of, read, reads
 from runs.models import Budget, Run, RunStatus, Step
 from runs.store import backups
+from tests.launching import ALLOW, FINAL, launch, think
 from tests.live.valkey import Valkey
 from tests.live.watching import Watcher, go_back, grow, in_database, new_run, person, signed_in, stranger
-from tests.runs.running import ALLOW, FINAL, die_in, kill, launch, think
+from tests.workers import die_in, kill
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

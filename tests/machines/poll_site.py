@@ -17,8 +17,8 @@ from django.test import Client
 from agentsite.environment import ROOT
 from runs.models import Run
 from runs.reading import panels, rows
-from tests.factories import alice, bob, signed_in
-from tests.runs.running import check_run, work
+from tests.cast import alice, bob, signed_in
+from tests.running import check_run, work
 
 pytestmark = [pytest.mark.django_db]
 

@@ -17,9 +17,9 @@ from runs.machines.contract.budgets import derive
 from runs.machines.contract.facts import ArtifactMade
 from runs.machines.contract.replies import ACTIONS
 from runs.machines.contract.settings import Caps, ContractSettings, Hint, Slot
+from tests.machines.decisions import INLINE, call, done, fill
 from tests.worlds import Run, ScriptedWorld, said
 
-INLINE = {"id": "summary", "type": "inline", "description": "a summary", "format": "text"}
 FILE = {"id": "doc", "type": "file", "description": "a document", "format": "pdf"}
 TIGHT = {"summary": {"explore": 1, "exploit": 1}}
 """Two rounds, and at most one of overdraft."""
@@ -33,25 +33,10 @@ def world() -> ScriptedWorld:
     )
 
 
-def call(strategy: Any = "explore", *names: str, kind: str = "inline", **more: Any) -> dict[str, Any]:
-    """A decision that calls `search`."""
-    outputs = [{"name": name, "kind": kind} for name in names or ("i1",)]
-    tool_call = {"tool_id": "search", "params": {"q": "tides"}, "out_artifacts": outputs, "reason": "needed"}
-    return {"action": "call_tool", "strategy": strategy, "tool_call": tool_call, **more}
-
-
 def bad_call(**changes: Any) -> dict[str, Any]:
     """A call with parts of `tool_call` changed."""
     made = call()
     return {**made, "tool_call": {**made["tool_call"], **changes}}
-
-
-def fill(slot: str = "summary", artifact: str = "i1", **more: Any) -> dict[str, Any]:
-    return {"slot": slot, "artifact": artifact, **more}
-
-
-def done(*maps: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"action": "complete", "completion_summary": "It is done.", "map_slots": list(maps), **more}
 
 
 def show(*names: str, **more: Any) -> dict[str, Any]:

@@ -18,23 +18,20 @@ from runs.machines.ruled import RULED
 from runs.machines.ruled.facts import StepCommitted
 from runs.machines.ruled.state import RuledState
 from tests import worlds
-from tests.machines import test_laws
+from tests.machines import laws
 
 TRIES = 80
 TOO_MANY = 800
 """Rows after which a run counts as endless; the sound machine ends before, in the same worlds."""
 
 
-def breaks(law: Callable[..., None], machine: Machine) -> bool:
+def breaks(law: laws.Law, machine: Machine) -> bool:
     """Whether one of a fixed lot of random worlds breaks the law."""
-    inner = law.hypothesis.inner_test  # type: ignore[attr-defined]
     for seed in range(TRIES):
         dice = random.Random(seed)
         data, stubborn = dice.randbytes(dice.randrange(60, 300)), dice.randrange(8)
         try:
-            inner(
-                machine=machine, data=data, stubborn=stubborn, gifts=dice.randrange(test_laws.MOST_GIFTS + 1)
-            )
+            law(machine, data, stubborn, dice.randrange(laws.MOST_GIFTS + 1))
         except AssertionError:
             return True
     return False
@@ -117,18 +114,16 @@ def fickle() -> Machine:
 @pytest.mark.parametrize(
     ("law", "broken"),
     [
-        (test_laws.test_replay, forgetful),
-        (test_laws.test_resume, forgetful),
-        (test_laws.test_survive_json, unspeakable),
-        (test_laws.test_graph, short_cut),
-        (test_laws.test_halt, endless),
-        (test_laws.test_budget, greedy),
-        (test_laws.test_one_exit, fickle),
+        (laws.replay, forgetful),
+        (laws.resume, forgetful),
+        (laws.survive_json, unspeakable),
+        (laws.graph, short_cut),
+        (laws.halt, endless),
+        (laws.budget, greedy),
+        (laws.one_exit, fickle),
     ],
 )
-def test_the_law_bites(
-    law: Callable[..., None], broken: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_law_bites(law: laws.Law, broken: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "TOO_MANY_ROWS", TOO_MANY)
     assert breaks(law, broken())
     assert not breaks(law, RULED)

@@ -11,46 +11,17 @@ from runs.engine.effects import Failed, ModelReplied
 from runs.engine.machine import Machine
 from runs.engine.reply import ONE_ACTION
 from runs.machines import CATALOGUE
+from tests.machines.replies import ALLOW, NAMES, SETTINGS, call, end
 from tests.worlds import Run, ScriptedWorld
 
-ALLOW = [{"when": {"tool": "*"}, "do": "allow"}]
-NAMES = ("contract", "checklist", "planned", "ruled")
 every_machine = pytest.mark.parametrize("name", NAMES)
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "contract": {"contract": [{"id": "n", "type": "inline", "description": "the sum"}]},
-    "checklist": {},
-    "planned": {"plan": []},
-    "ruled": {},
-}
 UNREAD = {
     "contract": "decision_invalid",
     "checklist": "protocol_violation.decision_invalid",
     "planned": "action_selection_failed",
     "ruled": "ruled.reply.unread",
 }
-
-
-def call(name: str, tool: str, **args: Any) -> str:
-    """A decision of the machine that calls the tool."""
-    match name:
-        case "contract" | "checklist":
-            outputs = {"out_artifacts": [{"name": "s", "kind": "inline"}]} if name == "contract" else {}
-            asked = {"tool_id": tool, "params": args} | outputs
-            return json.dumps({"action": "call_tool", "strategy": "exploit", "notes": "", "tool_call": asked})
-        case "planned":
-            return json.dumps({"thought": "so", "tool": tool, "args": args})
-    return json.dumps({"thought": "so", "action": {"tool": tool, "args": args}})
-
-
-def end(name: str) -> str:
-    """A decision that ends the run."""
-    match name:
-        case "contract" | "checklist":
-            return json.dumps({"action": "complete", "completion_summary": "93"})
-        case "planned":
-            return call(name, "final_answer", answer="93")
-    return json.dumps({"thought": "FINAL ANSWER: 93", "action": None})
 
 
 def drive(name: str, *replies: Any, **settings: Any) -> Run:

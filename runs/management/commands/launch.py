@@ -96,7 +96,7 @@ class Command(RunsCommand):
         else:
             said = self._tell_of_halt("")
             follows = options["wait"] or options["json"]
-            asked = self._followed(run, said, silent=options["json"]) if follows else []
+            asked = self.followed(run, said, silent=options["json"]) if follows else []
             unfit = unfit_answer(asked)
             fault = bad_input(unfit) if unfit else None
         if options["json"]:
@@ -120,7 +120,7 @@ class Command(RunsCommand):
             self.stderr.write(notice)
         return notice
 
-    def _followed(self, run: Run, halt: str, *, silent: bool) -> list[Interrupt]:
+    def followed(self, run: Run, halt: str, *, silent: bool) -> list[Interrupt]:
         """Look until the run has ended or waits for a person, printing new steps; return its questions.
 
         `run` is kept up to date. Questions are read only if its status says that it waits: a question that comes just
