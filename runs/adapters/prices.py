@@ -123,7 +123,7 @@ class Tariff:
         stored = _by_name(self.model_id, Counts(1_000, stored=1_000))
         if full is None or cached is None or stored is None or not full.read:
             return 1.0, 1.0
-        return min(cached.read / full.read, 1.0), max(stored.read / full.read, 1.0)
+        return cached.read / full.read, stored.read / full.read
 
 
 def _listed(model_id: str, base_url: str, counts: Counts) -> _Parts | None:
