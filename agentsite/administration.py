@@ -1,4 +1,4 @@
-"""The admin as this site has it: without Django's redirect by content type, and lists that no address breaks."""
+"""The admin of this site: without Django's redirect by content type, and with lists that no address breaks."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ CAN_NOT_BE_LOOKED_UP = (
     ValidationError,
     ValueError,
 )
-"""What Django raises for a filter in an address that its own check lets pass, such as `?id__in=` with 20 digits."""
+"""Django's errors for a filter in an address that its own check lets pass, such as `?id__in=` with 20 digits."""
 
 NO_COLUMN_HOLDS = (DataError, OverflowError)
-"""What a database raises for a number that is too large for it."""
+"""A database's errors for a number that is too large for it."""
 
 WITHOUT_FILTERS = "e"
-"""The parameter with which Django shows a list after it has found a filter that can't be looked up."""
+"""The parameter with which Django shows a list after an unusable filter."""
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
 
 class Administration(SimpleAdminConfig):
-    """The admin's application; the site's addresses load its tables (`runs.admin`), which a command does without."""
+    """The admin's application; the site's addresses load its tables (`runs.admin`), which commands don't need."""
 
     default_site = "agentsite.administration.Site"
 
@@ -55,11 +55,11 @@ class Site(admin.AdminSite):
         return super().check(app_configs)
 
     def get_urls(self) -> list[Any]:
-        """Leave out `r/TYPE/ID/`: no model of this site has an address of its own to be led to."""
+        """Leave out `r/TYPE/ID/`: no model of this site has a page of its own there."""
         return [found for found in super().get_urls() if getattr(found, "name", "") != "view_on_site"]
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:  # noqa: FBT001, FBT002 (Django's signature)
-        """Refuse a form with a number that no column holds; show a list without filters that can't be looked up.
+        """Refuse a form with a number that no column holds; show a list without its unusable filters.
 
         Django does the same with the filters that it checks itself.
         """

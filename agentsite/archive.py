@@ -1,7 +1,7 @@
 """A backup as one file: a zip archive of tables as JSON lines, of the runs' directories, and of a manifest.
 
-Made under another name and renamed when it is whole; read in full and checked before anything is changed by it.
-The site's secret key is not in it.
+It is made under another name and renamed when it is whole. A restore reads and checks it in full before any change. The
+site's secret key is not in it.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Part(Value):
 
 
 class Manifest(Value):
-    """What a backup holds, of what, and the hash of each part."""
+    """The contents of a backup, their source, and the hash of each part."""
 
     format: int
     made_at: datetime
     migrations: tuple[str, ...]
-    """What the schema was; only the same one can take it."""
+    """The schema; only the same one can take it."""
     database: str
-    """Which kind it was read from; it may be restored into any."""
+    """The kind of database it was read from; any kind can take it."""
     restore_epoch: str
     secret_key: str
-    """Tells which secret key sealed the keys of models, and nothing about it."""
+    """Identifies the secret key that sealed the models' keys, without revealing it."""
     runs: int
     unfinished: int
     parts: dict[str, Part]
@@ -71,7 +71,7 @@ class BadBackup(Exception):
 
 
 class FileThere(Exception):
-    """A backup would take the place of a file."""
+    """A backup would replace a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class FileInUse(Exception):
 
 
 class AmongRuns(Exception):
-    """A backup would hold itself, and the next restore would remove it."""
+    """A backup would contain itself, and the next restore would remove it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -97,18 +97,18 @@ class AmongRuns(Exception):
 
 
 def key_id() -> str:
-    """Which secret key the site has; says nothing about the key."""
+    """Return an id of the site's secret key that does not reveal it."""
     slow = hashlib.pbkdf2_hmac("sha256", settings.SECRET_KEY.encode(), b"agentsite: which key", 200_000)
     return slow.hex()[:16]
 
 
 def runs_dir() -> Path:
-    """Where the runs' own directories are."""
+    """Return the directory of the runs' own directories."""
     return Path(settings.DATA_DIR) / "runs"
 
 
 def _is_among_runs(place: Path) -> bool:
-    """Whether that is the runs' directory or something in it, by whatever name."""
+    """Return True if the place is the runs' directory or in it, by whatever name."""
     if not place.exists() or not runs_dir().exists():
         return False
     real = place.resolve()
@@ -119,7 +119,7 @@ def _is_among_runs(place: Path) -> bool:
 
 
 def write(path: Path, *, replaces: bool) -> Manifest:
-    """Back the site up into `path`, while it works on. The file is there whole, or not at all."""
+    """Back up the site into `path`, while it works on. The file appears whole, or not at all."""
     if _is_among_runs(path.parent):
         raise AmongRuns(path)
     if path.exists() and not replaces:
@@ -140,7 +140,7 @@ def write(path: Path, *, replaces: bool) -> Manifest:
 
 @contextmanager
 def _own(draft: Path, path: Path) -> Iterator[IO[bytes]]:
-    """The draft, for this process alone; gone afterwards. One that a killed backup left is written over."""
+    """Open the draft for this process alone, and remove it afterwards. A killed backup's draft is overwritten."""
     with os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,7 +154,7 @@ def _own(draft: Path, path: Path) -> Iterator[IO[bytes]]:
 
 
 def _link(draft: Path, path: Path) -> None:
-    """Under its name, unless somebody has just made another file of that name."""
+    """Give the draft its name, unless another process has just made a file of that name."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -164,7 +164,8 @@ def _link(draft: Path, path: Path) -> None:
 
 
 def _fill(file: IO[bytes]) -> Manifest:
-    """Tables in one snapshot, then files: whatever a row names is there, since files are kept when they are changed."""
+    """Write the tables in one snapshot, then the files: every file named in a row exists, since changed files
+    are kept."""
     parts: dict[str, Part] = {}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
         with snapshot(however_long=True):
@@ -206,7 +207,7 @@ def _write_table(archive: zipfile.ZipFile, table: backups.Table) -> Part:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every plain file below the folder, by its name from there; links are not followed."""
+    """Yield every plain file below the folder, by its name from there; links are not followed."""
     for place, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
@@ -233,7 +234,7 @@ def _write_file(archive: zipfile.ZipFile, name: str, source: Path) -> Part | Non
 
 
 class Backup:
-    """A backup that was checked: it is whole, of this schema, and every part has its hash."""
+    """A checked backup: it is whole, of this schema, and every part has its hash."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, manifest: Manifest) -> None:
         self.path = path
@@ -241,12 +242,12 @@ class Backup:
         self.manifest = manifest
 
     def lines(self, table: backups.Table) -> Iterator[str]:
-        """The lines of a table."""
+        """Yield the lines of a table."""
         with self.archive.open(_member(table)) as member:
             yield from io.TextIOWrapper(member, "utf-8", "surrogatepass", newline="\n")
 
     def extract_files(self, folder: Path) -> None:
-        """The runs' directories, into a new folder."""
+        """Extract the runs' directories into a new folder."""
         for name in self.manifest.parts:
             if name.startswith("runs/"):
                 target = folder / name.removeprefix("runs/")
@@ -258,7 +259,7 @@ class Backup:
 
 @contextmanager
 def checked(path: Path) -> Iterator[Backup]:
-    """The backup in a file, read and checked in full; `BadBackup` where anything is wrong with it."""
+    """Yield the backup in a file, read and checked in full; raises `BadBackup` for any fault."""
     with _opened(path) as file, _archive(path, file) as archive:
         manifest = _manifest(path, archive)
         _check(path, archive, manifest)
@@ -266,7 +267,7 @@ def checked(path: Path) -> Iterator[Backup]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """A plain file, and none that the restore itself would remove."""
+    """Open a plain file, unless the restore itself would remove it."""
     try:
         kind = path.stat().st_mode
         if stat.S_ISDIR(kind):
@@ -287,7 +288,7 @@ def _opened(path: Path) -> IO[bytes]:
 def _archive(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
-    except Exception:  # on a damaged one not only BadZipFile
+    except Exception:  # a damaged one raises not only BadZipFile
         raise BadBackup(path, "it is no backup, or only a part of one.") from None
 
 
@@ -338,7 +339,8 @@ def _check_part(path: Path, archive: zipfile.ZipFile, name: str, part: Part) -> 
 
 
 def _pieces(path: Path, archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """What a part holds. Damage looks like anything: zlib's own error, an encrypted part, an unknown compression."""
+    """Yield the content of a part. Damage can look like anything: zlib's own error, encryption, an unknown
+    compression."""
     try:
         with archive.open(name) as member:
             while raw := member.read(CHUNK):

@@ -1,4 +1,4 @@
-"""Makes `.venv` beside manage.py from the hash-pinned lock, with the standard library, and goes on inside it.
+"""Make `.venv` beside manage.py from the hash-pinned lock, with the standard library, and go on inside it.
 
 Works on a bare Python; nothing here may import a package that has to be installed.
 """
@@ -21,7 +21,7 @@ OLDEST = (3, 11)
 ENTERED = "AGENTSITE_ENTERED_VENV"
 NEEDED = ("django", "celery", "channels", "daphne", "openai", "psycopg", "pydantic_ai", "redis")
 TAKE_DATA = frozenset({"up", "local_model", "backup", "restore"})
-"""The commands that have `--data`: all that declare it."""
+"""The commands with `--data`: all that declare it."""
 
 WANT_A_SITE = frozenset(
     {
@@ -29,9 +29,9 @@ WANT_A_SITE = frozenset(
         *("replay", "rerun", "resume", "rollback", "sign_in_link", "try_now", "unhalt", "verify"),
     }
 )
-"""The commands that are about a site that is there."""
+"""Commands that need an existing site."""
 WANT_NONE = frozenset({"add_provider", "help", "machines", "restore", "test"})
-"""Those that make none either; `restore` does once it has found its file good. All others make one where none is."""
+"""Commands that make no site either; `restore` does once its file is checked. All others make a missing one."""
 
 SiteWanted = Literal["there", "none", "made"]
 
@@ -68,7 +68,7 @@ class NoVenvModule(CannotStart):
 
 
 class InstallFailed(CannotStart):
-    """The package installer gave up; its last lines say why."""
+    """The package installer failed; its last lines say why."""
 
     def __init__(self, lock: Path, output: str) -> None:
         last = "\n".join("    " + line for line in output.strip().splitlines()[-LAST_LINES:])
@@ -81,7 +81,7 @@ class InstallFailed(CannotStart):
 
 
 def enter(root: Path) -> None:
-    """Return if this interpreter has what is needed; otherwise go on in `.venv`, made or repaired first."""
+    """Return if this interpreter has everything needed; otherwise go on in `.venv`, made or repaired first."""
     try:
         check_python(sys.version_info[:2])
         if usable_here():
@@ -96,10 +96,10 @@ def enter(root: Path) -> None:
 
 
 def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.environ) -> None:
-    """Let `--data DIR` decide where the settings, read before any command runs, find the data.
+    """Let `--data DIR` name the data directory for the settings, which are read before any command runs.
 
-    Read as the command itself reads it: wherever it stands, also `--data=DIR` or shortened. What can't be read is
-    left for the command to refuse; but an empty name, which would be the folder at hand, is refused here.
+    Parsed as the command itself does: at any place, also `--data=DIR` or shortened. Anything unreadable is left to the
+    command to refuse. But an empty name, which would be the working directory, is refused here.
     """
     environ.pop(ENTERED, None)
     if len(argv) < 2 or argv[1] not in TAKE_DATA:
@@ -117,7 +117,7 @@ def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.enviro
 
 
 def site_wanted(argv: list[str]) -> SiteWanted:
-    """Whether a process that was started so wants a site to be there, or none, or makes one where none is."""
+    """Return whether a process with these arguments needs a site, needs none, or makes a missing one."""
     if Path(argv[0]).name != "manage.py":
         return "made"
     if not argv[1:] or argv[1] in WANT_NONE or not {"-h", "--help", "--version"}.isdisjoint(argv[1:]):
@@ -132,12 +132,12 @@ def check_python(found: tuple[int, ...]) -> None:
 
 
 def usable_here() -> bool:
-    """Whether this very interpreter can import the product's packages."""
+    """Return True if this very interpreter can import the product's packages."""
     return all(importlib.util.find_spec(name) is not None for name in NEEDED)
 
 
 def make_venv(root: Path) -> Path:
-    """The interpreter of `.venv`, which has what the lock names; made, repaired or updated if need be."""
+    """Return the interpreter of `.venv` with the packages of the lock; made, repaired or updated if need be."""
     venv, lock = root / ".venv", root / "requirements.lock"
     python = venv / "bin" / "python"
     if stamp_of(venv, lock) == digest(lock) and runs(python):
@@ -153,7 +153,7 @@ def make_venv(root: Path) -> Path:
 
 
 def create_venv(venv: Path) -> None:
-    """A fresh virtual environment, in place of whatever half-made one is there."""
+    """Make a fresh virtual environment, in place of any half-made one."""
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         raise NoVenvModule
     made = run([sys.executable, "-m", "venv", "--clear", str(venv)])
@@ -164,7 +164,7 @@ def create_venv(venv: Path) -> None:
 
 
 def install(python: Path, venv: Path, lock: Path) -> None:
-    """Install exactly what the lock names, by hash, unless its stamp says that this was done."""
+    """Install exactly the packages of the lock, by hash, unless its stamp says that this was done."""
     if stamp_of(venv, lock) == digest(lock):
         return
     say(f"Installing the packages of {lock.name} into .venv …")
@@ -175,29 +175,29 @@ def install(python: Path, venv: Path, lock: Path) -> None:
 
 
 def digest(lock: Path) -> str:
-    """What the stamp of an installed lock must say."""
+    """Return the stamp of an installed lock."""
     return hashlib.sha256(lock.read_bytes()).hexdigest()
 
 
 def stamp_file(venv: Path, lock: Path) -> Path:
-    """Where the environment remembers which version of a lock it has."""
+    """Return the file with the stamp of an installed lock."""
     return venv / f"{lock.name}.sha256"
 
 
 def stamp_of(venv: Path, lock: Path) -> str:
-    """The remembered version, or nothing."""
+    """Return the stored stamp, or an empty text."""
     with contextlib.suppress(FileNotFoundError):
         return stamp_file(venv, lock).read_text(encoding="ascii").strip()
     return ""
 
 
 def runs(python: Path, *arguments: str) -> bool:
-    """Whether an interpreter starts at all (a half-made environment's doesn't)."""
+    """Return True if an interpreter starts at all (a half-made environment's doesn't)."""
     return python.exists() and run([str(python), *(arguments or ("-c", "pass"))]).returncode == 0
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """A command with both its outputs in one text, never asking anything."""
+    """Run a command with both its outputs in one text, without prompts."""
     try:
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -215,5 +215,5 @@ def only_one(path: Path) -> Iterator[None]:
 
 
 def say(sentence: str) -> None:
-    """To the terminal's error stream, so that a command's output stays its own."""
+    """Print to the terminal's error stream, so a command's output stays its own."""
     print(sentence, file=sys.stderr, flush=True)

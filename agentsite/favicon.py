@@ -1,4 +1,4 @@
-"""Where browsers look for the site's icon when a page names none."""
+"""The site's icon, at the place where browsers look without a link."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
@@ -12,5 +12,5 @@ from django.views.decorators.http import require_safe
 @require_safe
 @cache_control(max_age=3600)
 def favicon(request: HttpRequest) -> HttpResponse:
-    """The icon under its hashed name."""
+    """Redirect to the icon under its hashed name."""
     return redirect(static("img/mark.svg"))

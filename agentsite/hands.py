@@ -1,4 +1,4 @@
-"""Drives in a worker what no hint brings to it: hints are lost, or there is no broker."""
+"""Drive runs in a worker without hints: hints are lost, or there is no broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs.store import halting, health
 from runs.tasks import drive_on
 
 LATE_S = 6.0
-"""Seconds that a run is due before a worker looks for it: its hints were lost, or no worker took them."""
+"""Seconds that a run is due before a worker looks for it: its hints were lost, or not taken."""
 
 HANDS = 16
 LOOK_S = 1.0
@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 
 
 class Hands:
-    """Threads that drive what no hint reached; two on one run are kept apart by its lease."""
+    """Threads that drive runs without hints; two on one run are kept apart by its lease."""
 
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(HANDS, thread_name_prefix="hand")
         self.taken: set[int] = set()
         self.waited_for = False
-        """Whether more runs want a hand than there are hands."""
+        """True if more runs wait than there are hands."""
 
     def take(self, run_ids: list[int]) -> None:
-        """Drive these, as far as hands are free."""
+        """Drive these runs, as far as hands are free."""
         wanting = [run_id for run_id in run_ids if run_id not in self.taken]
         free = HANDS - len(self.taken)
         self.waited_for = len(wanting) > free
@@ -48,7 +48,7 @@ class Hands:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     def drive(self, run_id: int) -> None:
-        """Drive a slice, or more where no hint is taken and no run waits for this hand."""
+        """Drive a slice, or more if hints are off and no run waits for this hand."""
         try:
             drive_on(run_id, may_stay=lambda: not self.waited_for)
         except Exception:
@@ -90,7 +90,7 @@ def _look_again_and_again() -> None:
 
 
 def late_runs() -> list[int]:
-    """Return the runs that hints did not bring to a worker; all that are due where there are no hints."""
+    """Return the runs that hints did not bring to a worker; all that are due if hints are off."""
     if halting.halt_now() is not None:
         return []
     late = Now() - timedelta(seconds=LATE_S if settings.HINTS else 0)

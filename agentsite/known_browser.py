@@ -1,7 +1,7 @@
 """Browsers in which a person has signed in before: wrong passwords elsewhere don't lock them out.
 
-Behind a proxy everybody comes from one address, so name and address alone would let a stranger lock out a colleague.
-Each known browser has a count of its own; all others share the name's.
+Behind a proxy all people share one address, so name and address alone would let a stranger lock out a colleague. Each
+known browser has a count of its own; all others share the name's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ YEAR_S = 365 * 86400
 
 
 class RememberBrowser(MiddlewareMixin):
-    """Mark the browser of everyone who has signed in."""
+    """Marks the browser of every person who has signed in."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         """Set the cookie, unless the browser has it. Every way to sign in sends a form."""
@@ -40,7 +40,7 @@ class RememberBrowser(MiddlewareMixin):
 
 
 def counted_name(request: HttpRequest, credentials: dict[str, Any] | None = None) -> str:
-    """Return what wrong passwords are counted by: the name, and in a browser that is known for it the browser too."""
+    """Return the key for counting wrong passwords: the name, with the browser if it is known for it."""
     name = str((credentials or request.POST).get("username") or "")
     mark = _mark(request, name)
     return f"{name} in browser {mark}" if mark else name

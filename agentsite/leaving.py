@@ -1,4 +1,4 @@
-"""How a process that drives runs ends when it is told to: drained, and then for good."""
+"""End a process that drives runs: drain it, then exit for good."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from django.conf import settings
 from runs import driver, live, tasks
 
 LAST_WORDS_S = 0.5
-"""Seconds for the hints of what was let go, before a process ends in the middle of a call."""
+"""Seconds for the hints of the released runs, before a process ends in the middle of a call."""
 
 
 def leave() -> None:
-    """Drain; told a second time, without waiting.
+    """Drain; a second time, without waiting.
 
-    Where a call still waits for an answer that nobody wants, the process ends there and then.
-    What such a call asks for is asked again by whoever takes the run; a deed that took too long is a person's to judge.
+    If a call still waits for an unwanted answer, the process exits at once. The run's next worker repeats such a call;
+    for a call with side effects that took too long, a person decides.
     """
     driver.drain(0.0 if driver.closing() else settings.DRAIN_SECONDS, tasks.hint)
     if not driver.holds_any():
@@ -35,5 +35,5 @@ def _end() -> None:
 
 
 def leave_in_a_thread() -> None:
-    """The same beside a main thread that ends the process itself where nothing hinders it."""
+    """Do the same in a thread, beside a main thread that ends the process itself if it can."""
     threading.Thread(target=leave, name="leaving", daemon=True).start()

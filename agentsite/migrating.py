@@ -19,7 +19,7 @@ class DatabaseAway(CommandError):
 
 
 class NewerDatabase(CommandError):
-    """A newer version has changed the tables: this one would read, and write, what it does not know."""
+    """A newer version has changed the tables: this one would read and write unknown data."""
 
     def __init__(self, unknown: list[str]) -> None:
         super().__init__(newer_database(unknown))
@@ -27,9 +27,9 @@ class NewerDatabase(CommandError):
 
 
 def prepare_database() -> None:
-    """Migrate, but only where something is missing: the check is fast, the command is not.
+    """Migrate, but only if something is missing: the check is fast, the command is not.
 
-    A second process of the data directory waits. `NewerDatabase` where a newer version was here.
+    A second process of the data directory waits. Raises `NewerDatabase` if a newer version was here.
     """
     with only_one(settings.DATA_DIR / "migrating.lock"):
         if unknown := unknown_migrations():

@@ -1,4 +1,4 @@
-"""Which pages may open a socket: those of this site, by scheme, name and port, and those that the settings trust."""
+"""Which pages may open a socket: those of this site, by scheme, name and port, and those trusted by the settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ type_of_application = Callable[[dict[str, Any], Any, Any], Awaitable[Any]]
 
 
 class SameOriginOnly:
-    """Refuse a socket for a host that is not the site's, or from a page of another origin."""
+    """Refuses a socket for a foreign host, or from a page of another origin."""
 
     def __init__(self, application: type_of_application) -> None:
         self.application = application
@@ -35,7 +35,7 @@ def _text(headers: dict[bytes, bytes], name: bytes) -> str:
 
 
 def why_not(host: str, origin: str) -> str:
-    """Say why a page of `origin` may not open a socket to `host`; empty where it may."""
+    """Return why a page of `origin` may not open a socket to `host`; empty if it may."""
     if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         return f"for the host {shown(host)}: ALLOWED_HOSTS does not name it"
     own = f"{'https' if settings.HTTPS else 'http'}://{host}"

@@ -1,4 +1,4 @@
-"""The pages behind the web server: each request from its beginning to its end in one of a few threads.
+"""The pages behind the web server: each request runs from beginning to end in one of a few threads.
 
 Django's own entrance gives each request a thread and a database connection of its own, and changes threads at each
 middleware. Many requests at once then wait for one another at every such change, and for connections.
@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 THREADS = 8
-"""Requests that are worked on at the same time; others wait in the order in which they came."""
+"""Requests processed at the same time; others wait in the order in which they came."""
 
 HEALTH = "/healthz"
 
@@ -35,9 +35,9 @@ class Pages(ASGIHandler):
         self._health.put_nowait(ThreadPoolExecutor(1, thread_name_prefix="health"))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer the request in the thread that is free next.
+        """Answer the request in the next free thread.
 
-        Whether the site is well is answered beside the others, which may all be waiting for the database.
+        The health check is answered beside the others, which may all be waiting for the database.
         """
         threads = self._health if scope["path"].endswith(HEALTH) else self._free
         thread = await threads.get()

@@ -1,4 +1,4 @@
-"""TCP ports on this machine: reading one from the command line, refusing one that is taken, and the site's address."""
+"""TCP ports on this machine: read one from the command line, refuse a taken one, and find the site's address."""
 
 import socket
 from argparse import ArgumentTypeError
@@ -33,14 +33,14 @@ class PortReserved(CommandError):
 
 
 def port_number(text: str) -> int:
-    """A TCP port."""
+    """Return a TCP port."""
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise ArgumentTypeError(f"{text!r} is not a port; write a number from 1 to 65535")
     return int(text)
 
 
 def refuse_taken(port: int, command: str) -> None:
-    """Say so before anything is started."""
+    """Refuse a taken port before anything is started."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -52,7 +52,7 @@ def refuse_taken(port: int, command: str) -> None:
 
 
 def listens(port: int) -> bool:
-    """Whether a server accepts connections there."""
+    """Return True if a server accepts connections there."""
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:
@@ -61,7 +61,7 @@ def listens(port: int) -> bool:
 
 
 def address_of(port: int) -> str:
-    """Return where people reach the site: its first public host, which a proxy answers for; else the port itself."""
+    """Return the site's address for people: its first public host, served by a proxy; else the port itself."""
     public = (host for host in settings.ENVIRONMENT.allowed_hosts if not is_this_machine(host))
     name = next(public, None)
     return f"https://{name}" if name else f"http://{HOST}:{port}"

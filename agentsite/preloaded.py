@@ -1,4 +1,4 @@
-"""Loads the project once, for the processes that are forked to drive one run each (`runs/driver/alone.py`)."""
+"""Load the project once, for the forked processes that drive one run each (`runs/driver/alone.py`)."""
 
 import django
 

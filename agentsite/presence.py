@@ -1,7 +1,7 @@
-"""Tells in a server's database that the site runs, wherever its data directory is.
+"""Tell a server's database that the site runs, with any data directory.
 
-Each process that serves the site keeps a session there, none of the pool, with a lock that all of them share. The
-server ends it with the process, however that ends. With SQLite nothing is told: the site is where its directory is.
+Each process of the site keeps a session there, outside the pool, with a lock that all of them share. The server ends it
+with the process, however that ends. With SQLite there is no such session: the site is in its directory.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 LOCK: Final = int.from_bytes(b"agentsit")
-"""The number of the lock, among all that a database has."""
+"""The number of the lock, among all of a database."""
 
 LOOK_S = 3.0
-"""Seconds between looks whether the session is still there."""
+"""Seconds between checks of the session."""
 
 log = logging.getLogger(__name__)
 
 
 def begin() -> None:
-    """Be there until this process ends."""
+    """Keep a session until this process ends."""
     if settings.TELLS_PRESENCE and connection.vendor == "postgresql":
         threading.Thread(target=_stay, name="presence", daemon=True).start()
 
 
 @contextmanager
 def alone() -> Iterator[bool]:
-    """Whether no process of the site is there; then none can say that it is until this ends.
+    """Yield True if no process of the site is there; then none can register until this ends.
 
-    Waits a moment for the server to see that one has died.
+    Waits a moment for the server to notice the death of one.
     """
     if connection.vendor != "postgresql":
         yield True
@@ -52,7 +52,7 @@ def alone() -> Iterator[bool]:
 
 
 def _stay() -> None:
-    """Where the session is lost, or a restore has the lock, try again."""
+    """Keep the session; if it is lost, or a restore has the lock, try again."""
     pause = threading.Event()
     while True:
         try:

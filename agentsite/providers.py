@@ -1,4 +1,4 @@
-"""The libraries of providers that the base does without: installed by hash where a model profile needs them."""
+"""The libraries of providers that the base lacks: installed by hash if a model profile needs them."""
 
 import sys
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def lock_of(kind: str) -> Path:
 
 
 def add(kind: str) -> None:
-    """Install what a kind of model needs; raises `NotHere` or `InstallFailed`."""
+    """Install the library for a kind of model; raises `NotHere` or `InstallFailed`."""
     venv, lock = ROOT / ".venv", lock_of(kind)
     if venv.resolve() != Path(sys.prefix).resolve():
         raise NotHere(lock)
@@ -33,7 +33,7 @@ def add(kind: str) -> None:
 
 
 def add_missing(kinds: Iterable[str]) -> list[str]:
-    """Install what these kinds of models need; return a sentence for each that could not be had."""
+    """Install the libraries for these kinds of models; return a sentence for each failure."""
     told = []
     for kind in sorted({kind for kind in kinds if kind in EXTRAS and missing_package(kind)}):
         try:

@@ -1,7 +1,7 @@
-"""Open sockets are asked again who may have them as soon as an account or a right has changed, wherever that was done.
+"""Recheck the rights of open sockets after every change of an account or a right.
 
-Accounts, groups and rights are Django's own, changed in its admin and at its prompt: its signals are the one place
-that sees all of it. What they can't see (rows changed beside the models) the sockets' own look finds in 30 s.
+Accounts, groups and rights are Django's own, changed in its admin and at its prompt: only its signals see all of it.
+Changes beside the models are found by the sockets' own recheck within 30 s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runs import live
 
 
 def _recheck(people: Iterable[int]) -> None:
-    """Once the change is committed."""
+    """Recheck these people's sockets after the commit."""
     for person in tuple(people):
         transaction.on_commit(partial(live.ring_person, person))
 
@@ -38,13 +38,13 @@ def account_changed(instance: User, update_fields: frozenset[str] | None = None,
 @receiver(m2m_changed, sender=User.groups.through)
 @receiver(m2m_changed, sender=User.user_permissions.through)
 def rights_changed(instance: Any, pk_set: set[int] | None, **about: Any) -> None:
-    """A person has come to a group or right, or lost one; `instance` is the person, or what they came to."""
+    """Recheck after a person got or lost a group or right; `instance` is the person, or the group."""
     _recheck([instance.pk] if isinstance(instance, User) else pk_set or ())
 
 
 @receiver(m2m_changed, sender=Group.permissions.through)
 @receiver(pre_delete, sender=Group)
 def group_changed(instance: Any, **about: Any) -> None:
-    """What a group may do has changed."""
+    """Recheck after a change of a group's rights."""
     if isinstance(instance, Group):
         _recheck(_members(instance))

@@ -1,4 +1,4 @@
-"""Requests refused at the door: one line in the log for each, and a page that names the setting or the limit."""
+"""Requests refused before a view: one log line for each, and a page that names the setting or the limit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LONGEST_SHOWN = 100
 
 
 def shown(text: str) -> str:
-    """Return what a client sent, as it may stand in a log: in quotes, on one line, its beginning."""
+    """Return a client's text for a log: in quotes, on one line, its beginning."""
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer a request that can't be taken, whatever the person behind it may do."""
+    """Answer an unacceptable request, whatever the person behind it may do."""
     if not hasattr(request, "user"):  # refused before anything asked who sends it
         request.user = AnonymousUser()
     match exception:
@@ -57,7 +57,7 @@ def _too_much(request: HttpRequest, limit: str, status: int) -> HttpResponse:
 
 
 def forged_form(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Answer a form that no page of this site has sent, as far as can be told."""
+    """Answer a form that apparently no page of this site has sent."""
     origin, own = request.META.get("HTTP_ORIGIN"), f"{request.scheme}://{request.get_host()}"
     if origin is None or origin == own or origin in settings.CSRF_TRUSTED_ORIGINS:
         log.warning("Refused a form for %s: its security token is missing or old.", _place(request))
@@ -78,6 +78,6 @@ def forged_form(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def _place(request: HttpRequest) -> str:
-    """Where a form was sent to, without what may be secret in the address."""
+    """Return the target of a form, without secrets in the address."""
     found = request.resolver_match
     return found.route if found else "an address that there is not"

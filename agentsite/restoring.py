@@ -1,7 +1,7 @@
-"""A site as a backup has it: the database in one transaction, the directories by a rename, and both or neither.
+"""Restore a site from a backup: the database in one transaction, the directories by a rename, and both or neither.
 
-Also the id that the database and a file beside it share: where they differ, somebody has put an old database in the
-place of the site's, and what runs did since is not in their logs. See docs/operating.md, "Backup and restore".
+It also handles the id shared by the database and a file beside it. If they differ, an old database has replaced the
+site's, and the runs' logs lack their actions since. See docs/operating.md, "Backup and restore".
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from runs.models import ModelProfile, Run
 from runs.store import backups
 
 ID_LASTS_S = 60.0
-"""A copy of the database that was made no longer before a crash than this can't be told from what the crash left."""
+"""Seconds; a copy of the database made within them before a crash can't be told from the crashed one."""
 
 UNKNOWN = "What this run did after that is not in its log. Once resumed, it asks before each call with side effects."
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What came of a restore."""
+    """The result of a restore."""
 
     runs: int
     paused: int
@@ -40,7 +40,7 @@ class Restored:
 
 
 class NotEmpty(Exception):
-    """A restore would take the place of a site that is in use."""
+    """A restore would replace a site in use."""
 
     def __init__(self, runs: int, people: int) -> None:
         self.runs = runs
@@ -52,14 +52,14 @@ class NotEmpty(Exception):
 
 
 def refuse_where_in_use() -> None:
-    """`NotEmpty` where anything would be lost."""
+    """Raise `NotEmpty` if anything would be lost."""
     runs, people = Run.objects.count(), User.objects.count()
     if runs or people or any(runs_dir().glob("*")):
         raise NotEmpty(runs, people)
 
 
 def restore(backup: Backup) -> Restored:
-    """Make the site what the backup says. Killed anywhere it is the old site or the new one, at the next start."""
+    """Restore the site from the backup. Killed anywhere, it is the old site or the new one at the next start."""
     finish_interrupted()
     new = backups.new_epoch_id()
     fresh = Path(settings.DATA_DIR) / "runs.restoring"
@@ -79,7 +79,7 @@ def restore(backup: Backup) -> Restored:
 
 
 def _load(backup: Backup, why: str, epoch: str) -> int:
-    """The one transaction: tables, paused runs, the new id."""
+    """Run the one transaction: tables, paused runs, the new id."""
     with backups.transaction.atomic():
         paused = backups.load(backup.lines, why, backup.manifest.made_at)
         backups.mark_restored(epoch)
@@ -95,9 +95,9 @@ def _journal() -> Path:
 
 
 def finish_interrupted() -> str:
-    """Bring a restore to its end that was interrupted: forward where its data is in the database, else back.
+    """Finish an interrupted restore: forward if its data is in the database, else back.
 
-    A sentence about it; empty where there was none.
+    Return a sentence about it; empty if there was none.
     """
     journal = _journal()
     if not journal.exists():
@@ -141,9 +141,9 @@ def _write_ids(ids: list[str]) -> None:
 
 
 def notice_an_old_database() -> str:
-    """Where the database is not the one that this data directory had last: pause what is unfinished, and say so.
+    """Pause unfinished runs if the database is not the last one of this data directory, and say so.
 
-    A database server may have several data directories, so a directory that knows no id takes the server's.
+    A database server may have several data directories, so a directory without an id takes the server's.
     """
     inside, beside = backups.epoch_id(), _ids_beside()
     unknown_here = not beside and (not inside or connection.vendor == "postgresql")
@@ -161,9 +161,9 @@ def notice_an_old_database() -> str:
 
 
 def renew_id() -> None:
-    """Another id, so that a copy of the file that was made before can be told from it.
+    """Write a new id, so earlier copies of the file are recognised.
 
-    A database that took the place of the site's while it ran gets none: the next start is to notice it.
+    A database that replaced the site's while it ran gets none: the next start is to notice it.
     """
     inside = backups.epoch_id()
     if connection.vendor == "postgresql" or inside in _ids_beside():
@@ -171,7 +171,7 @@ def renew_id() -> None:
 
 
 def renew_old_id() -> None:
-    """The same, where the id is as old as it may get: a crash leaves no other chance. For whoever looks all the time.
+    """Write a new id if the current one is too old, since a crash leaves no other chance. For periodic callers.
 
     The clock may have been set meanwhile, either way.
     """
@@ -182,7 +182,7 @@ def renew_old_id() -> None:
 
 
 def _write_another_id(inside: str) -> None:
-    """First beside, then in the database: interrupted between the two, both are known.
+    """Write the id first beside, then in the database: after an interruption between the two, both are known.
 
     A server's id stays: other data directories know it too.
     """

@@ -1,4 +1,4 @@
-"""The site's sessions. A made-up key is told without the database; the sockets of one that ends are closed."""
+"""The site's sessions. A made-up key is recognised without the database; the sockets of an ended one are closed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from django.utils.crypto import constant_time_compare, get_random_string, salted
 from runs import live
 
 RANDOM_CHARACTERS = 24
-"""124 bits of chance; the rest of a key's 40 characters is its mark."""
+"""124 random bits; the rest of a key's 40 characters is its mark."""
 
 
 def is_genuine(key: str) -> bool:
-    """Whether this site has made the key, for a session that may have ended since."""
+    """Return True if this site has made the key, for a session that may have ended since."""
     return constant_time_compare(key, _marked(key[:RANDOM_CHARACTERS]))
 
 
@@ -34,7 +34,7 @@ class SessionStore(db.SessionStore):
         return bool(key) and is_genuine(str(key))
 
     def flush(self) -> None:
-        """End the session; whoever it was signed in as has their sockets asked again."""
+        """End the session, and have its person's sockets recheck."""
         person = self.get(SESSION_KEY)
         super().flush()
         if person is not None:

@@ -1,4 +1,4 @@
-"""Django's settings, from the environment (environment.py says which variables there are)."""
+"""Django's settings, from the environment (environment.py lists the variables)."""
 
 import sys
 from typing import Any
@@ -74,7 +74,7 @@ TEMPLATES: list[dict[str, Any]] = [
 
 DATABASES = {"default": database_of(ENVIRONMENT.database_url, DATA_DIR, ENVIRONMENT.database_pool)}
 TELLS_PRESENCE = True
-"""Whether processes that serve the site tell so in a server's database (presence.py)."""
+"""True if processes of the site register in a server's database (presence.py)."""
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # People
@@ -86,7 +86,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "sign-in"
-PASSWORD_RESET_TIMEOUT = 3600  # also how long the sign-in link of `up` works
+PASSWORD_RESET_TIMEOUT = 3600  # also the lifetime of the sign-in link of `up`
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
@@ -96,7 +96,7 @@ AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
 AXES_DISABLE_ACCESS_LOG = True
 
-# What a browser may do
+# Browser security
 SESSION_ENGINE = "agentsite.sessions"
 SESSION_COOKIE_NAME = cookie_name("session", DATA_DIR, SECRET_KEY)
 SESSION_COOKIE_HTTPONLY = True
@@ -111,7 +111,7 @@ CSRF_FAILURE_VIEW = "agentsite.refusals.forged_form"
 CSRF_COOKIE_SECURE = HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SECURE_HSTS_SECONDS = 86400 if HTTPS else 0
-DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 2**20  # a script of some length fits, and a body never fills the memory
+DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 2**20  # a long script fits, and a body never fills the memory
 ANONYMOUS_BODY_BYTES = 64 * 2**10  # larger ones of people who are signed out are not read (web.py, door.py)
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
@@ -150,7 +150,7 @@ MACHINE_DEFAULTS = {
         "replan_failure_threshold": ENVIRONMENT.replan_failure_threshold,
     }
 }
-"""Settings of a run that are the site's where a launch names none."""
+"""The site's values for settings that a launch does not name."""
 
 CELERY_BROKER_URL = celery_broker_of(REDIS_URL)
 CELERY_RESULT_BACKEND = None
@@ -187,14 +187,14 @@ LOGGING = {
     "loggers": {
         "django": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
         "django.server": {"handlers": [], "level": ENVIRONMENT.log_level, "propagate": True},
-        # What is refused has its one line from agentsite.refusals
+        # Refused requests have their one line from agentsite.refusals
         "django.security": {"level": "CRITICAL"},
         "django.request": {"level": "ERROR", "filters": ["no_503"]},
-        # It warns at each try while the server is away, which runs.store.health tells now and then
+        # It warns at each try while the server is away, which runs.store.health logs now and then
         "psycopg.pool": {"level": "ERROR"},
     },
     "filters": {
-        "no_503": {  # what is unhealthy has its one line from runs.store.health
+        "no_503": {  # the unhealthy part has its one line from runs.store.health
             "()": "django.utils.log.CallbackFilter",
             "callback": lambda record: getattr(record, "status_code", 0) != 503,
         }

@@ -1,4 +1,4 @@
-"""A link that signs one person in, once, within an hour: how the administrator of a fresh site gets in."""
+"""A link that signs in one person, once, within an hour: also the first administrator of a fresh site."""
 
 from django.conf import settings
 from django.contrib import messages
@@ -25,7 +25,7 @@ USED_UP = format_html(
 
 
 class SignInTokens(PasswordResetTokenGenerator):
-    """Signed with the site's key; void as soon as the person has signed in, by whatever way, and after a restore."""
+    """Signed with the site's key; void as soon as the person has signed in, in any way, and after a restore."""
 
     key_salt = "agentsite.sign_in_link"
 
@@ -39,13 +39,13 @@ TOKENS = SignInTokens()
 
 
 def make_link(user: User, base_url: str) -> str:
-    """The address that signs this person in."""
+    """Return the address that signs in this person."""
     token = f"{int_to_base36(user.pk)}.{TOKENS.make_token(user)}"
     return base_url.rstrip("/") + reverse("sign-in-link", args=[token])
 
 
 def user_of(token: str) -> User | None:
-    """Whom a token signs in; nobody if it is forged, used or too old, or the person may not sign in."""
+    """Return the person that a token signs in; None if it is forged, used or too old, or they may not sign in."""
     number, _, signed = token.partition(".")
     try:
         user = User.objects.get(pk=base36_to_int(number), is_active=True)

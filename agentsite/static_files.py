@@ -1,9 +1,9 @@
-"""How static files are stored: under names that change with their content, so that browsers may keep them for good."""
+"""Store static files under names that change with their content: browsers may keep them for good."""
 
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):
-    """Modules name each other by these names too: a new version of one is never hidden behind an old one."""
+    """Names modules by hash in imports too: a new version of one is never hidden behind an old one."""
 
     support_js_module_import_aggregation = True

@@ -1,4 +1,4 @@
-"""What stops a command from outside, as a sentence: no room, no right, a database that is away or has no tables."""
+"""Outside faults that stop a command, as sentences: no room, no right, an unavailable database or missing tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 from django.db import DatabaseError, OperationalError
 
 STOPPED = 74
-"""The exit code, as sysexits.h has it for input and output: neither a run nor what was asked for is at fault."""
+"""The exit code, as sysexits.h has it for input and output: neither a run nor the request is at fault."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -19,7 +19,7 @@ _MAY_NOT = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPE
 
 
 def sentence_of(fault: BaseException) -> str | None:
-    """What is wrong and what to do, where the fault came from outside; None where it may be one of this program."""
+    """Return the fault with a remedy, if it came from outside; None if it may be one of this program."""
     match fault:
         case OSError(errno=number) if number in NO_ROOM:
             return f"There is no room left{_at(fault)} ({fault.strerror}). Make room, then run it again."
@@ -38,7 +38,7 @@ def _at(fault: OSError) -> str:
 
 
 def sentence_of_database(fault: DatabaseError) -> str | None:
-    """The same, of a fault that the database reports."""
+    """Return the same for a fault reported by the database."""
     cause = fault.__cause__
     said = f"It says: {fault}".strip()
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF

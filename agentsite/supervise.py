@@ -1,6 +1,6 @@
-"""Keeps a few child processes running until told to stop, and says in the terminal what happened to them.
+"""Keep a few child processes running until told to stop, and report their fate in the terminal.
 
-Knows nothing of Django: a child is a command line, a log file and a way to see that it is ready.
+Knows nothing of Django: a child is a command line, a log file and a check that it is ready.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ LINE_LIMIT = 1 << 20
 ALARMS = ("ERROR", "CRITICAL", "Traceback")
 
 NAMED = "PROCESS_NAME"
-"""The variable that tells a child, and what it starts, the name of its process. No two have the same one."""
+"""The variable with the name of a child's process, for it and its own children. No two have the same one."""
 
 
 class GaveUp(Exception):
-    """A child ended again and again right after its start, and never did anything else."""
+    """A child ended again and again right after its startevery time."""
 
     def __init__(self, name: str, code: int, times: int) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class NotReady(Exception):
 
 @dataclass(frozen=True)
 class Child:
-    """One process to keep: its command, where its output goes, and how to see that it works."""
+    """One process to keep: its command, its log, and a check that it works."""
 
     name: str
     command: Sequence[str]
@@ -63,35 +63,35 @@ class Child:
     ready: Callable[[], bool] | None = None
     grace: float = 10.0
     tells: str = ""
-    """What stands in a line before words that are for the terminal, even while everything stops."""
+    """A mark in lines for the terminal, even during the stop."""
     stops_last: bool = False
-    """The others need it until they have ended."""
+    """True if the others need it until they have ended."""
     replaced_when_stopped: bool = False
-    """A process that was stopped (SIGSTOP) may hold a lock that all others wait for."""
+    """True for a process that, when stopped (SIGSTOP), may hold a lock that all others wait for."""
     lost: Callable[[str], None] | None = None
     """Called in a thread with the name of a process that has ended, unless everything stops."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait before a restart, and when to stop trying."""
+    """Times until a restart, and until giving up."""
 
     first_pause: float = 0.2
     longest_pause: float = 5.0
     quick_death: float = 5.0
     quick_deaths_allowed: int = 4
     ready_within: float = 180.0
-    """A few seconds on an idle machine; on a busy one a child that is only slow is not given up for that."""
+    """Seconds; few are needed on an idle machine, but a child that is only slow on a busy one is not given up."""
     slow_after: float = 15.0
-    """When the terminal is told that a child is waited for."""
+    """Seconds after which the terminal reports the wait for a child."""
     stopped_for: float = 0.5
     """Seconds after which a child that was stopped by a signal is replaced."""
     last_words: float = 5.0
-    """How long a child that tells of its end has for that where nobody wants to wait."""
+    """Seconds for a child's last lines if the stop must not wait."""
 
 
 class Supervisor:
-    """Starts children in order, restarts those that die, stops all at once but for those that the others need."""
+    """Starts children in order, restarts dead ones, and stops all at once, except those needed by the others."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Supervisor:
         self.hurrying = asyncio.Event()
 
     async def run(self, when_ready: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Until `stop` or a signal; GaveUp or NotReady when it can't go on. Leaves nothing running."""
+        """Run until `stop` or a signal; raises GaveUp or NotReady if it can't go on. Leaves nothing running."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.stop)
@@ -134,7 +134,7 @@ class Supervisor:
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """Begin to stop everything; `run` returns when it is done. Said a second time: wait for nothing more."""
+        """Begin to stop everything; `run` returns when it is done. The second call stops all waiting."""
         if self.stopping.is_set():
             self.hurrying.set()
         self.stopping.set()
@@ -149,7 +149,7 @@ class Supervisor:
             task.result()
 
     async def _until_ready(self, child: Child, up: asyncio.Event) -> None:
-        """Until the child does its work, or everything is being stopped."""
+        """Wait until the child works, or everything is being stopped."""
         assert child.ready is not None
         began, patience, told = time.monotonic(), self.patience, False
         await up.wait()
@@ -165,7 +165,7 @@ class Supervisor:
             await asyncio.sleep(0.03)
 
     async def _keep(self, child: Child, up: asyncio.Event) -> None:
-        """Run one child again and again until everything stops; give up only on one that never lived for long."""
+        """Run one child again and again until everything stops; give up only on one that always ends soon."""
         quick, pause, once_lived = 0, self.patience.first_pause, False
         with BoundedLog(child.log) as log:
             while not self.stopping.is_set():
@@ -189,7 +189,7 @@ class Supervisor:
     async def _run_once(
         self, child: Child, name: str, log: "BoundedLog", up: asyncio.Event
     ) -> tuple[int, list[str]]:
-        """Start the child under a name, pass its output on, and return how it ended with its last lines."""
+        """Start the child under a name, pass its output on, and return its exit code with its last lines."""
         process = await asyncio.create_subprocess_exec(
             *child.command,
             stdin=subprocess.DEVNULL,
@@ -209,17 +209,17 @@ class Supervisor:
         watch = asyncio.create_task(self._watch(child, process))
         try:
             code = await process.wait()
-            # A grandchild may hold the pipe open: what matters has been written by now.
+            # A grandchild may hold the pipe open: everything important has been written by now.
             await asyncio.wait([pump], timeout=0.5)
         finally:
             pump.cancel()
             watch.cancel()
             self.processes.pop(child.name, None)
-            signal_group(process.pid, signal.SIGKILL)  # what it started and did not stop
+            signal_group(process.pid, signal.SIGKILL)  # its children that it did not stop
         return code, list(last)
 
     async def _watch(self, child: Child, process: asyncio.subprocess.Process) -> None:
-        """Kill a child that stays stopped, so that another takes its place; where /proc tells (Linux)."""
+        """Kill a child that stays stopped, so another takes its place; if /proc tells (Linux)."""
         looks = 0
         while child.replaced_when_stopped:
             await asyncio.sleep(self.patience.stopped_for / 2)
@@ -232,9 +232,9 @@ class Supervisor:
     async def _pump(
         self, child: Child, process: asyncio.subprocess.Process, log: "BoundedLog", last: deque[str]
     ) -> None:
-        """Output into the log; alarms into the terminal too.
+        """Write output into the log; alarms into the terminal too.
 
-        Whatever is wrong with these, it reads on: a child whose output nobody reads stands still, and never ends.
+        It reads on after any fault of these: a child whose output is not read stands still, and never ends.
         """
         assert process.stdout is not None
         while True:
@@ -258,15 +258,15 @@ class Supervisor:
                     self.say(f"{child.name}: {shortened(line, child.log)}")
 
     async def _stop_all(self) -> None:
-        """Ask all to stop; those that the others need, only when these have."""
+        """Ask all to stop; those that the others need, only after these."""
         for last in (False, True):
             now = [child for child in self.children if child.stops_last is last]
             await asyncio.gather(*map(self._stop_one, now))
 
     async def _stop_one(self, child: Child) -> None:
-        """TERM, then after the child's grace, or at once where nobody wants to wait, KILL, for its whole group.
+        """Send TERM, then after the child's grace, or at once in a hurry, KILL, to its whole group.
 
-        In between a child that tells of its end is told again, for it to name what it leaves undone.
+        In between a reporting child gets a second TERM, so it names its unfinished work.
         """
         process = self.processes.get(child.name)
         if process is None or process.returncode is not None:
@@ -283,7 +283,7 @@ class Supervisor:
         await ended
 
     def _write_record(self) -> None:
-        """Note who runs, so that the next start can find what a killed supervisor left behind."""
+        """Note the running processes, so the next start can find those of a killed supervisor."""
         children = {name: passport(process.pid) for name, process in self.processes.items()}
         write_atomically(
             self.record, json.dumps({**self.about, "up": passport(os.getpid()), "children": children})
@@ -291,7 +291,7 @@ class Supervisor:
 
 
 class BoundedLog:
-    """A log file that is set aside as `.1` when it gets long, so that two files are all it ever is."""
+    """A log file that is set aside as `.1` when it gets long: there are never more than two."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -313,12 +313,12 @@ class BoundedLog:
 
 
 def what_it_did(code: int) -> str:
-    """A death is one only where something went wrong."""
+    """Return the words for an exit: "died" only for a failure."""
     return "died" if code else "ended by itself"
 
 
 def obituary(child: Child, code: int, last: Sequence[str]) -> str:
-    """What ended, how, and its last words."""
+    """Return the name of an ended child, how it ended, and its last words."""
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     words = "".join(f"\n    {shortened(line, child.log)}" for line in last)
     return f"The {child.name} {what_it_did(code)} ({how}); starting it again." + (
@@ -327,25 +327,25 @@ def obituary(child: Child, code: int, last: Sequence[str]) -> str:
 
 
 def shortened(line: str, log: Path) -> str:
-    """A line of a log for the terminal: of a long one the beginning, and the end, where an exception stands."""
+    """Return a log line for the terminal: of a long one the beginning, and the end with the exception."""
     if len(line) <= SHOWN_BEGINNING + SHOWN_END:
         return line
     return f"{line[:SHOWN_BEGINNING]} … {line[-SHOWN_END:]} (the whole line: {log})"
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """To a child and all that it started."""
+    """Send a signal to a child and all its descendants."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
 
 def passport(pid: int) -> dict[str, int | str]:
-    """A process by number and birth."""
+    """Return a process by number and birth."""
     return {"pid": pid, "born": birth_of(pid)}
 
 
 def is_alive(who: Mapping[str, int | str]) -> bool:
-    """Whether the very process of this passport still runs (a zombie does not)."""
+    """Return True if the very process of this passport still runs (a zombie does not)."""
     pid, born = int(who["pid"]), who["born"]
     if not born or birth_of(pid) != born:
         return False
@@ -367,7 +367,7 @@ def stop_leftovers(record: Path, say: Callable[[str], None], grace: float = 10.0
 
 
 def read_record(record: Path) -> dict[str, Any]:
-    """What the last supervisor noted, or nothing."""
+    """Return the last supervisor's notes, or nothing."""
     try:
         found = json.loads(record.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -376,9 +376,9 @@ def read_record(record: Path) -> dict[str, Any]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Readers see the old text or the new one, after a power cut too; when it returns, the new one.
+    """Write so that readers see the old text or the new one, after a power cut too; on return, the new one.
 
-    Where it can't be written the old one stays, and no draft.
+    If it can't be written the old one stays, and no draft.
     """
     draft = path.with_name(path.name + ".new")
     try:
@@ -394,7 +394,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in it are on the disk."""
+    """Sync the names in the folder to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -404,7 +404,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[bool]:
-    """Whether this process got the lock; the system lets go of it when the process ends, however it ends."""
+    """Yield whether this process got the lock; the system releases it when the process ends, however it ends."""
     with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
-"""Kombu's Redis transport that lets nothing but hints pass: any other message in the queue would end the worker.
+"""Kombu's Redis transport for hints only: any other message in the queue would end the worker.
 
-A hint names a run. It is written anew here, so that no other field of a message reaches Celery.
+A hint names a run. It is rebuilt here, so no other field of a message reaches Celery.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Channel(redis.Channel):
-    """Drops what can't be parsed."""
+    """Drops unparsable messages."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
@@ -34,7 +34,7 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """Drops what is no hint."""
+    """Drops messages that are no hints."""
 
     Channel = Channel
 
@@ -48,14 +48,14 @@ class Transport(redis.Transport):
 
 
 class NoHint(ValueError):
-    """A message that names no run."""
+    """A message without a run."""
 
     def __init__(self, task: object) -> None:
         super().__init__(f"no run is named in a message for task {str(task)[:100]!r}")
 
 
 def run_in(message: Any) -> int:
-    """Return the run that a message of Celery's names; any exception where it is no hint."""
+    """Return the run in a message of Celery's; any exception means that it is no hint."""
     task = message["headers"]["task"]
     args, kwargs, _ = json.loads(base64.b64decode(message["body"], validate=True))
     match args:
@@ -67,7 +67,7 @@ def run_in(message: Any) -> int:
 
 
 def hint_at(run_id: int, queue: str) -> dict[str, Any]:
-    """Return the message by which Celery calls the task for a run."""
+    """Return the message that calls Celery's task for a run."""
     tag = str(uuid.uuid4())
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     return {

@@ -1,24 +1,38 @@
-"""Which values of the environment are unsafe, and what to write instead: the start is refused with all of it."""
+"""Find unsafe values of the environment, with their remedies: the start is refused with all of them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import Protocol
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from agentsite.environment import Environment
-
 SHORTEST_KEY, FEWEST_LETTERS = 32, 5
-"""Characters that a secret key has at least (128 bits as hexadecimal digits), and different ones among them."""
+"""Least characters of a secret key (128 bits as hexadecimal digits), and least different ones among them."""
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]", re.IGNORECASE)
 
 
-def faults_of(environment: Environment) -> Iterator[tuple[str, str]]:
-    """Yield each unsafe setting with what is wrong and what to do, without the full stop."""
+class Settings(Protocol):
+    """The settings of the environment that are checked."""
+
+    @property
+    def secret_key(self) -> str: ...
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]: ...
+    @property
+    def csrf_trusted_origins(self) -> tuple[str, ...]: ...
+    @property
+    def redis_url(self) -> str | None: ...
+    @property
+    def https(self) -> bool: ...
+    @property
+    def debug(self) -> bool: ...
+
+
+def faults_of(environment: Settings) -> Iterator[tuple[str, str]]:
+    """Yield each unsafe setting with its fault and remedy, without the full stop."""
     if environment.secret_key and (why := weak_key(environment.secret_key)):
         yield "SECRET_KEY", f"{why}. Generate one, or leave it unset: then the site makes its own"
     yield from _hosts(environment)
@@ -31,7 +45,7 @@ def faults_of(environment: Environment) -> Iterator[tuple[str, str]]:
 
 
 def weak_key(key: str) -> str:
-    """Say why a secret key can be guessed or was mangled; empty where it is a good one."""
+    """Return why a secret key can be guessed or was mangled; empty if it is a good one."""
     if key != key.strip():
         return "it begins or ends with a blank or a line break"
     if len(key) < SHORTEST_KEY:
@@ -44,7 +58,7 @@ def weak_key(key: str) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether only this machine can reach a host of that name."""
+    """Return True if only this machine can reach a host of that name."""
     name = host.strip("[]").lower()
     try:
         return ip_address(name).is_loopback
@@ -52,7 +66,7 @@ def is_this_machine(host: str) -> bool:
         return name == "localhost" or name.endswith(".localhost")
 
 
-def _hosts(environment: Environment) -> Iterator[tuple[str, str]]:
+def _hosts(environment: Settings) -> Iterator[tuple[str, str]]:
     hosts = environment.allowed_hosts
     if not hosts or any("*" in host or host.startswith(".") for host in hosts):
         yield (

@@ -1,4 +1,4 @@
-"""The site's addresses: the pages of `runs`, the admin, and the way in."""
+"""The site's addresses: the pages of `runs`, the admin, and sign-in."""
 
 from django.contrib import admin
 from django.urls import include, path

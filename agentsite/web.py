@@ -1,4 +1,4 @@
-"""The web server: Daphne, which reads a request's body to its end before anyone may refuse it; this one refuses first.
+"""The web server: Daphne reads a request's body to its end before a refusal; this one refuses first.
 
 `python -m agentsite.web` takes Daphne's own arguments.
 """
@@ -17,16 +17,16 @@ from django.urls import reverse
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentsite.settings")
 
 LINGER_S = 5.0
-"""How long a client may go on sending what is thrown away: one that is cut off at once may not read the answer."""
+"""Seconds in which a refused client may go on sending: a client cut off at once may not read the answer."""
 
 MARGIN = 2**20
 """Bytes above the largest form, for which Django has the better page."""
 
-log = logging.getLogger("agentsite.refusals")  # which itself needs Django set up
+log = logging.getLogger("agentsite.refusals")  # needs Django set up
 
 
 class Request(http_protocol.WebRequest):
-    """A request whose body may be refused as soon as its headers are there."""
+    """A request whose body may be refused as soon as its headers have come."""
 
     refused = False
 
@@ -50,7 +50,7 @@ class Request(http_protocol.WebRequest):
         return None
 
     def may_be_signed_in(self) -> bool:
-        """Whether a session of this site is named; whether it goes on, Django asks before it parses anything."""
+        """Return True if a session of this site is named; Django checks it before parsing anything."""
         from agentsite.sessions import is_genuine
 
         key = self.received_cookies.get(settings.SESSION_COOKIE_NAME.encode(), b"")

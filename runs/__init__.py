@@ -1,1 +1,1 @@
-"""Runs of agents: the engine, the machines, and everything that keeps, drives and shows them."""
+"""Runs of agents: the engine, the machines, and the parts that store, drive and show them."""

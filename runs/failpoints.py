@@ -1,8 +1,8 @@
-"""Places where a test may make the process fail: they do nothing unless the environment names them.
+"""Places for tests to make the process fail: they do nothing unless the environment names them.
 
-`FAILPOINTS="after_effect:kill9"` kills the process at that place, `after_effect:raise` raises there; a third part
-says at which time it is reached (`after_effect:kill9:3`). `inside_commit:freeze` stops the process there, as SIGSTOP
-does. Several are parted by commas.
+`FAILPOINTS="after_effect:kill9"` kills the process at that place, `after_effect:raise` raises there; a third part is
+the number of the visit (`after_effect:kill9:3`). `inside_commit:freeze` stops the process there, as SIGSTOP does.
+Commas separate several.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 
 
 def planned(text: str) -> dict[str, list[str]]:
-    """Each place with what is to happen there."""
+    """Return each place with its action."""
     return {item.split(":")[0]: item.split(":")[1:] for item in text.split(",")}
 
 
@@ -23,7 +23,7 @@ REACHED: Counter[str] = Counter()
 
 
 class FailpointReached(Exception):
-    """A test wanted the process to fail here."""
+    """A test made the process fail here."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class FailpointReached(Exception):
 
 
 def failpoint(name: str) -> None:
-    """Fail here, where the environment says so."""
+    """Fail here, if the environment says so."""
     if name not in PLANNED:
         return
     REACHED[name] += 1

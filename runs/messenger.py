@@ -1,4 +1,4 @@
-"""A thread beside the work that takes messages to a broker, so that nobody's work waits for one that is silent."""
+"""A thread beside the work that takes messages to a broker, so no work waits for a silent one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
 PATIENCE_S = 0.05
-"""How long a worker that has a message waits for the broker to take it."""
+"""Seconds that a worker waits for the broker to take its message."""
 
 
 class Messenger:
-    """Sends one message after the other. Where one is lost, those that wait behind it are dropped."""
+    """Sends one message after the other. If one is lost, those waiting behind it are dropped."""
 
     def __init__(self, send: Callable[[int], bool], patience_s: float = PATIENCE_S) -> None:
         self._send = send
@@ -26,11 +26,11 @@ class Messenger:
 
     @property
     def silent(self) -> bool:
-        """Whether the broker has said nothing to a message for longer than a worker waits."""
+        """Return True if the broker has kept a message waiting for longer than a worker waits."""
         return time.monotonic() - self._sending_since > self._patience_s
 
     def post(self, *messages: int) -> list[Future[bool]]:
-        """Have messages sent, and don't wait. Return where it will be told of each whether the broker took it."""
+        """Have messages sent, without waiting. Return a future for each: whether the broker took it."""
         told: list[Future[bool]] = [Future() for _ in messages]
         with self._changed:
             self._unsent += len(messages)
@@ -40,23 +40,23 @@ class Messenger:
         return told
 
     def taken(self, message: int) -> bool:
-        """Return whether the broker took it at once. Where it did not, it may still take it later."""
+        """Return True if the broker took it at once. Otherwise it may still take it later."""
         if self.silent:
             return False
         (told,) = self.post(message)
         try:
             return told.result(self._patience_s)
         except TimeoutError:
-            told.cancel()  # where it has not begun, it need not be sent any more
+            told.cancel()  # one that has not begun need not be sent any more
             return False
 
     def flush(self, seconds: float) -> bool:
-        """Wait until each message is sent or lost. Return whether that was so in time."""
+        """Wait until each message is sent or lost. Return whether it was in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._unsent == 0, seconds)
 
     def _start(self) -> None:
-        """Have a thread that sends. `_changed` is held."""
+        """Start the sending thread if needed. `_changed` is held."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._send_all, name="messenger", daemon=True)
             try:
@@ -88,7 +88,7 @@ class Messenger:
         return taken
 
     def _drop_waiting(self) -> None:
-        """Give up the messages that wait. `_changed` is held."""
+        """Give up the waiting messages. `_changed` is held."""
         while True:
             try:
                 _, told = self._messages.get_nowait()

@@ -1,4 +1,4 @@
-"""What the system tells of a process by its number."""
+"""The system's data about a process, by its number."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def state_of(pid: int | None) -> str:
-    """Return the letter of the process's state in /proc, such as T for stopped; empty where there is none."""
+    """Return the letter of the process's state in /proc, such as T for stopped; empty if there is none."""
     fields = _stat_of(pid)
     return fields[0] if fields else ""
 
 
 def birth_of(pid: int) -> str:
-    """Return when a process started, in which two processes of one number differ; empty if there is none."""
+    """Return a process's start time, which tells two processes of one number apart; empty if there is none."""
     if fields := _stat_of(pid):
         return fields[19]
     if Path("/proc/self/stat").exists():
@@ -23,7 +23,7 @@ def birth_of(pid: int) -> str:
 
 
 def _stat_of(pid: int | None) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; none where it can't be read."""
+    """Return the fields of /proc/PID/stat from the state on; none if it can't be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Who may do what: asked by the actions before a change, by the pages before they offer one, and before a deed."""
+"""The rights of people: checked by actions before a change, by pages before an offer, and before a side effect."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Permissi
 from runs.models import Run
 
 Person = AbstractBaseUser | AnonymousUser | None
-"""Who acts or looks; None is the installation's own operator, at the command line."""
+"""The person who acts or looks; None is the installation's own operator, at the command line."""
 
 OPERATOR = "the operator"
-"""How rows name the installation's own operator. A person's name has no blanks."""
+"""The log's name of the installation's own operator. A person's name has no blanks."""
 
 
 def _has(person: Person, permission: str) -> bool:
@@ -18,32 +18,32 @@ def _has(person: Person, permission: str) -> bool:
 
 
 def may_launch(person: Person) -> bool:
-    """Whether the person may start runs."""
+    """Return True if the person may start runs."""
     return _has(person, "runs.add_run")
 
 
 def may_steer(person: Person, run: Run) -> bool:
-    """Whether the person may pause, resume, abort and rewind the run."""
+    """Return True if the person may pause, resume, cancel and roll back the run."""
     return person is None or run.owner_id == person.pk or _has(person, "runs.change_run")
 
 
 def may_halt(person: Person) -> bool:
-    """Whether the person may stop everything on the site, and let it go on."""
+    """Return True if the person may halt the site, and resume it."""
     return _has(person, "runs.halt_site")
 
 
 def decides(person: Person) -> bool:
-    """Whether the person may answer the interrupts of the runs that they may see."""
+    """Return True if the person may answer the interrupts of visible runs."""
     return _has(person, "runs.decide_interrupt")
 
 
 def may_decide(person: Person, run: Run) -> bool:
-    """Return whether the person may answer this run's interrupts, which they must be able to see."""
+    """Return True if the person may answer this run's interrupts; the run must be visible to them."""
     return (person is None or run.seen_by(person)) and decides(person)
 
 
 def may_mend(person: Person, run: Run) -> bool:
-    """Whether the person may change what the model of the run reads, which they must be able to see."""
+    """Return True if the person may change the run's context; the run must be visible to them."""
     if person is None or run.owner_id == person.pk:
         return True
     return _has(person, "runs.change_compaction") and run.seen_by(person)

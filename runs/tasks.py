@@ -25,10 +25,10 @@ from runs.store import db, decisions, errors, halting, health, jumps, leases
 log = logging.getLogger(__name__)
 
 HINT_AGAIN_S = 5.0
-"""Seconds after which a run that is due and was not picked up is hinted at again."""
+"""Seconds until a due run that was not picked up is hinted at again."""
 
 FLUSH_AT_EXIT_S = 1.0
-"""Seconds that a process waits at its end for the broker to take its hints."""
+"""Seconds that an ending process waits for the broker to take its hints."""
 
 SWEEP_AT_MOST = 200
 """Runs hinted at in one sweep."""
@@ -36,15 +36,14 @@ SWEEP_AT_MOST = 200
 
 @shared_task(ignore_result=True)
 def drive_run(run_id: int) -> None:
-    """Drive the run for a slice; it and others that want a worker then are hinted at."""
+    """Drive the run for a slice; hint at it and at others that want a worker then."""
     drive_on(run_id)
 
 
 def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
-    """Drive the run for a slice, and whatever wants a worker then and is not hinted at, in turns.
+    """Drive the run for a slice, and other runs that want a worker then without a hint, in turns.
 
-    Where the broker takes no hint nobody else would take them before the sweep finds them. `may_stay` is asked before
-    each further slice.
+    If the broker takes no hint, only the sweep would find them. `may_stay` is asked before each further slice.
     """
     here = deque([run_id])
     while here:
@@ -56,20 +55,20 @@ def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
 
 
 def hint(*run_ids: int) -> None:
-    """Say that these runs want a worker, without waiting for the broker. The sweep finds what a lost message leaves."""
+    """Hint that these runs want a worker, without waiting for the broker. The sweep finds the runs of lost messages."""
     failpoint("before_hint")
     if settings.HINTS:
         messenger.post(*run_ids)
 
 
 def hint_beside(run_id: int) -> bool:
-    """Say the same for a worker, which drives the run on itself where the broker does not take the hint at once."""
+    """Hint the same for a worker, which drives the run on itself if the broker does not take the hint at once."""
     failpoint("before_hint")
     return not settings.HINTS or messenger.taken(run_id)
 
 
 def flush(seconds: float = FLUSH_AT_EXIT_S) -> bool:
-    """Wait until each hint is sent or lost. Return whether that was so in time."""
+    """Wait until each hint is sent or lost. Return whether it was in time."""
     return messenger.flush(seconds)
 
 
@@ -85,14 +84,14 @@ def send(run_id: int) -> bool:
 
 messenger = Messenger(send)
 _clocks = jumps.Clocks()
-"""As the last sweep of this process saw them."""
+"""The clocks of this process's last sweep."""
 atexit.register(flush)
 
 
 def sweep() -> int:
-    """Hint at every run that is due, left by a dead worker, or never picked up; apply deadlines. How many hints.
+    """Hint at every run that is due, left by a dead worker, or never picked up; apply deadlines. Return how many hints.
 
-    While the site is halted nobody is hinted at: no run could be claimed.
+    While the site is halted there are no hints: no run could be claimed.
     """
     _clocks.follow()
     leases.look_for_lost()
@@ -110,14 +109,15 @@ def sweep() -> int:
     )
     if due:
         Run.objects.filter(pk__in=due).update(hinted_at=Now())
-    # A silent broker holds up each hint for a while: none is sent after the first lost. The workers' hands are quicker.
+    # A silent broker holds up each hint for a while: none is sent after the first lost one. The workers' hands are
+    # quicker.
     return sum(1 for _ in (takewhile(send, due) if settings.HINTS else due))
 
 
 def _apply_deadlines() -> None:
-    """What happens to a question that nobody answered in time; its run is due then, and is hinted at as such.
+    """Apply the deadlines of unanswered questions; their runs are due then, and hinted at as such.
 
-    In no order: however many can't be decided, they don't keep the others from it.
+    In no order: undecidable ones, however many, don't keep the others from it.
     """
     pending = Interrupt.objects.filter(status=Interrupt.Status.PENDING, run__machine__in=CATALOGUE)
     for interrupt in pending.filter(deadline__lte=Now()).order_by("?")[:SWEEP_AT_MOST]:

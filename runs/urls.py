@@ -1,4 +1,4 @@
-"""Addresses of the pages: resources, with the deeds under them."""
+"""Addresses of the pages: resources, with their actions under them."""
 
 from django.contrib.auth.views import LogoutView
 from django.urls import path

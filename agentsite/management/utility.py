@@ -1,4 +1,4 @@
-"""Django's commands, and what they refuse."""
+"""Django's commands, and their refusals."""
 
 import sys
 from functools import partial
@@ -9,10 +9,10 @@ from django.core.management.base import BaseCommand, CommandError, SystemCheckEr
 
 
 class Commands(ManagementUtility):
-    """Where a command refuses it prints its sentence alone; Django puts the name of a Python class before it."""
+    """Prints only the sentence of a command's refusal; Django puts the name of a Python class before it."""
 
     def fetch_command(self, subcommand: str) -> BaseCommand:
-        """Return one of ours or of Django's. Ours run no configuration checks, which would load every page."""
+        """Return one of our commands or of Django's. Ours run no configuration checks, which would load every page."""
         command = super().fetch_command(subcommand)
         if get_commands()[subcommand] in ("agentsite", "runs"):
             command.requires_system_checks = []
@@ -24,7 +24,7 @@ def _executed(command: BaseCommand, execute: Any, /, *args: Any, **options: Any)
     try:
         return execute(*args, **options)
     except CommandError as why:
-        if options["traceback"] or isinstance(why, SystemCheckError):  # which is more than a sentence
+        if options["traceback"] or isinstance(why, SystemCheckError):  # more than a sentence
             raise
         command.stderr.write(str(why))
         sys.exit(why.returncode)

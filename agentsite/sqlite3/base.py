@@ -1,9 +1,9 @@
-"""Lets the writers of one process take turns before they reach the database file.
+"""Let the writers of one process take turns before they reach the database file.
 
-SQLite waits for its write lock inside a statement, and holds the connection's mutex while it does. A garbage collection
-in the thread that has the write lock may free a cursor of such a connection: it waits for the mutex, whose thread waits
+SQLite waits for its write lock inside a statement, and holds the connection's mutex meanwhile. A garbage collection in
+the thread with the write lock may free a cursor of such a connection. It then waits for the mutex, whose thread waits
 for the lock, and the site stands still. Here threads wait for their turn outside of SQLite, first in, first out. Only
-the thread whose turn it is tries the file, which other processes write too, and waits BRIEF_MS at most in one try.
+the thread with the turn tries the file, which other processes write too, and waits BRIEF_MS at most in one try.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BRIEF_MS = 20
 """The longest wait inside a statement: another process may hold the write lock for a moment."""
 
 PAUSE_S = 0.001
-"""Between two tries: SQLite refuses at once where the connection is still reading."""
+"""Seconds between two tries: SQLite refuses at once if the connection is still reading."""
 
 _TAKE_NO_LOCK = (
     "SELECT",
@@ -38,7 +38,7 @@ _TAKE_NO_LOCK = (
 
 
 class Turn:
-    """Who may write to one database file among the threads of this process, in the order in which they came."""
+    """The turn to write to one database file among the threads of this process, in the order of asking."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -47,11 +47,11 @@ class Turn:
 
     @property
     def waiting(self) -> int:
-        """Threads that wait for the turn."""
+        """Return how many threads wait for the turn."""
         return len(self._waiting)
 
     def take(self, seconds: float) -> bool:
-        """Wait for the turn; return False where it did not come in time."""
+        """Wait for the turn; return False if it did not come in time."""
         with self._guard:
             if not self._taken:
                 self._taken = True
@@ -90,23 +90,23 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     @property
     def turn(self) -> Turn:
-        """The turns at this file."""
+        """Return the turns at this file."""
         return _turns.setdefault(str(self.settings_dict["NAME"]), Turn())
 
     def get_connection_params(self) -> dict[str, Any]:
-        """As Django's; `timeout` (seconds) is waited here."""
+        """Return Django's parameters; `timeout` (seconds) is waited here."""
         params: dict[str, Any] = super().get_connection_params()
         self.patience_s = params["timeout"]
         return params
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """Open the file with the whole patience, since that may have to wait for another process; then wait briefly."""
+        """Open the file with the whole timeout, since that may have to wait for another process; then wait briefly."""
         opened = super().get_new_connection(conn_params)
         opened.execute(f"PRAGMA busy_timeout = {BRIEF_MS}")
         return opened
 
     def create_cursor(self, name: str | None = None) -> Any:
-        """A cursor that asks this connection before it writes."""
+        """Return a cursor that asks this connection before it writes."""
         cursor = self.connection.cursor(factory=Cursor)
         cursor.wrapper = self
         return cursor
@@ -150,30 +150,30 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 class Cursor(base.SQLiteCursorWrapper):
-    """Executes what needs the write lock in its connection's turn, and the rest at once."""
+    """A cursor that executes writes in its connection's turn, and everything else at once."""
 
     wrapper: DatabaseWrapper
 
     def execute(self, query: str, params: Any = None) -> Any:
-        """One statement."""
+        """Execute one statement."""
         if self._may_begin(query):
             return self.wrapper.in_turn(lambda: super(Cursor, self).execute(query, params))
         return super().execute(query, params)
 
     def executemany(self, query: str, param_list: Any) -> Any:
-        """One statement for each row of parameters."""
+        """Execute one statement for each row of parameters."""
         if self._may_begin(query):
             rows = list(param_list)
             return self.wrapper.in_turn(lambda: super(Cursor, self).executemany(query, rows))
         return super().executemany(query, param_list)
 
     def _may_begin(self, query: str) -> bool:
-        """Whether the statement takes the write lock and this thread has no turn yet."""
+        """Return True if the statement takes the write lock and this thread has no turn yet."""
         return not self.wrapper.has_turn and not query.lstrip()[:20].upper().startswith(_TAKE_NO_LOCK)
 
 
 def _once_free(execute: Callable[[], Done], until: float) -> Done:
-    """Try until no other process holds the write lock; the last refusal is raised."""
+    """Try until no other process holds the write lock; raises the last refusal."""
     while True:
         try:
             return execute()
@@ -184,7 +184,7 @@ def _once_free(execute: Callable[[], Done], until: float) -> Done:
 
 
 def _locked() -> Exception:
-    """What SQLite itself raises where the write lock did not come in time."""
+    """Return SQLite's own error for a write lock that did not come in time."""
     fault = sqlite3.OperationalError("database is locked")
     fault.sqlite_errorcode, fault.sqlite_errorname = 5, "SQLITE_BUSY"
     return fault

@@ -1,6 +1,6 @@
-"""What a person can do: each checks the right, makes one move, tells.
+"""People's actions: each checks the right, makes one move, and notifies.
 
-Who may do what: docs/operating.md, "People and rights".
+Rights: docs/operating.md, "People and rights".
 """
 
 from runs.actions.common import MAX_NOTE, NotAllowed, TooLong

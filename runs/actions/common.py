@@ -1,4 +1,4 @@
-"""What every action needs: who acts, whether they may, and the announcement after the commit."""
+"""Shared parts of actions: the person, their right, and the notification after the commit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class NotAllowed(Exception):
 
 
 MAX_NOTE = 500
-"""Characters of a note that stands in the log."""
+"""Characters of a note in the log."""
 
 
 class TooLong(NotPossible):
-    """A text that has more characters than are kept; nothing was done."""
+    """A text has too many characters; nothing was done."""
 
     def __init__(self, text: str, most: int) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class TooLong(NotPossible):
 
 
 def note_of(text: str) -> str:
-    """The note as it is kept; `TooLong`."""
+    """Return the note as it is stored; raises `TooLong`."""
     note = clean_text(text)
     if len(note) > MAX_NOTE:
         raise TooLong(note, MAX_NOTE)
@@ -43,18 +43,18 @@ def note_of(text: str) -> str:
 
 
 def name_of(person: Person) -> str:
-    """How rows name whoever did something."""
+    """Return the person's name for the log."""
     return OPERATOR if person is None else person.get_username()
 
 
 def check_steering(person: Person, run: Run) -> None:
-    """`NotAllowed` where the run is not the person's to steer."""
+    """Raise `NotAllowed` if the person may not steer the run."""
     if not may_steer(person, run):
         raise NotAllowed(f"Run {run.pk} is not yours to steer.")
 
 
 def as_told(seen: str | None, mark: Callable[[Run, int], str], at: int) -> Callable[[Run], None]:
-    """Return the check that what was told of row `at` still holds; `seen` is its mark, None where nothing was told."""
+    """Return the check that a page's account of step `at` still holds; `seen` is its mark, None if there was none."""
 
     def check(run: Run) -> None:
         if seen is not None and mark(run, at) != seen:
@@ -64,7 +64,7 @@ def as_told(seen: str | None, mark: Callable[[Run, int], str], at: int) -> Calla
 
 
 def tell(run_id: int) -> None:
-    """Viewers and workers look again, once the change is committed."""
+    """Notify viewers and workers once the change is committed."""
 
     def announce() -> None:
         live.ring(run_id, 0)
@@ -75,7 +75,7 @@ def tell(run_id: int) -> None:
 
 
 def tell_all(run_ids: list[int]) -> None:
-    """Whoever looks at one of these sees that something about it has changed."""
+    """Notify viewers of these runs of a change."""
 
     def announce() -> None:
         for run_id in run_ids:

@@ -1,4 +1,4 @@
-"""Continuing a run that has ended: a follow-up goal in a new run of the same machine, model, tools and settings."""
+"""Continue an ended run: a follow-up goal in a new run of the same machine, model, tools and settings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from runs.rights import Person
 from runs.store import continuing
 
 OF_ONE_RUN = ("answers",)
-"""Settings that are for the run alone that they were given for."""
+"""Settings for one run alone."""
 
 OF_ONE_GOAL = ("plan", "plan_outline")
-"""Settings that are for one goal alone; a script that is played again needs them."""
+"""Settings for one goal alone; a replayed script needs them."""
 
 
 def continue_run(
@@ -30,10 +30,10 @@ def continue_run(
     script: dict[str, Any] | str | None = None,
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
-    """Launch a run with the runs before it as its history.
+    """Launch a run with the earlier runs as its history.
 
-    Its counters begin at 0. `settings` take the place of those of the same name. The script of a scripted run is
-    played again, unless `model` or `script` is given.
+    Its counters begin at 0. `settings` override those of the same name. The script of a scripted run is played again,
+    unless `model` or `script` is given.
     """
     check_continuing(run, by)
     played = script or (None if model or run.model else run.script_json or None)
@@ -48,7 +48,7 @@ def continue_run(
 
 
 def check_continuing(run: Run, by: Person) -> None:
-    """`NotAllowed` where the person may not continue the run, `NotPossible` where it can't be continued."""
+    """Raise `NotAllowed` if the person may not continue the run, `NotPossible` if it can't be continued."""
     check_copying(by, run)
     continuing.check_continuing(run)
 

@@ -1,4 +1,4 @@
-"""Going another way: fork, run again, replay."""
+"""Fork, run again, replay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from runs.store import after_row, copying, creating, decisions, loading, shared_
 from runs.store.errors import BadDecision, NotPossible
 
 Answers = Literal["ask again", "keep"]
-"""What is to become of the answers that people gave after the row."""
+"""The fate of people's answers after the step."""
 
 
 def fork(
@@ -45,12 +45,12 @@ def fork(
     seen: str | None = None,
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
-    """A new run that goes on from the live transition row `at` of `run` (0: from the beginning), which stays as it is.
+    """Return a new run that goes on from the live transition step `at` of `run` (0: from the beginning).
 
-    `settings` and `state` name what is to be another value (null takes a setting away), `decision` (verdict, args,
-    message) answers the first question after the row; with `question`, the row of the one that was seen, no other.
-    `seen` is the mark of what the person was told (`store.copy_mark`); `ToldOtherwise` where it has changed.
-    `BadLaunch` says what can't be accepted, and where.
+    `settings` and `state` hold changed values (null removes a setting). `decision` (verdict, args, message) answers the
+    first question after the step; with `question`, the step of the seen question, no other. `seen` is the mark of the
+    page's account (`store.copy_mark`); raises `ToldOtherwise` if it has changed. `BadLaunch` names all faults with
+    their places.
     """
     return _forked(
         _Fork(run, at, by, "fork", settings, script, state, decision, answers, message, seen, driven_by)
@@ -67,21 +67,21 @@ def rerun(
     seen: str | None = None,
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
-    """A fork that changes nothing: the model is asked anew from row `at` on."""
+    """Return a fork without changes: the model is asked anew from step `at` on."""
     return _forked(
         _Fork(run, at, by, "rerun", answers=answers, message=message, seen=seen, driven_by=driven_by)
     )
 
 
 def check_first_answer(run: Run, at: int, decision: dict[str, Any]) -> None:
-    """`BadLaunch` where a fork at row `at` could not take the decision."""
+    """Raise `BadLaunch` if a fork at step `at` could not take the decision."""
     _first_answer(run, at, decision)
 
 
 def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.Difference | None]:
-    """A new run of the same rows, made again from the recorded answers; nothing is called, nothing is paid.
+    """Return a new run, replayed from the recorded answers; nothing is called, nothing is paid.
 
-    The first difference comes with it, where there is one. `to` is the last row that is made again.
+    The first difference comes with it, if there is one. `to` is the last replayed step.
     """
     check_copying(by, run)
     if to is not None:
@@ -93,7 +93,7 @@ def replay(run: Run, *, by: Person, to: int | None = None) -> tuple[Run, driver.
 
 
 def check_copying(person: Person, run: Run) -> None:
-    """`NotAllowed` where the person may not see the run, or may not launch one."""
+    """Raise `NotAllowed` if the person may not see the run, or may not launch one."""
     if person is not None and not run.seen_by(person):
         raise NotAllowed(f"Run {run.pk} is not yours to see.")
     if not may_launch(person):
@@ -102,7 +102,7 @@ def check_copying(person: Person, run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Fork:
-    """A fork as it was asked for."""
+    """The request for a fork."""
 
     run: Run
     at: int
@@ -131,7 +131,7 @@ def _forked(wanted: _Fork) -> Run:
         settings = _without_next_answer(run, at, settings)
     script = wanted.script if wanted.script is not None else _script_of_fork(run, wanted.settings)
     new = new_run(machine=run.machine, goal=run.goal, settings=settings, owner=by, script=script)
-    new = replace(new, goal=run.goal)  # to the letter: the rows that are copied were made by it
+    new = replace(new, goal=run.goal)  # to the letter: it made the copied steps
     shared = new.script is None and shared_limits.limits_cost(run.root or run)
     if shared and (unpriced := first_without_price(new.checked, new.model)):
         raise BadLaunch((Problem("settings.model", driver.no_price(unpriced)),))
@@ -142,7 +142,7 @@ def _forked(wanted: _Fork) -> Run:
     if wanted.decision is not None:
         answered, first = _first_answer(run, at, wanted.decision)
         kept = (first,)
-    if wanted.answers == "keep":  # the question that `decision` answers is not answered as before too
+    if wanted.answers == "keep":  # the question of `decision` does not get its earlier answer too
         kept += copying.answers_after(run, answered, copying.PEOPLE)
     change = copying.Change(
         by=name_of(by),
@@ -159,7 +159,7 @@ def _forked(wanted: _Fork) -> Run:
 
 
 def _settings_of_fork(run: Run, at: int, changes: dict[str, Any] | None) -> dict[str, Any]:
-    """The settings of the run with the limits as they stood at row `at`, and `changes` over them."""
+    """Return the settings of the run with the limits as of step `at`, and `changes` over them."""
     if changes is not None and not isinstance(changes, dict):
         raise BadLaunch((Problem("settings", "The settings must be a JSON object."),))
     settings = run.settings
@@ -175,7 +175,7 @@ def _settings_of_fork(run: Run, at: int, changes: dict[str, Any] | None) -> dict
 
 
 def _without_next_answer(run: Run, at: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings without the launch's answer to the question that is answered otherwise: it is for no later one."""
+    """Return the settings without the launch's answer to the changed question: no later question may take it."""
     answers = settings.get("answers") or []
     used = decisions.given_answers(run.pk).filter(interrupt__seq__lte=at).count()
     left = [*answers[:used], *answers[used + 1 :]]
@@ -184,7 +184,7 @@ def _without_next_answer(run: Run, at: int, settings: dict[str, Any]) -> dict[st
 
 
 def _script_of_fork(run: Run, changes: dict[str, Any] | None) -> str | None:
-    """The script goes along, unless another model is named."""
+    """Return the run's script, unless another model is named."""
     other = (changes or {}).get("model")
     return None if other and other != run.model else run.script_json or None
 
@@ -195,7 +195,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[int, KeptAnswer]:
-    """The row of the first question that the run came to after row `at`, and what is to be answered to it."""
+    """Return the step of the first question after step `at`, and its answer."""
     if not isinstance(decision, dict):
         raise BadLaunch((Problem("decision", "A decision must be a JSON object."),))
     interrupt, asked = _question(run, at, decision.get("question"))
@@ -225,9 +225,10 @@ def _first_answer(run: Run, at: int, decision: dict[str, Any]) -> tuple[int, Kep
 
 
 def _question(run: Run, at: int, seen: Any) -> tuple[Interrupt, HumanCall]:
-    """The first question after row `at`, and no other than in row `seen`: the run may have gone back since.
+    """Return the first question after step `at`, if it is the one of step `seen`: the run may have been rolled back
+    since.
 
-    Where nobody says what they saw (`seen` is None) it may be any.
+    If `seen` is None it may be any.
     """
     question = copying.first_question(run, at)
     if question is None:
@@ -242,8 +243,8 @@ def _question(run: Run, at: int, seen: Any) -> tuple[Interrupt, HumanCall]:
 
 
 def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict[str, Any]:
-    """The control values that are others at the beginning of the fork: those that follow from the new settings or
-    rules, and those that were asked for."""
+    """Return the changed control values of the fork: those that follow from its settings or rules, and the requested
+    ones."""
     if not isinstance(changes, dict):
         raise BadLaunch((Problem("state", "The state must be a JSON object."),))
     run, at, machine = wanted.run, wanted.at, CATALOGUE[wanted.run.machine]
@@ -273,7 +274,7 @@ def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict
         ) from None
     if flaws := tuple(refused(opened, state)):
         raise BadLaunch(tuple(Problem(".".join(["state", *place]), why) for place, why in flaws))
-    _check_goes_on(machine, copying.check_fork(run, at), opened, state, changes)
+    _check_next_move(machine, copying.check_fork(run, at), opened, state, changes)
     asked = carried_over(
         loading.terms_of(run, {}),
         terms,
@@ -296,20 +297,20 @@ def _no_such_value(machine: Machine, name: str) -> str:
     return f"The state of {machine.name} has no value of this name: {', '.join(control_values(machine))}."
 
 
-def _check_goes_on(
+def _check_next_move(
     machine: Machine, node: str, before: State, state: State, changed: Collection[str]
 ) -> None:
-    """Values may fit one by one and make no sense at `node`, or together: the machine is asked what it would do next.
+    """Ask the machine for its next move: values may fit one by one and make no sense at `node`, or together.
 
-    Those are named without whose change it could go on; else all that were changed.
+    Raises with the values without whose change it could go on; else with all changed ones.
     """
-    why = _keeps_from_going_on(machine, node, state)
+    why = _refused_next_move(machine, node, state)
     if why is None:
         return
     blamed = [
         name
         for name in changed
-        if _keeps_from_going_on(machine, node, state.model_copy(update={name: getattr(before, name)})) is None
+        if _refused_next_move(machine, node, state.model_copy(update={name: getattr(before, name)})) is None
     ]
     told = state.model_dump(mode="json")
     lead = f"At {node}, where the fork begins, the machine can't go on with"
@@ -327,8 +328,8 @@ def _check_goes_on(
     )
 
 
-def _keeps_from_going_on(machine: Machine, node: str, state: State) -> str | None:
-    """What the machine says where it can't go on, which may be nothing; None where it can."""
+def _refused_next_move(machine: Machine, node: str, state: State) -> str | None:
+    """Return the machine's message, possibly empty, if it can't go on; None if it can."""
     try:
         machine.budget(state), machine.budget_text(state), machine.turns(state)
         decide_next(machine, Snapshot(node, state), None)

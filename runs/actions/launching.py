@@ -1,4 +1,4 @@
-"""Starting a run: everything that is wrong with a launch is said at once, and nothing is written before."""
+"""Start a run: all faults of a launch are reported at once, and nothing is written before."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MAX_GOAL = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with one part of a launch: where, and a sentence."""
+    """A fault in one part of a launch: its place, and a sentence."""
 
     path: str
     message: str
 
 
 class BadLaunch(Exception):
-    """A launch that can't be accepted; nothing was written."""
+    """An unacceptable launch; nothing was written."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
@@ -59,7 +59,7 @@ def start_run(
     script: dict[str, Any] | str | None = None,
     driven_by: Literal["a worker", "the caller"] = "a worker",
 ) -> Run:
-    """Launch a run: its row and budget in one transaction, the hint for a worker on commit."""
+    """Launch a run: write its row and budget in one transaction, hint a worker on commit."""
     new = new_run(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
     run = creating.create_run(new)
     if driven_by == "a worker":
@@ -75,7 +75,7 @@ def new_run(
     owner: Person,
     script: dict[str, Any] | str | None,
 ) -> creating.NewRun:
-    """What a run begins with, checked, and with the site's rules of today."""
+    """Return a run's checked launch values, with the site's current rules."""
     checked = check_launch(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
     return creating.NewRun(
         machine=machine,
@@ -99,7 +99,7 @@ def check_launch(
     owner: Person,
     script: dict[str, Any] | str | None = None,
 ) -> _Checked:
-    """What a launch comes to, or `BadLaunch` with everything that is wrong with it."""
+    """Return the checked launch; raises `BadLaunch` with all its faults."""
     problems: list[Problem] = []
     if not may_launch(owner):
         raise NotAllowed("You may not launch runs. An administrator can add you to the group “operators”.")
@@ -117,12 +117,12 @@ def check_launch(
         raise BadLaunch((*problems, *too_large))  # not read any further
     settings = _with_site_defaults(machine, settings)
     played = _script_of(script, problems)
-    # As they will be stored: what the one door changes must be right too.
+    # As they will be stored: values changed by cleaning must be right too.
     checked = _settings_of(machine, clean(settings), "settings", problems) if machine in CATALOGUE else None
     if checked is None:
         raise BadLaunch(tuple(problems))
     if any(problem.path == "script" for problem in problems):
-        raise BadLaunch(tuple(problems))  # with a script that can be played no model need be named
+        raise BadLaunch(tuple(problems))  # a valid script needs no named model
     model, played = _model_of(checked, played, problems)
     if not problems:
         _check_parts(CATALOGUE[machine], checked, played, "settings", problems)
@@ -137,7 +137,7 @@ def check_launch(
 
 
 def _too_large(settings: Any, path: str) -> Iterator[Problem]:
-    """Yield what holds more than anyone writes, and would take long to be judged entry by entry."""
+    """Yield a problem for each part with more entries than any person writes, which would take long to check."""
     if is_too_large(settings):
         yield Problem(path, f"Too large: {MAX_NODES:,} values on {MAX_DEPTH} levels at most.")
         return
@@ -154,7 +154,7 @@ def _too_large(settings: Any, path: str) -> Iterator[Problem]:
 
 
 def _with_site_defaults(machine: Any, given: Any) -> Any:
-    """The settings with what this site sets where they name nothing; those of subgraphs too."""
+    """Return the settings with this site's defaults for missing ones; those of subgraphs too."""
     if not isinstance(given, dict) or machine not in list(CATALOGUE):
         return given
     usual = CATALOGUE[machine].settings.model_fields
@@ -185,7 +185,7 @@ def _script_of(script: dict[str, Any] | str | None, problems: list[Problem]) -> 
 
 
 def _settings_of(machine: str, given: Any, path: str, problems: list[Problem]) -> Settings | None:
-    """The settings of `machine`, with those of its subgraphs checked too."""
+    """Return the settings of `machine`, with those of its subgraphs checked too."""
     if not isinstance(given, dict):
         problems.append(Problem(path, "The settings must be a JSON object."))
         return None
@@ -213,12 +213,12 @@ def _settings_of(machine: str, given: Any, path: str, problems: list[Problem]) -
 
 
 def place_of(error: Any) -> list[str]:
-    """Where a fault is that pydantic found."""
+    """Return the place of a fault found by pydantic."""
     return [str(part) for part in error["loc"]]
 
 
 def sentence_of(error: Any, unknown: str) -> str:
-    """What is wrong, as a sentence that says what to do; `unknown` is said of a name that is not known."""
+    """Return the fault as a sentence with a remedy; `unknown` is said of an unknown name."""
     match error["type"]:
         case "extra_forbidden":
             return unknown
@@ -252,7 +252,7 @@ _MUST_BE = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-"""What a setting must be, by the name of pydantic's complaint."""
+"""The required kind of a setting, by the name of pydantic's complaint."""
 
 _BOUNDS = {
     "less_than_equal": ("at most", "le"),
@@ -260,13 +260,13 @@ _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
 }
-"""How a number is bounded, and where pydantic's complaint has the bound."""
+"""The words for a number's bound, and its key in pydantic's complaint."""
 
 
 def _model_of(
     checked: Settings, script: Script | None, problems: list[Problem], path: str = "settings"
 ) -> tuple[str, Script | None]:
-    """The model's name and the script that is played, where it is one."""
+    """Return the model's name and the script, if it is one."""
     if script is not None:
         return "", script
     if not checked.model:
@@ -289,13 +289,13 @@ def _model_of(
 
 
 def first_without_price(checked: Settings, model: str) -> str:
-    """Return the first of the models of a run and its children that has no price; empty where each has one."""
+    """Return the first of the models of a run and its children that has no price; empty if each has one."""
     models = dict.fromkeys((model, *_models_below(checked)))
     return next(filter(None, map(driver.without_price, models)), "")
 
 
 def _check_prices(checked: Settings, model: str, path: str, problems: list[Problem]) -> None:
-    """A limit on cost holds for a run and its children: each of their models needs a price."""
+    """Require a price for each model if a limit on cost holds: it covers a run and its children."""
     if checked.limits.cost_usd is not None:
         if unpriced := first_without_price(checked, model):
             problems.append(Problem(f"{path}.limits.cost_usd", driver.no_price(unpriced)))
@@ -322,7 +322,7 @@ def _check_parts(
     path: str,
     problems: list[Problem],
 ) -> None:
-    """What the settings name must exist; the same for each subgraph."""
+    """Check that everything named by the settings exists; the same for each subgraph."""
     built_in = {spec.name for spec in machine.built_in}
     known = set(TOOLS) | built_in | set(script.tools or {} if script else {})
     for index, name in enumerate(checked.tools):
@@ -341,9 +341,9 @@ def _check_parts(
 def _check_answers(
     checked: Settings, script: Script | None, played: frozenset[str], path: str, problems: list[Problem]
 ) -> None:
-    """What a launcher without the right to decide may answer beforehand: in a script, for the tools that it plays.
+    """Check the answers of a launcher without the right to decide: only in a script, for the tools played by it.
 
-    `played` are those, and for a child only those that each of its scripts plays.
+    `played` are those, and for a child only those played by each of its scripts.
     """
     if checked.answers and script is None:
         why = "Answers given beforehand need the right to decide interrupts, which you lack."
@@ -359,7 +359,7 @@ def _check_answers(
 
 
 def _is_real(name: str, played: frozenset[str]) -> bool:
-    """Whether a call of the tool does something that no script plays."""
+    """Return True if a call of the tool has effects that no script plays."""
     return name in TOOLS and name not in played and TOOLS[name].effects != "none"
 
 

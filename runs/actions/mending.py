@@ -1,4 +1,4 @@
-"""What people do to what a model reads: correct and take back summaries, pin rows, compact now."""
+"""People's changes to a model's context: correct and revert summaries, pin steps, compact now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runs.store.errors import NotPossible
 
 
 def edit_summary(run: Run, *, seq: int, version: int, text: str, reason: str, by: Person) -> int:
-    """Correct the summary of the compaction in row `seq`, which the person saw at `version`; the new version."""
+    """Correct the summary of the compaction in step `seq`, seen at `version`; return the new version."""
     _check_mending(by, run)
     reason = _reason(reason, "Enter a reason; it is kept with the version.")
     after = mending.edit_summary(run.pk, seq, version, clean_text(text.strip()), name_of(by), reason)
@@ -20,9 +20,9 @@ def edit_summary(run: Run, *, seq: int, version: int, text: str, reason: str, by
 
 
 def undo_summary(run: Run, *, seq: int, reason: str, by: Person, version: int | None = None) -> None:
-    """Take back the summary of row `seq`: the model reads the rows themselves again, as far as they fit its window.
+    """Revert the summary of step `seq`: the model reads the steps themselves again, as far as they fit its window.
 
-    `version` is the one that the person saw; None where they did not say.
+    `version` is the one that the person saw; None if unknown.
     """
     _check_mending(by, run)
     mending.undo_summary(run.pk, seq, version, name_of(by), _reason(reason, "Enter a reason."))
@@ -30,21 +30,21 @@ def undo_summary(run: Run, *, seq: int, reason: str, by: Person, version: int | 
 
 
 def pin(run: Run, *, path: str, by: Person, reason: str = "") -> None:
-    """Let no compaction touch a row's blocks (`st:<seq>`) or a summary (`su:<seq>`)."""
+    """Keep compactions from a step's blocks (`st:<seq>`) or a summary (`su:<seq>`)."""
     _check_mending(by, run)
     mending.pin(run.pk, path, name_of(by), _reason(reason))
     tell(run.pk)
 
 
 def unpin(run: Run, *, path: str, by: Person, reason: str = "") -> None:
-    """Take a pin away."""
+    """Remove a pin."""
     _check_mending(by, run)
     mending.unpin(run.pk, path, name_of(by), _reason(reason))
     tell(run.pk)
 
 
 def compact_now(run: Run, *, by: Person, reason: str = "") -> None:
-    """Have the context compacted before the run's next model call."""
+    """Request a compaction before the run's next model call."""
     _check_mending(by, run)
     mending.want_compaction(run.pk, name_of(by), _reason(reason))
     tell(run.pk)
@@ -60,7 +60,7 @@ MAX_REASON = 1_000
 
 
 def _reason(given: str, why: str = "") -> str:
-    """The reason as it is kept; `why` is said where none is given and one is needed."""
+    """Return the reason as it is stored; raises with `why` if a needed one is missing."""
     reason = clean_text(given.strip())
     if not reason and why:
         raise NotPossible(why)

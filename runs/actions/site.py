@@ -1,4 +1,4 @@
-"""What concerns the whole site: the kill switch, its models and rules."""
+"""Actions on the whole site: the kill switch, its models and rules."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MAX_HALT_REASON = 500
 
 
 def halt_site(*, by: Person, reason: str) -> Halt:
-    """Stop everything: no run is claimed, no effect begins, nothing is lost.
+    """Halt the site: no run is claimed, no effect begins, nothing is lost.
 
-    Where the site is, only a reason can be added, if none was given; else `AlreadyHalted`, and nothing changes.
+    If it is halted already, a missing reason can be added; else raises `AlreadyHalted`, and nothing changes.
     """
     _check_halting(by)
     reason = clean_text(reason.strip())
@@ -37,14 +37,14 @@ def halt_site(*, by: Person, reason: str) -> Halt:
             f"A reason has at most {MAX_HALT_REASON} characters; this one has {len(reason)}; nothing was halted."
         )
     halt = halting.halt_site(name_of(by), reason)
-    if by is not None:  # the operator at the terminal has it before their eyes
+    if by is not None:  # the operator at the terminal sees it
         log.warning("halted by %s: %r", halt.by_name, halt.reason)
     tell_all(halting.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.PAUSED))
     return halt
 
 
 def unhalt_site(*, by: Person) -> int:
-    """Let the site work again; how many runs want a worker now."""
+    """Resume the site; return how many runs want a worker now."""
     _check_halting(by)
     if halting.unhalt_site(name_of(by)) is None:
         raise NotPossible("The site is not halted.")
@@ -79,7 +79,7 @@ def register_model(
 
 
 def check_rule(text: str) -> InterruptRule:
-    """A site rule from its JSON; raises `ValueError` with a sentence."""
+    """Return a site rule from its JSON; raises `ValueError` with a sentence."""
     try:
         return InterruptRule.model_validate_json(text)
     except ValidationError as fault:

@@ -1,4 +1,4 @@
-"""Deciding interrupts, and steering a run: abort, pause, resume, rewind; and letting go on what a restore paused."""
+"""Decide interrupts, and steer a run: abort, pause, resume, roll back; and resume runs paused by a restore."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def decide(
         raise
     tell(decision.interrupt.run_id)
     if verdict == "top_up":
-        _let_others_go_on(decision.interrupt.run, said, by)
+        _resume_family(decision.interrupt.run, said, by)
     return decision
 
 
@@ -66,14 +66,14 @@ def _check_model(interrupt_id: Any, named: Any, check: Callable[[Run], None]) ->
     """Raise `BadDecision` if the run can't call the named model. `check` refuses people without the right first."""
     run = Run.objects.filter(interrupts=interrupt_id).first()
     if run is None or not isinstance(named, str) or named not in switching.others_than(""):
-        return  # it is refused with the names of those that there are
+        return  # refused later with the names of the existing ones
     check(run)
     if why := driver.unfit_for(run, named):
         raise BadDecision(why, "args.model")
 
 
-def _let_others_go_on(run: Run, said: decisions.Said, by: Person) -> None:
-    """What is added to a shared limit is there for all that share it: those that it has room for need not ask."""
+def _resume_family(run: Run, said: decisions.Said, by: Person) -> None:
+    """Resume the other runs of the family for which a raised shared limit now has room."""
     for question in shared_limits.held_with_room(run):
         if not may_decide(by, question.run):
             continue
@@ -82,12 +82,12 @@ def _let_others_go_on(run: Run, said: decisions.Said, by: Person) -> None:
         try:
             decisions.decide(question.pk, freed)
         except (BadDecision, Busy, Conflict, NotPossible):
-            continue  # the room is gone, somebody answered, or the run is busy or over: its question stands as it is
+            continue  # no room left, already answered, or the run is busy or over: the question stays as it is
         tell(question.run_id)
 
 
 def abort(run: Run, *, by: Person, message: str = "") -> Run:
-    """End the run for good."""
+    """Cancel the run."""
     check_steering(by, run)
     parent = run.parent_id
     after = decisions.abort(run.pk, name_of(by), note_of(message))
@@ -98,7 +98,7 @@ def abort(run: Run, *, by: Person, message: str = "") -> Run:
 
 
 def pause(run: Run, *, by: Person, message: str = "") -> Run:
-    """Hold the run until it is resumed."""
+    """Pause the run until it is resumed."""
     check_steering(by, run)
     after = decisions.pause(run.pk, name_of(by), note_of(message))
     tell(run.pk)
@@ -106,7 +106,7 @@ def pause(run: Run, *, by: Person, message: str = "") -> Run:
 
 
 def try_now(run: Run, *, by: Person) -> Run:
-    """Have the next attempt of a call made at once that waits for it."""
+    """Make the next attempt of a waiting call at once."""
     check_steering(by, run)
     after = decisions.try_now(run.pk, name_of(by))
     tell(run.pk)
@@ -114,7 +114,6 @@ def try_now(run: Run, *, by: Person) -> Run:
 
 
 def resume(run: Run, *, by: Person) -> Run:
-    """Let a paused run go on."""
     check_steering(by, run)
     after = decisions.resume(run.pk, name_of(by))
     tell(run.pk)
@@ -123,14 +122,14 @@ def resume(run: Run, *, by: Person) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What came of letting several runs go on: those that do, and a sentence for each that was passed over."""
+    """The result of resuming several runs: those resumed, and a sentence for each skipped one."""
 
     resumed: tuple[Run, ...]
     passed_over: tuple[str, ...]
 
 
 def resume_restored(run_ids: Iterable[int], *, by: Person) -> Resumption:
-    """Let these runs go on, which a restore has paused. One that goes on already, or is another's, is passed over."""
+    """Resume these runs, paused by a restore. Those that go on already, or are another owner's, are skipped."""
     visible = Run.objects.all() if by is None else Run.objects.for_user(by)
     resumed, passed_over = [], []
     for run_id in dict.fromkeys(run_ids):
@@ -160,9 +159,9 @@ def rewind(
     answers: Literal["ask again", "keep"] = "ask again",
     seen: str | None = None,
 ) -> Run:
-    """Go back to the state after the live transition row `to`; answers given after it are asked for again, or kept.
+    """Roll back to the state after the live transition step `to`; later answers are asked for again, or kept.
 
-    `seen` is the mark of what the person was told (`store.rollback_mark`); `ToldOtherwise` where it has changed.
+    `seen` is the mark of the page's account (`store.rollback_mark`); raises `ToldOtherwise` if it has changed.
     """
     check_steering(by, run)
     kept: tuple[KeptAnswer, ...] = ()

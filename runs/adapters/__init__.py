@@ -1,1 +1,1 @@
-"""The world behind the engine's ports: models, tools, files, secrets. Settings come in as parameters."""
+"""Adapters to the world behind the engine's ports: models, tools, files, secrets. Settings come in as parameters."""

@@ -1,6 +1,6 @@
-"""Which network addresses a tool may reach on a stranger's word: public ones only.
+"""Check which network addresses a tool may reach for untrusted input: public ones only.
 
-The rule looks at addresses and never at names: however a host is spelled, what it resolves to is judged.
+The rule checks addresses, never names: however a host is spelled, its resolved address is judged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_public(text: str) -> bool:
-    """Whether `text`, as getaddrinfo writes an address, stands for a host of the public network."""
+    """Return True if `text`, as getaddrinfo writes an address, is a host of the public network."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -54,7 +54,8 @@ def _is_public_4(address: IPv4Address) -> bool:
 
 
 def _is_public_6(address: IPv6Address) -> bool:
-    """NAT64, IPv4-compatible, unique local, link-local and multicast addresses all lie outside 2000::/3."""
+    """Return True for public IPv6: NAT64, IPv4-compatible, unique local, link-local and multicast lie outside
+    2000::/3."""
     if address.scope_id is not None:
         return False
     if address.ipv4_mapped is not None:

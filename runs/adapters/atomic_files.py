@@ -1,4 +1,4 @@
-"""One file in an open directory: written beside its place, moved into it, and taken out again.
+"""Write one file in an open directory atomically: beside its place, moved into it, and taken out again.
 
 See docs/context.md, "Artifacts".
 """
@@ -14,13 +14,13 @@ from contextlib import suppress
 from runs.failpoints import failpoint
 
 PART = re.compile(r"\.[0-9a-f]{16}\.part")
-"""What is being written, or waits to be put back; a process that dies in the middle leaves it behind."""
+"""A file in writing, or waiting to be put back; a process that dies in the middle leaves it behind."""
 
 _NO_SECOND_NAMES = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV)
 
 
 def new_part() -> str:
-    """A name that nothing has."""
+    """Return an unused name."""
     return f".{secrets.token_hex(8)}.part"
 
 
@@ -36,7 +36,7 @@ def put(last: str, content: bytes, folder: int) -> None:
 
 
 def write_new(name: str, content: bytes, folder: int) -> os.stat_result:
-    """Write a file that is not there yet; it is on the disk afterwards, and is told by what this gives back."""
+    """Write a new file to the disk; return its stat, which identifies it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
         file.write(content)
@@ -46,14 +46,14 @@ def write_new(name: str, content: bytes, folder: int) -> os.stat_result:
 
 
 def move(part: str, last: str, folder: int) -> None:
-    """What was written beside stands in its place, in one step."""
+    """Move a written part into its place, in one step."""
     failpoint("inside_put")
     os.rename(part, last, src_dir_fd=folder, dst_dir_fd=folder)
     os.fsync(folder)
 
 
 def set_aside(last: str, folder: int) -> str:
-    """Give what stands under `last` a second name, and say which; empty where nothing stands there."""
+    """Give the file `last` a second name, and return that; empty if there is no file."""
     spare = new_part()
     try:
         if not named_too(last, spare, folder, folder):
@@ -64,7 +64,7 @@ def set_aside(last: str, folder: int) -> str:
 
 
 def named_too(last: str, other: str, folder: int, there: int) -> bool:
-    """Give a file a second name, in the open directory `there`; False where the disk has none to give."""
+    """Give a file a second name, in the open directory `there`; False if the disk has none to give."""
     try:
         os.link(last, other, src_dir_fd=folder, dst_dir_fd=there, follow_symlinks=False)
     except OSError as error:
@@ -75,9 +75,9 @@ def named_too(last: str, other: str, folder: int, there: int) -> bool:
 
 
 def put_back(last: str, spare: str, mine: os.stat_result, folder: int) -> None:
-    """What was set aside stands in its place again, or nothing where nothing stood.
+    """Put a set-aside file back in its place, or remove the place's file if there was none before.
 
-    Only where there is the file `mine` now, or none: what another worker has written since stays.
+    Only if the file there is `mine`, or none: another worker's later write stays.
     """
     stands = stat_of(last, folder)
     if stands is not None and not os.path.samestat(stands, mine):
@@ -90,7 +90,7 @@ def put_back(last: str, spare: str, mine: os.stat_result, folder: int) -> None:
 
 
 def stat_of(last: str, folder: int) -> os.stat_result | None:
-    """What the file is, or the link itself; None where there is none."""
+    """Return the stat of the file, or of the link itself; None if there is none."""
     try:
         return os.stat(last, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -98,6 +98,6 @@ def stat_of(last: str, folder: int) -> os.stat_result | None:
 
 
 def remove(name: str, folder: int) -> None:
-    """Remove a file; nothing where there is none."""
+    """Remove a file, if there is one."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)

@@ -1,8 +1,8 @@
 """A run's own directory: names can't leave it, links are never followed, files appear whole or not at all.
 
-Whatever is written is kept by its SHA-256 as well, in a part of the directory that no name reaches: a later version
-of a file takes nothing from the earlier ones. The kept bytes are written first, and never changed in place: two runs
-may share them. Several files of one result are written all or not at all.
+Every written content is also kept by its SHA-256, in a part of the directory that no name reaches: a later version of a
+file takes nothing from the earlier ones. The kept bytes are written first, and never changed in place: two runs may
+share them. Several files of one result are written all or not at all.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_NAME = 200
 MAX_PARTS = 8
 
 KEPT = ".kept"
-"""Where the versions lie. No name of a file has a part that begins with a dot."""
+"""The folder of the versions. No part of a file's name begins with a dot."""
 
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
@@ -62,7 +62,7 @@ _UNSEEN = frozenset(
         ),
     )
 )
-"""Letters and marks that count as printable and are drawn as nothing."""
+"""Letters and marks that count as printable but are drawn as nothing."""
 
 
 class NameLeavesFolder(ToolError):
@@ -86,7 +86,7 @@ class FileNotThere(ToolError):
 
 
 class FileChanged(ToolError):
-    """What is kept under a SHA-256 is not what had it."""
+    """The bytes kept under a SHA-256 have another one."""
 
     def __init__(self, sha256: str) -> None:
         self.sha256 = sha256
@@ -94,7 +94,7 @@ class FileChanged(ToolError):
 
 
 class NotAFile(ToolError):
-    """The name belongs to a directory, a link or a device, or a part of it to a file."""
+    """The name is a directory, a link or a device, or a part of it is a file."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -102,7 +102,7 @@ class NotAFile(ToolError):
 
 
 class NameTaken(ToolError):
-    """A name that some computers would take for that of another file, or of its directory."""
+    """A name that some computers confuse with another file's, or its directory's."""
 
     def __init__(self, name: str, taken: str) -> None:
         self.name, self.taken = name, taken
@@ -150,7 +150,7 @@ class FileEntry(Value):
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """The parts of a file's name; raises `NameLeavesFolder`."""
+    """Return the parts of a file's name; raises `NameLeavesFolder`."""
     parts = tuple(name.split("/"))
     fits = (
         0 < len(name) <= MAX_NAME
@@ -164,7 +164,7 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def _plain(part: str) -> bool:
-    """Whether a part of a name means the same on every computer."""
+    """Return True if a part of a name means the same on every computer."""
     return part[:1] not in ("", ".", " ") and part[-1] not in ". " and not _DEVICE.fullmatch(part)
 
 
@@ -173,13 +173,13 @@ def _same_for_some(name: str) -> str:
 
 
 class RunFolder:
-    """The directory at `path`, made when something is first written."""
+    """The directory at `path`, made at the first write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self, name: str) -> bytes:
-        """The bytes of the file `name`."""
+        """Return the bytes of the file `name`."""
         with self._place_of(name) as (folder, last):
             return _read_file(name, last, folder)
 
@@ -189,9 +189,9 @@ class RunFolder:
         return made
 
     def write_all(self, files: Sequence[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
-        """Put each content under its name, or none of them; where a name comes twice the last one stands.
+        """Put each content under its name, or none of them; if a name comes twice the last one wins.
 
-        Whatever there is to refuse is refused before the first is written; what fails later is taken back.
+        Every refusal comes before the first write; a later failure is undone.
         """
         for name, content in files:
             self._check_place(name)
@@ -205,15 +205,15 @@ class RunFolder:
         return made
 
     def keep(self, name: str) -> MadeFile:
-        """Keep the file `name` as it stands now, whoever has written it."""
+        """Keep the file `name` as it is now, whoever has written it."""
         (made,) = self._keep([(name, self.read(name))])
         return made
 
     def begin_as(self, other: RunFolder, versions: Sequence[tuple[str, str]]) -> None:
-        """Fill this directory, which is new, with versions of another one's: name and SHA-256 of each, in order.
+        """Fill this new directory with versions of another one: name and SHA-256 of each, in order.
 
-        The last version of a name stands under it. One without a SHA-256 is the file as it stands there. What is not
-        there any more is left out. Nobody may use the directory before this has come to its end.
+        The last version of a name gets that name. One without a SHA-256 is the current file. Missing ones are left out.
+        The directory must not be used before this ends.
         """
         standing: dict[str, bytes] = {}
         for name, digest in reversed(versions):
@@ -224,18 +224,20 @@ class RunFolder:
             return
         self._keep_what(other, {digest for _, digest in versions if _DIGEST.fullmatch(digest)})
         for name, content in standing.items():
-            with suppress(ToolError, FileExistsError):  # a newer one of them stands in its way
+            with suppress(ToolError, FileExistsError):  # a newer version is in its way
                 self._make(name, parts_of(name)[:-1])
                 with self._place_of(name) as (folder, last):
                     write_new(last, content, folder)
         with suppress(ToolError):
-            self._keep([*standing.items()])  # what the other one has not kept
+            self._keep([*standing.items()])  # versions not kept by the other one
         for *_, descriptor in os.fwalk(self.path, follow_symlinks=False):
             os.fsync(descriptor)
 
     def kept(self, sha256: str) -> bytes:
-        """The bytes with this SHA-256, whatever stands under their name now; `FileNotThere` where none are kept,
-        `FileChanged` where others are."""
+        """Return the bytes with this SHA-256, whatever their name holds now.
+
+        Raises `FileNotThere` if none are kept, `FileChanged` if others are.
+        """
         if not _DIGEST.fullmatch(sha256):
             raise FileNotThere(sha256)
         with self._inside(sha256, [KEPT]) as folder:
@@ -245,7 +247,7 @@ class RunFolder:
         return content
 
     def entries(self) -> list[FileEntry]:
-        """Every ordinary file, by name; at most MAX_FILES."""
+        """Return every ordinary file, by name; at most MAX_FILES."""
         entries: list[FileEntry] = []
         if not self.path.is_dir():
             return entries
@@ -262,9 +264,9 @@ class RunFolder:
         return sorted(entries, key=lambda entry: entry.name)[:MAX_FILES]
 
     def clear_parts(self, older_than_s: float) -> int:
-        """Remove what processes that are gone had begun to write, and not touched for so many seconds; how many.
+        """Remove the unfinished parts of dead processes, untouched for so many seconds; return how many.
 
-        A younger part may be that of a process which lives, and has yet to notice that its seat was taken.
+        A younger part may belong to a live process that has yet to notice the loss of its lease.
         """
         removed, before = 0, time.time() - older_than_s
         if not self.path.is_dir():
@@ -275,12 +277,12 @@ class RunFolder:
                     if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime < before:
                         os.unlink(name, dir_fd=descriptor)
                         removed += 1
-                except OSError:  # it stays, and counts for nothing
+                except OSError:  # it stays, and does no harm
                     continue
         return removed
 
     def _check_place(self, name: str) -> None:
-        """Raise where nothing can be written under `name`, whatever it is."""
+        """Raise if no file can be written under `name`."""
         with suppress(FileNotThere), self._place_of(name) as (folder, last):
             if (there := stat_of(last, folder)) and stat.S_ISDIR(there.st_mode):
                 raise NotAFile(name)
@@ -293,7 +295,7 @@ class RunFolder:
             raise FolderFull(len(after), sum(after.values()))
 
     def _keep(self, files: Sequence[tuple[str, bytes]]) -> tuple[MadeFile, ...]:
-        """Keep each content by its SHA-256, the same bytes once; none where there is no room for all."""
+        """Keep each content by its SHA-256, the same bytes once; none if there is no room for all."""
         contents = {hashlib.sha256(content).hexdigest(): content for _, content in files}
         self._make_kept()
         with self._inside(KEPT, [KEPT]) as folder:
@@ -309,11 +311,11 @@ class RunFolder:
         return tuple(_described(name, content) for name, content in files)
 
     def _keep_what(self, other: RunFolder, digests: Collection[str]) -> None:
-        """Keep what another directory keeps: the same file, where the disk gives it a second name, else a copy."""
+        """Keep the files that another directory keeps: by a second name if the disk allows one, else as a copy."""
         self._make_kept()
         with suppress(ToolError), other._inside(KEPT, [KEPT]) as theirs, self._inside(KEPT, [KEPT]) as mine:
             for digest in digests:
-                with suppress(ToolError, FileNotFoundError):  # it is not there any more
+                with suppress(ToolError, FileNotFoundError):  # no longer there
                     if not named_too(digest, digest, theirs, mine):
                         write_new(digest, _read_file(digest, digest, theirs), mine)
 
@@ -322,7 +324,7 @@ class RunFolder:
         self._make(KEPT, [KEPT])
 
     def _put_all(self, contents: Mapping[str, bytes]) -> None:
-        """Write every content beside its place, and move them all; where one can't be, all is as it was."""
+        """Write every content beside its place, and move them all; if one can't be, everything is as it was."""
         with ExitStack() as leftovers, ExitStack() as undo:
             written = {}
             for name, content in contents.items():
@@ -344,7 +346,7 @@ class RunFolder:
             put_back(last, spare, mine, folder)
 
     def _remove(self, name: str, part: str) -> None:
-        """Remove what lies beside `name`; where that fails it counts for nothing, as a part left behind."""
+        """Remove a part beside `name`; a failure does no harm, like any part left behind."""
         with suppress(OSError, ToolError), self._place_of(name) as (folder, _):
             remove(part, folder)
 
@@ -358,14 +360,14 @@ class RunFolder:
 
     @contextmanager
     def _place_of(self, name: str) -> Iterator[tuple[int, str]]:
-        """A descriptor of the directory that the file `name` lies in, and its name there."""
+        """Open the directory of the file `name`; yield its descriptor and the file's name there."""
         *folders, last = parts_of(name)
         with self._inside(name, folders) as folder:
             yield folder, last
 
     @contextmanager
     def _inside(self, name: str, folders: Sequence[str]) -> Iterator[int]:
-        """A descriptor of the directory that `folders` name, opened part by part: no link is followed."""
+        """Open the directory named by `folders`, part by part, without following links; yield its descriptor."""
         opened: list[int] = []
         try:
             opened.append(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -386,7 +388,7 @@ class RunFolder:
 
 
 def _check_beside(names: Collection[str], there: Collection[str]) -> None:
-    """Raise `NameTaken` where one of the names would not mean a file of its own on every computer."""
+    """Raise `NameTaken` if one of the names would not be a file of its own on every computer."""
     files: dict[str, str] = {}
     folders: dict[str, str] = {}
     for name in (*there, *names):
@@ -415,7 +417,7 @@ def _sizes_of_kept(folder: int) -> dict[str, int]:
 
 
 def _read_file(name: str, last: str, folder: int) -> bytes:
-    # O_NONBLOCK: a pipe put there by somebody must not hold the worker.
+    # O_NONBLOCK: a planted pipe must not hold the worker.
     descriptor = os.open(last, os.O_RDONLY | os.O_NONBLOCK | _FLAGS, dir_fd=folder)
     try:
         kind = os.fstat(descriptor)

@@ -1,7 +1,7 @@
-"""The readable text of an HTML page, in time that grows with its length and nothing else.
+"""The readable text of an HTML page, in time that grows only with its length.
 
-It is no parser of documents: it drops tags, keeps headings, lists, cells and links, and never nests or
-looks back, so that no page, however made, holds a worker.
+It is no document parser: it drops tags, and keeps headings, lists, cells and links. It never nests or looks back, so no
+page can hold a worker.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MARKS = _HEADINGS | {"li": "\n- ", "td": " | ", "th": " | "}
 _BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")
 _GAPS = re.compile(r"\n\s*\n\s*")
 MAX_ATTRIBUTES = 4_000
-"""Characters of one tag that are looked at."""
+"""Characters of one tag that are read."""
 
 
 def text_of(page: str) -> tuple[str, str]:
-    """Title and text of an HTML page."""
+    """Return the title and text of an HTML page."""
     walk = _Walk(page)
     walk.run()
     return _tidy(walk.title).replace("\n", " "), _tidy("".join(walk.out))
@@ -52,7 +52,7 @@ class _Walk:
         self._say(self.page[self.at :])
 
     def _markup(self) -> bool:
-        """Pass what begins at `at`; false where nothing of it ends any more."""
+        """Pass the markup at `at`; return False if none of it ends any more."""
         if self.page.startswith("<!--", self.at):
             return self._skip_past("-->")
         if self.page.startswith(("<!", "<?"), self.at):
@@ -92,7 +92,7 @@ class _Walk:
             self.href = ""
 
     def _element(self, name: str) -> None:
-        """Pass all of an element whose inside is not text of the page."""
+        """Pass a whole element whose inside is not text of the page."""
         end = _END_OF[name].search(self.page, self.at)
         until = end.start() if end else len(self.page)
         if name == "title" and not self.title:

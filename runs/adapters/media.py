@@ -1,11 +1,11 @@
-"""What a file is, told from its first bytes and its name; nothing in it is ever run or opened."""
+"""The type of a file, from its first bytes and its name; nothing in it is ever run or opened."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
 RASTER = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The only types that a page of this site shows as pictures."""
+"""The only types that this site shows as pictures."""
 
 BINARY = "application/octet-stream"
 
@@ -29,11 +29,11 @@ _TEXTS = {
     ".svg": "image/svg+xml",
     ".xml": "application/xml",
 }
-"""What a text is by the end of its name; any other text is plain."""
+"""A text's type by the end of its name; any other text is plain."""
 
 
 def media_type_of(name: str, content: bytes) -> str:
-    """The media type: the bytes decide what is a picture or no text at all, the name which kind of text."""
+    """Return the media type: the bytes tell pictures and binary files, the name the kind of text."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "image/webp"
     for begins, media_type in _MAGIC:

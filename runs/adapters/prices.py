@@ -1,6 +1,6 @@
-"""What a model's calls cost, in USD: by the prices of its profile, else by the public list, else nothing.
+"""The cost of a model's calls, in USD: by the prices of its profile, else by the public list, else nothing.
 
-Whoever charges a call, weighs the next one or sets its worst case aside asks here, so that all of them go by the same.
+Charges, estimates and reservations all come from here, so they agree.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from runs.engine.snapshot import Price
 
 MILLION = 1_000_000
 ABOVE_ALL_TIERS = 1_000 * MILLION
-"""Tokens of a prompt that the list prices by the last, and dearest, tier of a model."""
+"""Tokens of a prompt that the list prices by a model's last, and dearest, tier."""
 
 
 class Counts(NamedTuple):
-    """Tokens of a call: what it read, cached and newly written to the cache among it; what it wrote, thoughts too."""
+    """Tokens of a call: those read, with the cached and newly cached among them; those written, with the thoughts."""
 
     read: int
     wrote: int = 0
@@ -28,7 +28,7 @@ class Counts(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """A call's cost: what it read, what it wrote, and what it costs by itself."""
+    """A call's cost: for reading, for writing, and per call."""
 
     read: float = 0.0
     wrote: float = 0.0
@@ -37,9 +37,9 @@ class _Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """Whose prices hold for a model: USD per million tokens.
+    """The prices of a model: USD per million tokens.
 
-    Without prices of input and output those of the public list hold. The others follow from these, where they are None.
+    Without prices of input and output those of the public list apply. The others follow from these, if they are None.
     """
 
     model_id: str
@@ -52,7 +52,7 @@ class Tariff:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a price at all; a model that costs nothing has one of 0."""
+        """Return True if there is a price at all; a free model has one of 0."""
         return self._has_own or _listed(self.model_id, self.base_url, Counts(1, 1)) is not None
 
     @property
@@ -71,13 +71,13 @@ class Tariff:
         }
 
     def charge(self, read: int, wrote: int, cached: int = 0, stored: int = 0, thought: int = 0) -> float:
-        """What a call that used so many tokens costs; 0 for a model that is on no list."""
+        """Return the cost of a call with so many tokens; 0 for a model on no list."""
         cached = min(cached, read)
         counts = Counts(read, wrote, cached, min(stored, read - cached), min(thought, wrote))
         return round(sum(self._parts(counts)), 10)
 
     def worst(self, reply_tokens: int) -> Price:
-        """What a call with so long a reply may cost at most: never less than the charge, in whichever tier it ends."""
+        """Return the largest cost of a call with so long a reply: never less than the charge, in any tier."""
         tokens = ABOVE_ALL_TIERS
         plain = self._parts(Counts(tokens, tokens))
         stored = self._parts(Counts(tokens, tokens, stored=tokens))
@@ -88,7 +88,7 @@ class Tariff:
         return Price(reply_tokens, read / tokens, wrote / tokens, plain.itself)
 
     def _parts(self, counts: Counts) -> _Parts:
-        """What has a price of its own is charged by that, the rest by the prices of input and output."""
+        """Return the cost, by specific prices if there are any, the rest by those of input and output."""
         read, wrote, cached, stored, thought = counts
         apart_read = apart_wrote = 0.0
         if self.cached_price is not None:
@@ -114,24 +114,27 @@ class Tariff:
         return _Parts(read / MILLION, wrote / MILLION)
 
     def _shares(self) -> tuple[float, float]:
-        """What a cached token costs of an input token, and one that is written to the cache: as the list has it for
-        this model wherever it runs, else 1."""
+        """Return the cost of a cached token and of one written to the cache, as shares of an input token.
+
+        As the list has it for this model wherever it runs, else 1.
+        """
         full = _by_name(self.model_id, Counts(1_000))
         cached = _by_name(self.model_id, Counts(1_000, cached=1_000))
         stored = _by_name(self.model_id, Counts(1_000, stored=1_000))
         if full is None or cached is None or stored is None or not full.read:
             return 1.0, 1.0
-        return min(cached.read / full.read, 1.0), max(stored.read / full.read, 1.0)
+        return cached.read / full.read, stored.read / full.read
 
 
 def _listed(model_id: str, base_url: str, counts: Counts) -> _Parts | None:
-    """By the public list: of the provider at `base_url`, else, unless that is of this network, by the model's name."""
+    """Return the public list's prices: of the provider at `base_url`, else, unless that is local, by the
+    model's name."""
     found = _asked(model_id, counts, base_url)
     return found if found is not None or _is_local(base_url) else _by_name(model_id, counts)
 
 
 def _by_name(model_id: str, counts: Counts) -> _Parts | None:
-    """Of the provider that made the model."""
+    """Return the prices of the model's maker."""
     return _asked(model_id, counts)
 
 
@@ -153,7 +156,7 @@ def _asked(model_id: str, counts: Counts, base_url: str | None = None) -> _Parts
 
 
 def _is_local(url: str) -> bool:
-    """Whether the address is of this machine or network, where a model of a known name costs nothing by the token."""
+    """Return True if the address is of this machine or network: there even a known model is free."""
     try:
         host = (urlsplit(url).hostname or "").lower()
     except ValueError:  # it is no address

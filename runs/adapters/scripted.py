@@ -64,7 +64,7 @@ class BadScript(Exception):
 
 
 class ScriptedFile(Value):
-    """A file that a scripted tool makes."""
+    """A file made by a scripted tool."""
 
     name: StrictStr
     text: StrictStr = ""
@@ -80,7 +80,7 @@ class ScriptedFile(Value):
 
 
 class ScriptedResult(Value):
-    """One result of a scripted tool: an output or an error. An exit code and stderr stand beside an output."""
+    """One result of a scripted tool: an output or an error. An exit code and stderr go with an output."""
 
     output: Json = None
     exit_code: Annotated[StrictInt, Field(ge=-(2**31), lt=2**32)] | None = None
@@ -102,11 +102,11 @@ class ScriptedResult(Value):
 
 
 class ScriptedTool(Value):
-    """A tool that exists for one run alone."""
+    """A tool of one run alone."""
 
     params: dict[StrictStr, ParamType] = {}
     parameters: dict[StrictStr, Any] | None = None
-    """A whole JSON schema in the place of `params` and `required`: what a registered tool takes."""
+    """A whole JSON schema in place of `params` and `required`: that of a registered tool."""
     required: tuple[StrictStr, ...] = ()
     effects: EffectClass
     allowed: StrictBool = True
@@ -114,9 +114,9 @@ class ScriptedTool(Value):
     description: StrictStr = ""
     idempotent: StrictBool = False
     outward: StrictStr = ""
-    """The argument that holds the URL or host which a call contacts, or that host itself."""
+    """The argument with the URL or host of a call, or that host itself."""
     reads: Reads = ""
-    """What a result makes the run have read."""
+    """The kind of data that a result brings into the run."""
 
     @model_validator(mode="after")
     def _requires_what_it_has(self) -> ScriptedTool:
@@ -129,7 +129,7 @@ class ScriptedTool(Value):
 
 
 class ScriptUsage(Value):
-    """What every model call is charged."""
+    """The charge of every model call."""
 
     input_tokens: StrictInt = Field(default=0, ge=0)
     output_tokens: StrictInt = Field(default=0, ge=0)
@@ -137,7 +137,7 @@ class ScriptUsage(Value):
 
 
 class Pace(Value):
-    """How slowly a demonstration goes, so that a person can watch: seconds per model call and tool call."""
+    """How slowly a demonstration goes, so a person can watch: seconds per model call and tool call."""
 
     model_s: Seconds = 0.0
     tool_s: Seconds = 0.0
@@ -149,12 +149,12 @@ ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
 
 
 class ScriptPart(Value):
-    """What a child run plays in its own way; None: the same as its parent."""
+    """A child run's own script; None: the same as its parent's."""
 
     replies: Replies | None = None
     tools: dict[ToolName, ScriptedTool] | None = None
     usages: dict[Role, tuple[ScriptUsage, ...]] | None = None
-    """What each call of a role is charged, in order; those beyond them by `usage`."""
+    """The charge of each call of a role, in order; later calls by `usage`."""
 
     @field_validator("replies")
     @classmethod
@@ -166,13 +166,13 @@ class ScriptPart(Value):
 
 
 class ChildPart(ScriptPart):
-    """What the child runs of one name play."""
+    """The scripts of the child runs of one name."""
 
     then: tuple[ScriptPart, ...] = ()
-    """What the second such run of its parent plays, the third, and so on; the last one goes for all others."""
+    """The scripts of its parent's second such run, the third, and so on; the last one serves all others."""
 
     def nth(self, number: int) -> ScriptPart:
-        """What the run of that number plays, from 1."""
+        """Return the script of the run of that number, from 1."""
         parts: tuple[ScriptPart, ...] = (self, *self.then)
         return parts[min(number, len(parts)) - 1]
 
@@ -185,16 +185,16 @@ class Script(ScriptPart):
     pace: Pace = Pace()
 
     def as_json(self) -> dict[str, Any]:
-        """What was given, as it is stored and read again."""
+        """Return the given values, as they are stored and read again."""
         return self.model_dump(mode="json", exclude_unset=True)
 
     def parts_of(self, name: str) -> tuple[ScriptPart, ...]:
-        """What the child runs of that name play, in order; none where they play what the parent does."""
+        """Return the scripts of the child runs of that name, in order; none if they play their parent's."""
         own = self.subgraphs.get(name)
         return () if own is None else (own, *own.then)
 
     def for_child(self, name: str, nth: int = 1) -> Script:
-        """The script that the child run `name` plays, its calls counted from 1; `nth` counts its parent's such runs."""
+        """Return the script of the child run `name`, its calls counted from 1; `nth` counts its parent's such runs."""
         if name not in self.subgraphs:
             return self
         own = self.subgraphs[name].nth(nth)
@@ -204,7 +204,7 @@ class Script(ScriptPart):
 
 
 def _check_reply(where: str, reply: Any) -> None:
-    """A reply is an object, a text, an object with "$error" and a message at most, or one with "$reply"."""
+    """Check a reply: an object, a text, an object with "$error" and a message at most, or one with "$reply"."""
     if not isinstance(reply, str | dict):
         raise ValueError(f'reply {where} must be an object, a text, or {{"$error": …}}')
     if isinstance(reply, dict) and "$reply" in reply:
@@ -230,7 +230,7 @@ def _check_played(where: str, reply: dict[str, Any]) -> None:
 
 
 def parse_script(given: str | Any) -> Script:
-    """The script in a JSON text that a person wrote, or in an object read from one; raises `BadScript`."""
+    """Return the script in a person's JSON text, or in an object read from one; raises `BadScript`."""
     if isinstance(given, str):
         _refuse_long(len(given))
         given = _read(given)
@@ -242,7 +242,7 @@ def parse_script(given: str | Any) -> Script:
 
 
 def stored_script(text: str) -> Script:
-    """The script in a JSON text that was judged when it was stored."""
+    """Return the script in a stored JSON text, which was checked before."""
     return _script_in(_read(text))
 
 
@@ -269,7 +269,7 @@ def _read(text: str) -> Any:
 
 
 def _length_of(given: Any) -> int:
-    """Characters of the JSON text that says the same."""
+    """Return the characters of the same script as JSON text."""
     try:
         return len(json.dumps(given, ensure_ascii=False, separators=(",", ":")))
     except (TypeError, ValueError, RecursionError):
@@ -284,7 +284,7 @@ def _refuse_long(length: int) -> None:
 
 
 def _bad(error: ValidationError) -> BadScript:
-    """The first fault, in words."""
+    """Return the first fault, in words."""
     fault = error.errors()[0]
     # pydantic marks the key of a mapping and the members of a union by parts that are no names of the script.
     where = ".".join(str(part) for part in fault["loc"] if part != "[key]")
@@ -328,7 +328,7 @@ class ScriptedModel:
 
     A reply is a text, or an object that is sent as JSON. {"$error": "context_length"|"transient"|"fatal", "message": …}
     is a call that fails. {"$reply": text or object, "reasoning": text, "ended": "stop"|"length"|"content_filter"|
-    "error"} is a reply with what the server sends beside it: what the model thought, and how the reply ended.
+    "error"} is a reply with the server's additions: the model's reasoning, and how the reply ended.
     """
 
     def __init__(
@@ -337,10 +337,10 @@ class ScriptedModel:
         self._script = script
         self._sleep = sleep
         self._begun = begun
-        """Whether the run began with rows of another one: their calls are counted, too."""
+        """True if the run began with another run's steps: their calls are counted, too."""
 
     def ask(self, request: ModelRequest, watch: Watch) -> ModelReplied | ContextOverflowed | Failed:
-        """The reply number `request.nth` of the role; the usage is charged where there is one."""
+        """Return the reply number `request.nth` of the role; its usage is charged if there is one."""
         row = (self._script.replies or {}).get(request.role, ())
         if not 1 <= request.nth <= len(row):
             why = f"script exhausted (role {request.role}, call {request.nth})"
@@ -366,20 +366,20 @@ class ScriptedModel:
         return Usage(**usage.model_dump())
 
     def next_use(self, role: Role, nth: int) -> Worst:
-        """What call number `nth` of the role will use: a script tells beforehand."""
+        """Return the usage of call number `nth` of the role, which a script knows beforehand."""
         usage = self._charge(role, nth)
         return Worst(usage.cost_usd, usage.input_tokens + usage.output_tokens)
 
     def price(self, input_tokens: int) -> float:
-        """What the script charges for a call, in USD."""
+        """Return the script's charge for a call, in USD."""
         return self._script.usage.cost_usd
 
     def _spoken(self, text: str, watch: Watch) -> bool:
-        """Say `text` at the script's pace; false where nobody wants it any more."""
+        """Send `text` at the script's pace; return False if the call is no longer wanted."""
         pace = self._script.pace
         if pace.model_s == 0:
             return watch(lambda: text)
-        # Ten looks a second, so that an abort is heard while the demonstration waits.
+        # Ten checks a second, so that a cancel works while the demonstration waits.
         beats = max(1, round(pace.model_s * 10))
         for beat in range(1, beats + 1):
             shown = len(text) * (beat - 1) // beats if pace.stream else 0
@@ -407,11 +407,11 @@ class ScriptedTools:
         self._specs = {name: _spec(name, tool) for name, tool in self._tools.items()}
 
     def specs(self) -> dict[str, ToolSpec]:
-        """The tools by name."""
+        """Return the tools by name."""
         return dict(self._specs)
 
     def call(self, call: ToolCall, nth: int) -> ToolReturned | Failed:
-        """Result number `nth` of the tool; the files are named, and written by the caller."""
+        """Return result number `nth` of the tool; its files are named, and written by the caller."""
         results = self._tools[call.tool].results
         if self._pace.tool_s:
             self._sleep(self._pace.tool_s)

@@ -1,4 +1,4 @@
-"""Takes a model's key out of what its server says, in the spellings in which servers echo one."""
+"""Remove a model's key from its server's text, in the spellings in which servers echo one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ IN_PLACE = "[key]"
 
 
 class Scrubber:
-    """Finds one key: as it is, with any of its characters encoded for URLs, JSON or HTML, or whole in an encoding.
+    """A search for one key: as it is, with any of its characters encoded for URLs, JSON or HTML, or whole in an
+    encoding.
 
     Those are hexadecimal, base32 and base64, of the key alone or within a longer text.
     """
@@ -24,7 +25,7 @@ class Scrubber:
     def __init__(self, key: str) -> None:
         self._pattern: Any = None
         if len(key) >= SHORTEST:
-            import regex  # the standard one finds no match that is still incomplete
+            import regex  # the standard library finds no incomplete match
 
             self._pattern = regex.compile("|".join((_spelt(key), *_in_letters(key))))
 
@@ -33,7 +34,7 @@ class Scrubber:
         return self._pattern.sub(IN_PLACE, text) if self._pattern else text
 
     def split(self, text: str) -> tuple[str, str]:
-        """Return `text` without the key, and its end where that may be the beginning of one."""
+        """Return `text` without the key, and its end if that may be the beginning of one."""
         clean, at = [], 0
         while found := self._pattern and self._pattern.search(text, at, partial=True):
             clean.append(text[at : found.start()])
@@ -45,7 +46,7 @@ class Scrubber:
 
 
 class Flow:
-    """A text that comes in pieces, without the key. Each piece is looked at once, however long the text grows."""
+    """A text in pieces, without the key. Each piece is searched once, however long the text grows."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         self._scrubber = scrubber
@@ -63,12 +64,12 @@ class Flow:
         self.blank = self.blank and not piece.strip()
 
     def end(self) -> None:
-        """Nothing follows: what was held is no key."""
+        """End the text: the held characters are no key."""
         self._parts.append(self._scrubber.scrub(self._held))
         self._held = ""
 
     def read(self) -> str:
-        """Return the text so far; this costs as much as the text is long."""
+        """Return the text so far; the cost grows with its length."""
         self._parts = ["".join(self._parts)]
         return self._parts[0]
 
@@ -106,9 +107,9 @@ def _in_letters(key: str) -> Iterator[str]:
 
 
 def _inside(encode: Callable[[bytes], bytes], bits: int, raw: bytes) -> Iterator[str]:
-    """Yield the characters that stand for `raw` alone, wherever it begins in what is encoded ("Bearer …").
+    """Yield the characters that encode `raw` alone, wherever it begins in the encoded text ("Bearer …").
 
-    A character holds so many `bits`. Those that hold bits of what stands beside the key are left out.
+    A character holds so many `bits`. Those that also hold bits of neighbouring text are left out.
     """
     for before in range(lcm(bits, 8) // 8):
         whole = encode(b"\0" * before + raw).decode()

@@ -1,4 +1,4 @@
-"""Seals a secret (a model's key) for the database with the site's own secret key."""
+"""Seal a secret (a model's key) for the database with the site's own secret key."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class SecretUnreadable(Exception):
 
 
 def seal(text: str, secret_key: str) -> str:
-    """`text` as a token that only the same `secret_key` opens."""
+    """Return `text` as a token that only the same `secret_key` opens."""
     from cryptography.fernet import Fernet
 
     return Fernet(_derived(secret_key)).encrypt(text.encode()).decode("ascii")
 
 
 def unseal(token: str, secret_key: str) -> str:
-    """The text inside `token`; raises `SecretUnreadable`."""
+    """Return the text inside `token`; raises `SecretUnreadable`."""
     from cryptography.fernet import Fernet, InvalidToken
 
     try:

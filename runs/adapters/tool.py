@@ -1,4 +1,4 @@
-"""What a tool is: a name, typed arguments, its effect on the world, and one function."""
+"""A tool: a name, typed arguments, its side effects, and one function."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def anywhere(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """Where one call happens: the run's own directory, the idempotency key, and how long it may take."""
+    """The surroundings of a call: the run's own directory, the idempotency key, and the allowed time."""
 
     folder: Path
     key: str
     deadline_s: float
     may_contact: Callable[[str], bool] = anywhere
-    """Whether the call may go on to another host than the one it was let through for (`engine.hosts.host_of`)."""
+    """True if the call may go on to another host than the approved one (`engine.hosts.host_of`)."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a tool gives back: a JSON value, and the files that it made; of a program its exit code and stderr too."""
+    """A tool's result: a JSON value, and its files; of a program its exit code and stderr too."""
 
     value: Json
     files: tuple[MadeFile, ...] = ()
@@ -50,7 +50,7 @@ class Result:
 
 
 class NotHappened(Enum):
-    """What `happened` says of a call that did not happen, and can't any more under its key."""
+    """The answer of `happened` for a call that did not happen, and can't happen any more under its key."""
 
     FOR_SURE = "for sure"
 
@@ -68,20 +68,20 @@ class Tool:
     deadline_s: float
     run: Callable[[Any, Place], Result]
     happened: Callable[[Any, Place], Result | NotHappened | None] | None = None
-    """Asked once a call was cut off, or its worker was lost in it: its result, where it happened. None, where nobody
-    can tell: a person is asked. `NotHappened` only where the far side takes no call under this key any more, for a
-    worker that was frozen may wake up and make it; the call is then made under another key."""
+    """Asked after a call was cut off, or its worker was lost in it; returns its result if it happened. None if unknown:
+    a person is asked. `NotHappened` only if the far side takes no call under this key any more, for a frozen worker
+    may wake up and make it; the call is then repeated under another key."""
 
     cacheable: bool = True
-    """Whether the same call gives the same result until something is changed; a clock does not."""
+    """True if the same call gives the same result until something changes; a clock does not."""
     outward: str = ""
-    """The argument that holds the URL or host which a call contacts, or that host itself; empty where there is none."""
+    """The argument with the URL or host of a call, or that host itself; empty if there is none."""
     reads: Reads | None = None
-    """What a result brings into the run: nothing (empty), `private` data, `untrusted` words. Where it is not said, a
-    tool with effects counts as private."""
+    """The data that a result brings into the run: none of note (empty), `private`, or `untrusted`. By default a tool
+    with effects counts as private."""
 
     def spec(self) -> ToolSpec:
-        """What machine and model see of it, not permitted."""
+        """Return the tool for machine and model, not permitted."""
         return ToolSpec(
             name=self.name,
             description=self.description,
@@ -96,7 +96,7 @@ class Tool:
 
 
 class ToolError(Exception):
-    """A call that could not be done, in a sentence for the model that asked. One class per cause."""
+    """A failed call, in a sentence for the model that asked. One class per cause."""
 
     blame: ClassVar[Blame] = "recoverable"
 

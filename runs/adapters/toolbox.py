@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class MayHaveHappened(Exception):
-    """A call that can't be repeated was cut off: whether it happened the far side knows, or a person finds out."""
+    """A call that can't be repeated was cut off: only the far side, or a person, can find its outcome."""
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
@@ -45,8 +45,8 @@ class MayHaveHappened(Exception):
 
 
 class Toolbox:
-    """The tools of one run. A scripted tool hides a registered one of its name, a child run both; what is built into
-    the machine hides all."""
+    """The tools of one run. A scripted tool hides a registered one of its name, a child run both; the machine's
+    built-in tools hide all."""
 
     def __init__(
         self,
@@ -60,22 +60,22 @@ class Toolbox:
     ) -> None:
         self._folder = folder
         self.may_contact: Callable[[str], bool] = anywhere
-        """Whether a call may go on to another host than the one it was let through for."""
+        """True if a call may go on to another host than the approved one."""
         self._tools = tools
         self._scripted = ScriptedTools(script) if script else None
         self._built_in = {spec.name: spec for spec in built_in}
         self._specs = _specs(set(permitted), tools, self._scripted, subgraphs) | self._built_in
-        for name in fixed:  # a node of the graph, which the model does not call
+        for name in fixed:  # a node of the graph, not called by the model
             spec = _child_spec(name).model_copy(update={"permitted": False})
             self._specs[spec.name] = spec
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
-        """Every tool by name; `permitted` tells whether this run may call it."""
+        """Return every tool by name; `permitted` tells whether this run may call it."""
         return MappingProxyType(self._specs)
 
     def call(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
-        """Run the tool; whatever goes wrong is a `Failed`, but for `MayHaveHappened`."""
+        """Run the tool; every error is a `Failed`, except `MayHaveHappened`."""
         spec = self._specs.get(call.tool)
         if spec is None or not spec.permitted or spec.child:
             return _not_callable(call.tool, spec)
@@ -88,7 +88,7 @@ class Toolbox:
         return answer
 
     def happened(self, call: ToolCall, key: str) -> ToolReturned | Failed | NotHappened | None:
-        """What the far side says of a call that was cut off, or whose worker was lost; None where it can't tell."""
+        """Return a lost or cut-off call's outcome by the far side; None if it can't tell."""
         inquiry = self._inquiry(call.tool)
         if inquiry is None:
             return None
@@ -102,16 +102,16 @@ class Toolbox:
             return None
 
     def can_ask(self, call: ToolCall) -> bool:
-        """Whether there is somebody to ask what became of a call."""
+        """Return True if the far side can be asked about the outcome of a call."""
         return self._inquiry(call.tool) is not None
 
     def _inquiry(self, name: str) -> Callable[[Any, Place], Result | NotHappened | None] | None:
-        """The tool's own way to find that out."""
+        """Return the tool's own function for that."""
         tool = self._tools.get(name)
         return None if tool is None or self._is_played(name) else tool.happened
 
     def _is_played(self, name: str) -> bool:
-        """Whether no registered tool is behind the name."""
+        """Return True if no registered tool is behind the name."""
         return name in self._built_in or (self._scripted is not None and name in self._scripted.specs())
 
     def _answer(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
@@ -143,7 +143,7 @@ class Toolbox:
         )
 
     def _written(self, files: tuple[MadeFile, ...]) -> tuple[MadeFile, ...]:
-        """The files that a script names, once all of them are there."""
+        """Return the files named in a script, once all of them exist."""
         contents = [(file.name, file.text.encode("utf-8", "replace")) for file in files]
         made = RunFolder(self._folder).write_all(contents)
         return tuple(
@@ -151,7 +151,7 @@ class Toolbox:
         )
 
     def _kept(self, file: MadeFile) -> MadeFile:
-        """A file that a tool says it has made, with what it is; its bytes are kept where the tool has not done so."""
+        """Return a tool's file with its type; its bytes are kept if the tool has not done so."""
         if file.sha256:
             return file
         return RunFolder(self._folder).keep(file.name).model_copy(update={"text": file.text})
@@ -190,7 +190,7 @@ def _not_callable(name: str, spec: ToolSpec | None) -> Failed:
 
 
 def _failed(tool: str, error: Exception) -> Failed:
-    """The sentence and the blame of what a tool raised."""
+    """Return the sentence and the blame of a tool's error."""
     match error:
         case ToolError():
             return Failed(blame=error.blame, message=clean_text(str(error)))
@@ -226,7 +226,7 @@ def _bounded(answer: ToolReturned | Failed) -> ToolReturned | Failed:
 
 
 def cut(value: Json) -> Json:
-    """`value`; beyond MAX_RESULT the same with its long texts cut, each saying by how much."""
+    """Return `value`; beyond MAX_RESULT with its long texts cut, each saying by how much."""
     if len(canonical(value)) <= MAX_RESULT:
         return value
     longest = MAX_RESULT // 2
@@ -242,7 +242,7 @@ def cut(value: Json) -> Json:
 
 
 def _first_entries(entries: list[Any]) -> list[Any]:
-    """As many entries as fit, and a last one that says how many were left out; a list of sources stays one."""
+    """Return as many entries as fit, and a last one with the number left out; a list of sources stays one."""
     room = MAX_RESULT - 200
     count = 0
     for entry in entries:

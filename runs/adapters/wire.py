@@ -1,4 +1,4 @@
-"""HTTP over sockets that keep one deadline: every wait ends by it, however slowly the far side drips.
+"""HTTP over sockets that keep one deadline: every wait ends by it, however slowly the far side sends.
 
 Nothing is followed or kept: no redirects, no cookies, no proxies of the environment, no connection for later.
 """
@@ -22,7 +22,7 @@ CONNECT_S = 10.0
 
 
 class Deadline:
-    """A moment by which all waiting ends."""
+    """A time by which all waiting ends."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
@@ -30,20 +30,20 @@ class Deadline:
         self._end = clock() + seconds
 
     def left(self) -> float:
-        """Seconds left; raises `DeadlinePassed` where there are none."""
+        """Return the seconds left; raises `DeadlinePassed` if there are none."""
         left = self._end - self._clock()
         if left <= 0:
             raise DeadlinePassed(self.seconds)
         return left
 
     def within(self, seconds: float | None) -> float:
-        """The shorter of `seconds` and what is left."""
+        """Return the shorter of `seconds` and the time left."""
         left = self.left()
         return left if seconds is None else min(left, seconds)
 
 
 class DeadlinePassed(TimeoutError):
-    """The whole exchange took longer than it may."""
+    """The whole exchange exceeded its time."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -51,7 +51,7 @@ class DeadlinePassed(TimeoutError):
 
 
 class FarSideSilent(TimeoutError):
-    """The far side sent nothing for longer than it may."""
+    """The far side was silent for too long."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -94,7 +94,7 @@ class Net:
     """The machine's own network: names and connections."""
 
     def addresses(self, host: str, port: int, wait_s: float) -> Sequence[str]:
-        """The addresses of `host`; the system's resolver knows no timeout, so it is left behind when late."""
+        """Return the addresses of `host`; the system's resolver knows no timeout, so it is left behind when late."""
         found: queue.Queue[list[str] | OSError] = queue.Queue()
         threading.Thread(target=_resolve, args=(host, port, found), daemon=True).start()
         try:
@@ -106,7 +106,7 @@ class Net:
         return answer
 
     def connect(self, address: str, port: int, wait_s: float) -> httpcore2.NetworkStream:
-        """A stream to one address."""
+        """Open a stream to one address."""
         return httpcore2.SyncBackend().connect_tcp(address, port, timeout=wait_s)
 
 
@@ -132,7 +132,7 @@ class Call:
 
     @property
     def authority(self) -> str:
-        """What the Host header says."""
+        """Return the value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == {"http": 80, "https": 443}[self.scheme] else f"{host}:{self.port}"
 
@@ -149,12 +149,12 @@ class Reply:
         }
 
     def pieces(self) -> Iterator[bytes]:
-        """The raw body; what goes wrong on the way is a TimeoutError or a ConnectionError."""
-        with _in_own_words(self._host):
+        """Yield the raw body; every error on the way is a TimeoutError or a ConnectionError."""
+        with _translated_errors(self._host):
             yield from self._response.iter_stream()
 
     def start(self, most: int) -> bytes:
-        """The first `most` bytes of the body."""
+        """Return the first `most` bytes of the body."""
         body = bytearray()
         for piece in self.pieces():
             body += piece
@@ -168,14 +168,14 @@ Admit = Callable[[str, Sequence[str]], None]
 
 
 def anywhere(host: str, addresses: Sequence[str]) -> None:
-    """Admits every address: for servers that an administrator has named."""
+    """Admit every address: for servers named by an administrator."""
 
 
 @contextmanager
 def exchange(
     call: Call, deadline: Deadline, tls: ssl.SSLContext, net: Net, admit: Admit, read_s: float
 ) -> Iterator[Reply]:
-    """Send `call` and give the reply; the connection ends with the block. `read_s` bounds one silence."""
+    """Send `call` and yield the reply; the connection ends with the block. `read_s` bounds one silence."""
     timeouts = {"connect": CONNECT_S, "read": read_s, "write": read_s, "pool": CONNECT_S}
     url = httpcore2.URL(
         scheme=call.scheme.encode(),
@@ -185,7 +185,10 @@ def exchange(
     )
     backend = _DeadlineBackend(deadline, net, admit)
     headers = [("Host", call.authority), *call.headers]
-    with httpcore2.ConnectionPool(ssl_context=tls, network_backend=backend) as pool, _in_own_words(call.host):
+    with (
+        httpcore2.ConnectionPool(ssl_context=tls, network_backend=backend) as pool,
+        _translated_errors(call.host),
+    ):
         stream = pool.stream(
             call.method,
             url,
@@ -198,7 +201,7 @@ def exchange(
 
 
 @contextmanager
-def _in_own_words(host: str) -> Iterator[None]:
+def _translated_errors(host: str) -> Iterator[None]:
     try:
         yield
     except httpcore2.ConnectError as error:
@@ -213,7 +216,7 @@ def _in_own_words(host: str) -> Iterator[None]:
 
 
 class _DeadlineBackend(httpcore2.NetworkBackend):
-    """Resolves a name, has its addresses admitted, and connects to one of these and no other."""
+    """A backend that resolves a name, has its addresses admitted, and connects only to one of these."""
 
     def __init__(self, deadline: Deadline, net: Net, admit: Admit) -> None:
         self._deadline = deadline
@@ -228,7 +231,7 @@ class _DeadlineBackend(httpcore2.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
-        """The first of the host's addresses that takes the connection."""
+        """Connect to the first of the host's addresses that accepts."""
         last: Exception = Unreachable(host)
         addresses = self._net.addresses(host, port, self._deadline.within(timeout))
         self._admit(host, addresses)
@@ -242,7 +245,7 @@ class _DeadlineBackend(httpcore2.NetworkBackend):
 
 
 class _DeadlineStream(httpcore2.NetworkStream):
-    """A stream none of whose waits passes the deadline."""
+    """A stream whose waits all end by the deadline."""
 
     def __init__(self, stream: httpcore2.NetworkStream, deadline: Deadline) -> None:
         self._stream = stream
@@ -273,7 +276,7 @@ class _DeadlineStream(httpcore2.NetworkStream):
 
 @cache
 def trusted() -> ssl.SSLContext:
-    """The system's certificates (SSL_CERT_FILE is honoured), or certifi's where the system has none."""
+    """Return the system's certificates (SSL_CERT_FILE is honoured), or certifi's if the system has none."""
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
         return ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""The administrators' pages: tables to look at and edit, questions to decide, and compactions."""
+"""The administrators' pages: tables to read and edit, questions to decide, and compactions."""
 
 from runs.admin import budgets, compactions, hosts, interrupts, model_profiles, tables
 

@@ -1,4 +1,4 @@
-"""Budgets in the admin: every line with what is used of it, and the open question in which a limit is raised."""
+"""Budgets in the admin: every line with its use, and the open question that can raise a limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runs.reading.limits import Standing, figures, standings, standings_of
 from runs.store.shared_limits import SHARED
 
 LIMITS = "limits"
-"""The scope of a run's limits; the others are its machine's."""
+"""The scope of a run's limits; other scopes are the machine's."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BudgetLine:
 
 
 def budget_of(run: Run) -> list[BudgetLine]:
-    """Every line that counts for the run: its limits, those that it shares, and its machine's own budget."""
+    """Return every line that counts for the run: its limits, the shared ones, and its machine's own budget."""
     lines = list(Budget.objects.filter(run=run).exclude(scope=SHARED))
     limits = [
         BudgetLine(one.whose, words.LIMIT[one.name], one.figures, one.by_others)
@@ -49,13 +49,13 @@ def budget_of(run: Run) -> list[BudgetLine]:
 
 
 def limit_questions(runs: Iterable[int]) -> dict[int, Interrupt]:
-    """The open question about a limit of each run that has one, by the run's number."""
+    """Return the open question about a limit of each run that has one, by the run's number."""
     asked = Interrupt.objects.filter(run__in=runs, kind="limit", status=Interrupt.Status.PENDING)
     return {found.run_id: found for found in asked}
 
 
 def question_link(question: Interrupt) -> SafeString:
-    """The way to the card on which the limit is raised."""
+    """Return a link to the card that raises the limit."""
     return format_html(
         '<a href="{}">Raise limit</a>', reverse("admin:runs_interrupt_change", args=[question.pk])
     )
@@ -68,10 +68,10 @@ def _used(line: Budget, standing: Standing | None) -> str:
 
 
 class BudgetList(ReadableList):
-    """The list with how far each limit is used, read for the whole page at once."""
+    """The list with the use of each limit, read for the whole page at once."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """The page, each row with its figures and the question about it."""
+        """Read the page, each line with its figures and its question."""
         super().get_results(request)
         runs = {row.run_id: row.run for row in self.result_list}
         own: dict[int, list[Budget]] = {}
@@ -98,26 +98,26 @@ class BudgetAdmin(OfRunsAdmin):
     ordering = ("-run_id", "id")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Budget]:
-        """Leave out what was added to shared limits: it counts in the limit of the run that they came from."""
+        """Leave out raises of shared limits: they count in the limit of the run that owns them."""
         found: QuerySet[Budget] = super().get_queryset(request)
         return found.exclude(scope=SHARED)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ReadableList]:
-        """The list that reads its figures at once."""
+        """Return the list with figures."""
         return BudgetList
 
     @admin.display(description="run", ordering="run")
     def of_run(self, line: Budget) -> SafeString:
-        """The link to the run in the admin."""
+        """Return the link to the run in the admin."""
         address = reverse("admin:runs_run_change", args=[line.run_id])
         return format_html('<a href="{}">Run {}</a>', address, line.run_id)
 
     @admin.display(description="used")
     def used_of(self, row: Any) -> str:
-        """How much of how much."""
+        """Return how much of how much is used."""
         return _used(row, row.standing)
 
     @admin.display(description="open question")
     def raise_at(self, row: Any) -> SafeString | str:
-        """The link to the question in which the limit is raised."""
+        """Return the link to the question about the limit."""
         return question_link(row.question) if row.question else "-"

@@ -1,4 +1,4 @@
-"""Compactions: the summary beside what it stands for, and the forms that correct, pin, and take it back."""
+"""Compactions: the summary beside the blocks that it replaces, and the forms to correct, pin, and revert it."""
 
 from __future__ import annotations
 
@@ -42,35 +42,35 @@ LINES, CHARACTERS = 12, 1_200
 """Of an original before it is folded."""
 
 MOST_CHARACTERS = 20_000
-"""Of an original in all; the run's page has the whole."""
+"""Most characters of an original; the run's page has the whole."""
 
 DIFFS = 20
-"""Versions that are compared with the one before, the newest first."""
+"""Versions compared with the one before, the newest first."""
 
 
 # --- the list -----------------------------------------------------------------------------------------------------
 
 
 class StateFilter(admin.SimpleListFilter):
-    """What became of the summary."""
+    """Filters by the state of the summary."""
 
     title = "state"
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The states, in words."""
+        """Return the states, in words."""
         return list(STATES.items())
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Compaction]) -> QuerySet[Compaction]:
-        """Those in the state."""
+        """Return those in the state."""
         return in_state(queryset, self.value() or "") if self.value() in STATES else queryset
 
 
 class CompactionList(ReadableList):
-    """The list with what became of each, read for the whole page at once."""
+    """The list with the state of each, read for the whole page at once."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """The page, each row with its view."""
+        """Read the page, each line with its view."""
         super().get_results(request)
         views = compactions_of({row.run_id: row.run.model_name for row in self.result_list})
         for row in self.result_list:
@@ -79,7 +79,7 @@ class CompactionList(ReadableList):
 
 @admin.register(Compaction)
 class CompactionAdmin(OfRunsAdmin):
-    """Summaries that stand in place of older blocks; people with the right may change what the model reads."""
+    """Summaries in place of older blocks; people with the right may change the model's context."""
 
     list_display = ("rows", "state", "page", "goal", "tokens", "versions", "when")
     list_filter = (StateFilter, RunFilter)
@@ -90,44 +90,44 @@ class CompactionAdmin(OfRunsAdmin):
     ordering = ("-id",)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ReadableList]:
-        """The list that reads its views at once."""
+        """Return the list with views."""
         return CompactionList
 
     @admin.display(description="compaction", ordering="-id")
     def rows(self, row: Any) -> str:
-        """Which rows it stands for."""
+        """Return the replaced steps."""
         return f"Run {row.run_id}, steps {row.view.first} to {row.view.last}"
 
     @admin.display(description="timeline")
     def page(self, row: Compaction) -> SafeString:
-        """The link to the run's page; the run is named beside it, and the table is wide."""
+        """Return the link to the run's page; the run is named beside it, and the table is wide."""
         return format_html(
             '<a href="{}?step={}">Step {}</a>', reverse("run", args=[row.run_id]), row.seq, row.seq
         )
 
     @admin.display(description="goal")
     def goal(self, row: Compaction) -> str:
-        """The goal's beginning."""
+        """Return the goal's beginning."""
         return row.run.goal if len(row.run.goal) <= 60 else f"{row.run.goal[:59]}…"
 
     @admin.display(description="tokens")
     def tokens(self, row: Any) -> str:
-        """Before and after."""
+        """Return the tokens before and after."""
         return f"{words.count(row.view.tokens_before)} → {words.count(row.view.tokens_after)}"
 
     @admin.display(description="version")
     def versions(self, row: Any) -> str:
-        """The number of the text that stands."""
+        """Return the number of the current text."""
         return str(row.view.version)
 
     @admin.display(description="at", ordering="at")
     def when(self, row: Compaction) -> str:
-        """The time, in a form that may be broken: the table is wide."""
+        """Return the time, in a form that may wrap: the table is wide."""
         return f"{timezone.localtime(row.at):%Y-%m-%d %H:%M}"
 
     @admin.display(description="state")
     def state(self, row: Any) -> str:
-        """What became of it."""
+        """Return its state, in words."""
         return str(row.view.state_words)
 
     # --- one compaction -------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class CompactionAdmin(OfRunsAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The summary beside its originals; what is posted changes it."""
+        """Show the summary beside its originals; a posted form changes it."""
         compaction: Compaction | None = self.get_object(request, object_id)
         if compaction is None:
             messages.warning(request, "Compaction not found, or you may not see its run.")
@@ -156,7 +156,7 @@ class CompactionAdmin(OfRunsAdmin):
         context = {
             **self.admin_site.each_context(request),
             **_shown(view, request),
-            **_what_may_be_done(request, compaction.run, view),
+            **_offered_forms(request, compaction.run, view),
             "needs": room_needed(compaction.run, view),
             "title": f"Steps {view.first} to {view.last} of run {view.run_id}, summarised",
             "opts": self.opts,
@@ -170,7 +170,7 @@ class CompactionAdmin(OfRunsAdmin):
 
 @dataclass
 class Form:
-    """What a person wrote into one of the forms of a compaction, and what was wrong with it."""
+    """A person's input in one of the forms of a compaction, and its fault."""
 
     deed: str = ""
     text: str = ""
@@ -181,22 +181,22 @@ class Form:
 
     @classmethod
     def posted(cls, request: HttpRequest) -> Form:
-        """As it came in; line ends as everywhere."""
+        """Return the form as it came in; with plain line ends."""
         names = ("deed", "text", "reason", "version", "path")
         return cls(*(request.POST.get(name, "").replace("\r\n", "\n") for name in names))
 
     @property
     def kept(self) -> bool:
-        """Whether the text of a correction is to be shown again."""
+        """Return True if the text of a correction is to be shown again."""
         return self.deed == "correct"
 
     def against(self, view: CompactionView) -> list[DiffPiece]:
-        """Where a correction met a newer version: that one against what the person wrote."""
+        """Return the difference of a correction against a newer version, if there is one."""
         met_newer = self.kept and self.fault and self.version != str(view.version)
         return word_diff(view.text, self.text) if met_newer else []
 
     def sent(self, request: HttpRequest, compaction: Compaction) -> bool:
-        """Do it, and say so; what is wrong is kept in `fault`."""
+        """Make the change, and say so; a refusal is kept in `fault`."""
         deed = DEEDS.get(self.deed)
         if deed is None:
             self.fault = "The form names no action. Reload the page."
@@ -243,8 +243,8 @@ DEEDS: dict[str, Callable[[Run, int, Form, Any], str]] = {
 }
 
 
-def _what_may_be_done(request: HttpRequest, run: Run, view: CompactionView) -> dict[str, Any]:
-    """The forms that are offered, and why others are not."""
+def _offered_forms(request: HttpRequest, run: Run, view: CompactionView) -> dict[str, Any]:
+    """Return the offered forms, and why others are not."""
     mends = actions.may_mend(request.user, run)
     why_not = ""
     if not mends:
@@ -262,7 +262,7 @@ def _what_may_be_done(request: HttpRequest, run: Run, view: CompactionView) -> d
     }
 
 
-# --- how it is shown ----------------------------------------------------------------------------------------------
+# --- its display --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -273,14 +273,14 @@ class Folded:
     beginning: str
     rest: str
     lines: int
-    """Of the rest."""
+    """Lines of the rest."""
     left_out: int
     """Characters beyond what a page shows."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A version, and what is other than in the one before; nothing for the first one, and for old ones."""
+    """A version, and its changes against the one before; none for the first one, and for old ones."""
 
     version: VersionView
     diff: list[DiffPiece]
@@ -317,7 +317,7 @@ def _folded(original: OriginalView) -> Folded:
 
 
 def _changed(view: CompactionView) -> list[Changed]:
-    """The versions, newest first."""
+    """Return the versions, newest first."""
     found: list[Changed] = []
     before: VersionView | None = None
     oldest_compared = len(view.versions) - DIFFS
@@ -334,7 +334,7 @@ def _changed(view: CompactionView) -> list[Changed]:
 
 
 def compact_now(request: HttpRequest, run: Run, site: admin.AdminSite) -> HttpResponse:
-    """The page that asks for a compaction before the run's next model call."""
+    """Show the page that requests a compaction before the run's next model call."""
     reason = request.POST.get("reason", "").replace("\r\n", "\n")
     fault = ""
     if request.method == "POST":
@@ -359,7 +359,7 @@ def compact_now(request: HttpRequest, run: Run, site: admin.AdminSite) -> HttpRe
 
 
 def run_links(request: HttpRequest, run: Run) -> dict[str, Any]:
-    """What the admin's page of a run says about its context."""
+    """Return the links about a run's context for its page in the admin."""
     found = Compaction.objects.filter(run=run).count()
     address = f"{reverse('admin:runs_compaction_changelist')}?run={run.pk}"
     return {

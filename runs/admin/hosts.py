@@ -1,4 +1,4 @@
-"""The hosts that calls of every run may contact."""
+"""Hosts that calls of every run may contact."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runs.models import SiteHost
 
 @admin.register(SiteHost)
 class SiteHostAdmin(admin.ModelAdmin):
-    """Names hosts for runs launched from now on. A host that is deleted is no longer named for any run."""
+    """Hosts for runs launched from now on. A deleted host is no longer named for any run."""
 
     list_display = ("host",)
     search_fields = ("host",)

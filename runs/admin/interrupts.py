@@ -1,4 +1,4 @@
-"""Questions to people in the admin, each on the card of the pages, and the decisions that were taken."""
+"""Questions to people in the admin, each on the card of the pages, and their decisions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ STORED = (
     *("kind", "status", "effects", "risk", "limit", "revision", "fingerprint"),
     *("created_at", "deadline", "on_timeout", "decided_at", "title", "why", "args_json", "schema_json"),
 )
-"""The fields that the page of a question shows as they are stored, under its card."""
+"""A question's fields shown as they are stored, under its card."""
 
 
 class QuestionList(ReadableList):
-    """The list with what each asks in one line, read for the whole page at once."""
+    """The list with each question in one line, read for the whole page at once."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """The page, each row with its line."""
+        """Read the page, each question with its line."""
         super().get_results(request)
         asked = headlines(self.result_list)
         for row in self.result_list:
@@ -52,27 +52,27 @@ class InterruptAdmin(OfRunsAdmin):
     ordering = (Case(When(status=Interrupt.Status.PENDING, then=0), default=1), "-created_at")
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ReadableList]:
-        """The list that reads its lines at once."""
+        """Return the list with lines."""
         return QuestionList
 
     @admin.display(description="question")
     def asks(self, row: Any) -> str:
-        """What it asks, in one line."""
+        """Return the question, in one line."""
         line: str = row.headline
         return line if len(line) <= 160 else f"{line[:159]}…"
 
     @admin.display(description="kind", ordering="kind")
     def about(self, interrupt: Interrupt) -> str:
-        """What kind of question it is, in words."""
+        """Return the kind of question, in words."""
         return words.INTERRUPT[interrupt.kind].text
 
     @admin.display(description="step")
     def page(self, interrupt: Interrupt) -> SafeString:
-        """The link to the step on the run's page."""
+        """Return the link to the step on the run's page."""
         return page_link(interrupt.run_id, interrupt.seq)
 
     def get_urls(self) -> list[Any]:
-        """The admin's own addresses, and the one that decides."""
+        """Return the admin's own addresses, and the one that decides."""
         decide = path(
             "<uuid:interrupt_id>/decide/",
             self.admin_site.admin_view(require_POST(self.decide)),
@@ -87,10 +87,10 @@ class InterruptAdmin(OfRunsAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The question's card."""
+        """Show the question's card."""
         if request.method != "GET" or not self.has_view_permission(request):
             raise PermissionDenied
-        # Not this class's own `get_object`: its signs would stand in the arguments that are decided on.
+        # Not this class's own `get_object`: its signs would become part of the arguments to decide on.
         question = admin.ModelAdmin.get_object(self, request, object_id)
         if question is None:
             messages.warning(request, "Question not found, or you may not see its run.")
@@ -98,7 +98,7 @@ class InterruptAdmin(OfRunsAdmin):
         return self._page(request, cards.card_of(question, request.user))
 
     def decide(self, request: HttpRequest, interrupt_id: Any) -> HttpResponse:
-        """Decide, as on the question's own page. What can't be taken comes back with what was typed, and why."""
+        """Decide, as on the question's own page. A refused decision comes back with its input, and why."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         question = get_object_or_404(self.get_queryset(request).select_related("run"), pk=interrupt_id)
@@ -131,7 +131,7 @@ def _as_text(question: Interrupt, name: str) -> str:
 
 @admin.register(Decision)
 class DecisionAdmin(OfRunsAdmin):
-    """Who decided what, when and from where."""
+    """Decisions: by whom, what, when and from where."""
 
     list_display = ("decision", "question", "page", "by_name", "channel", "at", "message")
     list_filter = ("verdict", "channel")
@@ -142,16 +142,16 @@ class DecisionAdmin(OfRunsAdmin):
 
     @admin.display(description="decision", ordering="verdict")
     def decision(self, decision: Decision) -> str:
-        """What was decided, in words."""
+        """Return the verdict, in words."""
         return words.VERDICT_DONE[decision.verdict].text
 
     @admin.display(description="question")
     def question(self, decision: Decision) -> SafeString:
-        """The link to the question's card."""
+        """Return the link to the question's card."""
         address = reverse("admin:runs_interrupt_change", args=[decision.interrupt_id])
         return format_html('<a href="{}">{}</a>', address, words.INTERRUPT[decision.interrupt.kind].text)
 
     @admin.display(description="step")
     def page(self, decision: Decision) -> SafeString:
-        """The link to the step on the run's page."""
+        """Return the link to the step on the run's page."""
         return page_link(decision.interrupt.run_id, decision.interrupt.seq)

@@ -1,4 +1,4 @@
-"""The models that runs may use: their profiles, and the keys that go in and never come out."""
+"""The models for runs: their profiles, and keys that are stored but never shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AddressField(forms.URLField):
 
 
 class ModelProfileForm(forms.ModelForm):
-    """A model's profile; its key goes in and never comes out."""
+    """A model's profile; its key is stored but never shown."""
 
     new_key = forms.CharField(
         label="Key",
@@ -56,7 +56,7 @@ class ModelProfileForm(forms.ModelForm):
         self.fields["new_key"].help_text = f"{stored} {self.fields['new_key'].help_text}"
 
     def clean(self) -> dict[str, Any]:
-        """What each kind of model needs."""
+        """Check the required fields of each kind of model."""
         data: dict[str, Any] = super().clean() or self.cleaned_data
         if data.get("new_key") and data.get("forget_key"):
             self.add_error("forget_key", "Enter a new key or forget the stored one, not both.")
@@ -109,10 +109,10 @@ class ModelProfileForm(forms.ModelForm):
         if data.get("seed") is not None and kind not in SEEDED:
             self.add_error("seed", f"{ModelProfile.Kind(kind).label} takes no seed. Leave the field empty.")
         if {"kind", "base_url", "model_id", "output_mode"} & set(self.changed_data):
-            data["left_out"] = ""  # another server or model may take what this one refused
+            data["left_out"] = ""  # another server or model may take options that this one refused
 
     def clean_left_out(self) -> str:
-        """Refuse what is no option that a call can do without."""
+        """Refuse a name outside `OPTIONAL`."""
         names = self.cleaned_data["left_out"].split()
         if unknown := sorted(set(names) - set(OPTIONAL)):
             raise forms.ValidationError(f"{', '.join(unknown)}: not one of {', '.join(OPTIONAL)}.")
@@ -138,7 +138,7 @@ class ModelProfileForm(forms.ModelForm):
 
 @admin.register(ModelProfile)
 class ModelProfileAdmin(admin.ModelAdmin):
-    """The models that runs may use."""
+    """The models for runs."""
 
     form = ModelProfileForm
     formfield_overrides = {models.URLField: {"form_class": AddressField, "widget": AdminURLFieldWidget}}
@@ -201,7 +201,7 @@ class ModelProfileAdmin(admin.ModelAdmin):
 
     @admin.display(description="Prices in force")
     def prices_now(self, profile: ModelProfile) -> str:
-        """What each kind of token costs, by the fields above or by the public list."""
+        """Return the price of each kind of token, by the fields above or by the public list."""
         if profile.pk is None or profile.kind == ModelProfile.Kind.SCRIPT:
             return "—"
         tariff = tariff_of(profile)
@@ -212,7 +212,7 @@ class ModelProfileAdmin(admin.ModelAdmin):
         return f"USD per million tokens: {prices}."
 
     def save_model(self, request: HttpRequest, obj: ModelProfile, form: Any, change: bool) -> None:  # noqa: FBT001
-        """Save, and say where the key was forgotten."""
+        """Save, and say if the key was forgotten."""
         had_key = obj.sealed_key != ""
         if missing_package(obj.kind):
             sentence = f"The library for {obj.get_kind_display()} is not installed."
@@ -226,5 +226,5 @@ class ModelProfileAdmin(admin.ModelAdmin):
 
     @admin.display(description="key", boolean=True)
     def has_key(self, profile: ModelProfile) -> bool:
-        """Whether one is stored or named."""
+        """Return True if a key is stored or named."""
         return bool(profile.sealed_key or profile.key_variable)

@@ -1,4 +1,4 @@
-"""What the tables share: rows to look at only, those of the runs that the reader may see, links to pages."""
+"""Shared parts of the tables: read-only rows, those of visible runs, links to pages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from runs.models import Run
 from runs.reading.hidden_text import visible
 
 RUNS_LISTED = 20
-"""Runs that a filter names, the newest."""
+"""Runs named in a filter, the newest."""
 
 
 class ReadableList(ChangeList):
-    """A list whose texts hold signs for the characters that nobody would see."""
+    """A list whose texts have signs for invisible characters."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """The page."""
+        """Read the page."""
         super().get_results(request)
         self.result_list = list(self.result_list)
         for row in self.result_list:
@@ -32,37 +32,37 @@ class ReadableList(ChangeList):
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
-    """A table to look at: what stands in the log is changed by nobody."""
+    """A read-only table: the log is never changed."""
 
     show_full_result_count = False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        """The list that shows such characters."""
+        """Return the list with such signs."""
         return ReadableList
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The row to be shown; it is never saved."""
+        """Return the row to show; it is never saved."""
         found = super().get_object(request, object_id, from_field)
         return found if found is None else make_readable(found)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody adds a row by hand."""
+        """Refuse new rows by hand."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody changes one."""
+        """Refuse changes."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody takes one away."""
+        """Refuse deletions."""
         return False
 
 
 class OfRunsAdmin(ReadOnlyAdmin):
-    """Rows of runs: a reader sees those of the runs that they may see."""
+    """Rows of runs: a reader sees those of visible runs."""
 
     run_field = "run"
-    """Where a row names its run."""
+    """The row's path to its run."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Leave out the rows of other people's runs."""
@@ -71,13 +71,13 @@ class OfRunsAdmin(ReadOnlyAdmin):
 
 
 class RunFilter(admin.SimpleListFilter):
-    """One run's rows; the newest runs that have any are named."""
+    """Filters by run; the newest runs with rows are named."""
 
     title = "run"
     parameter_name = "run"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """The newest runs, and the one that was chosen."""
+        """Return the newest runs, and the chosen one."""
         found = model_admin.get_queryset(request).order_by("-run_id").values_list("run_id", flat=True)
         numbers = [str(number) for number in found.distinct()[:RUNS_LISTED]]
         chosen = request.GET.get(self.parameter_name, "")
@@ -86,18 +86,18 @@ class RunFilter(admin.SimpleListFilter):
         return [(number, f"Run {number}") for number in numbers]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Those of the run."""
+        """Return those of the run."""
         chosen = self.value() or ""
         return queryset.filter(run_id=int(chosen)) if is_number(chosen) else queryset
 
 
 def is_number(text: str) -> bool:
-    """Whether a field or an address names a row by its number."""
+    """Return True if the text is a row's number."""
     return text.isascii() and text.isdigit() and len(text) < 16
 
 
 def make_readable(row: Model) -> Model:
-    """The row with signs in its texts, and in those of the rows that were loaded with it: to be shown, not saved."""
+    """Return the row with signs in its texts, and in those of the rows loaded with it: to show, not to save."""
     for field in row._meta.concrete_fields:
         if not field.is_relation:
             value = row.__dict__.get(field.attname)
@@ -109,7 +109,7 @@ def make_readable(row: Model) -> Model:
 
 
 def tokens(field: str) -> Callable[[Any], str]:
-    """A column with a number of tokens, its thousands apart."""
+    """Return a column with a number of tokens, with separated thousands."""
 
     @admin.display(description=field.replace("_", " "), ordering=field)
     def column(row: Any) -> str:
@@ -119,7 +119,7 @@ def tokens(field: str) -> Callable[[Any], str]:
 
 
 def page_link(run_id: int, seq: int | None = None) -> SafeString:
-    """A link to the run's own page."""
+    """Return a link to the run's own page."""
     address = reverse("run", args=[run_id])
     if seq is None:
         return format_html('<a href="{}">Run {}</a>', address, run_id)

@@ -1,4 +1,4 @@
-"""The administrators' tables: runs and their steps to look at, site rules and skills to edit."""
+"""The administrators' tables: runs and their steps to read, site rules and skills to edit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs.admin.parts import OfRunsAdmin, ReadOnlyAdmin, page_link, tokens
 from runs.models import Exchange, Halt, Interrupt, Run, SiteRule, Skill, Step
 
 TOKENS = ("input_tokens", "output_tokens", "copied_tokens", "reserved_tokens")
-"""Of a run, the numbers of tokens."""
+"""A run's numbers of tokens."""
 
 
 @admin.register(Run)
@@ -54,14 +54,14 @@ class RunAdmin(OfRunsAdmin):
         return super().has_view_permission(request, obj) or actions.may_launch(request.user)
 
     def get_urls(self) -> list[Any]:
-        """The admin's own addresses, and the page that asks for a compaction."""
+        """Return the admin's own addresses, and the page that requests a compaction."""
         compact = path(
             "<int:run_id>/compact/", self.admin_site.admin_view(self.compact_view), name="runs_run_compact"
         )
         return [compact, *super().get_urls()]
 
     def compact_view(self, request: HttpRequest, run_id: int) -> HttpResponse:
-        """Ask for a compaction: the form, and what is posted."""
+        """Show the form of a compaction request, or take it."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         return compact_now(request, get_object_or_404(self.get_queryset(request), pk=run_id), self.admin_site)
@@ -73,7 +73,7 @@ class RunAdmin(OfRunsAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The run, with its budget, and links to its page, its questions and what was done to its context."""
+        """Show the run, with its budget, and links to its page, its questions and its context."""
         run = self.get_object(request, object_id)
         about: dict[str, Any] = {}
         if run is not None:
@@ -88,23 +88,23 @@ class RunAdmin(OfRunsAdmin):
 
     @admin.display(description="page")
     def page(self, run: Run) -> SafeString:
-        """The link."""
+        """Return the link."""
         return page_link(run.pk)
 
     @admin.display(description="owner")
     def owned_by(self, run: Run) -> str:
-        """The owner's name."""
+        """Return the owner's name."""
         return run.owner.get_username() if run.owner else "the operator"
 
     @admin.display(description="goal")
     def short_goal(self, run: Run) -> str:
-        """The goal's beginning."""
+        """Return the goal's beginning."""
         return run.goal if len(run.goal) <= 80 else f"{run.goal[:79]}…"
 
 
 @admin.register(Step)
 class StepAdmin(OfRunsAdmin):
-    """Rows of the log."""
+    """Steps of the log."""
 
     list_display = ("page", "kind", "live", "node", "edge", "at", "ms")
     list_filter = ("kind", "live")
@@ -114,13 +114,13 @@ class StepAdmin(OfRunsAdmin):
 
     @admin.display(description="step")
     def page(self, step: Step) -> SafeString:
-        """The link."""
+        """Return the link."""
         return page_link(step.run_id, step.seq)
 
 
 @admin.register(Exchange)
 class ExchangeAdmin(OfRunsAdmin):
-    """What was asked of the world, and answered."""
+    """Effects asked of the world, and their answers."""
 
     list_display = (
         "page",
@@ -142,13 +142,13 @@ class ExchangeAdmin(OfRunsAdmin):
 
     @admin.display(description="step")
     def page(self, exchange: Exchange) -> SafeString:
-        """The link."""
+        """Return the link."""
         return page_link(exchange.run_id, exchange.seq)
 
 
 @admin.register(Halt)
 class HaltAdmin(ReadOnlyAdmin):
-    """Who stopped everything, when, why, and until when; the runs that it held back say so in their logs."""
+    """Halts: by whom, when, why, and until when; the logs of the runs that they held back name them, too."""
 
     list_display = ("at", "by_name", "reason", "ended_at", "ended_by", "on")
     search_fields = ("by_name", "reason")
@@ -163,7 +163,7 @@ class SiteRuleForm(forms.ModelForm):
         fields = ("position", "rule_json", "enabled")
 
     def clean_rule_json(self) -> str:
-        """The rule as the engine reads it."""
+        """Return the rule as the engine reads it."""
         text: str = self.cleaned_data["rule_json"]
         try:
             actions.check_rule(text)
@@ -174,7 +174,7 @@ class SiteRuleForm(forms.ModelForm):
 
 @admin.register(SiteRule)
 class SiteRuleAdmin(admin.ModelAdmin):
-    """Rules for every run, from the moment that they are saved; the first that matches wins."""
+    """Rules for every run, from the time of their saving; the first that matches wins."""
 
     form = SiteRuleForm
     list_display = ("position", "words", "enabled")
@@ -183,7 +183,7 @@ class SiteRuleAdmin(admin.ModelAdmin):
 
     @admin.display(description="rule")
     def words(self, rule: SiteRule) -> str:
-        """The rule as a person reads it."""
+        """Return the rule in words for people."""
         try:
             return actions.check_rule(rule.rule_json).words()
         except ValueError as fault:
@@ -192,12 +192,12 @@ class SiteRuleAdmin(admin.ModelAdmin):
 
 @admin.register(Skill)
 class SkillAdmin(admin.ModelAdmin):
-    """Named texts that a run may show its model for one round."""
+    """Named texts that a run may show its model for one turn."""
 
     list_display = ("name", "beginning")
     search_fields = ("name", "text")
 
     @admin.display(description="text")
     def beginning(self, skill: Skill) -> str:
-        """Its first words."""
+        """Return its first words."""
         return skill.text if len(skill.text) <= 80 else f"{skill.text[:79]}…"

@@ -1,7 +1,7 @@
-"""The sockets: who may watch, what each viewer has already, and how much a slow one is sent.
+"""The sockets: the right to watch, the steps of each viewer, and the bounds of a slow one.
 
-A viewer says what it has (`hello`), gets every later row in order, once, and acknowledges what it has
-painted. What there is to send comes from a feed, which all viewers of a run share.
+A viewer tells its last step (`hello`), gets every later step in order, once, and acknowledges the painted ones. The
+content comes from a feed, shared by all viewers of a run.
 """
 
 from runs.consumers.inbox import InboxConsumer

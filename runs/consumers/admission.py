@@ -1,4 +1,4 @@
-"""Who may watch: asked when a socket is opened, and again every half minute while it is open."""
+"""Check who may watch: when a socket is opened, and every half minute while it is open."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from runs.store.backups import restored_id
 
 
 class Admission(NamedTuple):
-    """A person who may watch, and what their panels depend on."""
+    """A person who may watch, and the inputs of their panels."""
 
     person: Person
     audience: Audience
     life: str
-    """The site's: another one after each restore."""
+    """The site's restore epoch: a new one after each restore."""
 
 
 def admission(session_key: str | None, run_id: int) -> Admission | None:
-    """Who a session is now, if they may see the run."""
+    """Return the session's current person, if they may see the run."""
     person = person_of(session_key)
     run = Run.objects.for_user(person).filter(pk=run_id).first()
     if run is None:
@@ -36,7 +36,7 @@ def admission(session_key: str | None, run_id: int) -> Admission | None:
 
 
 def person_of(session_key: str | None) -> Person:
-    """Who a session is now: read anew, so that whoever has signed out is nobody."""
+    """Return the session's current person: read anew, and anonymous after a sign-out."""
     request = HttpRequest()
     request.session = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key)
     return get_user(request)

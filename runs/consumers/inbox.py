@@ -1,4 +1,4 @@
-"""The inbox's socket, on every page: how many decisions wait for this person, and whether the site is halted."""
+"""The inbox's socket, on every page: the number of decisions for this person, and the halt banner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs.feeds import Person, Told, read, shared_inbox
 
 
 class InboxConsumer(Socket):
-    """How many decisions wait for this person, for the badge and the title; and the banner of a halted site."""
+    """The number of decisions waiting for this person, for the badge and the title; and the banner of a halted site."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class InboxConsumer(Socket):
         self.told: Told | None = None
 
     async def admit(self) -> bool:
-        """Whoever is signed in."""
+        """Return True for signed-in people."""
         self.person = await read(person_of, self.session_key)
         if not self.person.is_authenticated:
             return False
@@ -36,7 +36,7 @@ class InboxConsumer(Socket):
         self.inbox.leave(self)
 
     async def said(self, message: Said) -> None:
-        """A ping is all that is expected; a hello is answered with all of it again."""
+        """Answer a ping with nothing, and a hello with all notices again."""
         match message:
             case Ping():
                 await self.send_text(json.dumps({"type": "pong"}))
@@ -47,11 +47,11 @@ class InboxConsumer(Socket):
                 pass
 
     def patience(self) -> float:
-        """Whoever looks wakes."""
+        """Return the recheck interval: changes wake the socket."""
         return RECHECK_SECONDS
 
     async def deliver(self) -> None:
-        """What the page says, if it is something else now."""
+        """Send the notices, if they have changed."""
         told = await self.inbox.told(self.person)
         if told != self.told:
             self.told = told

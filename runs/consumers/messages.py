@@ -1,4 +1,4 @@
-"""What a page may say to the site."""
+"""The messages from a page to the site."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Seq = Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)]
 
 
 class Hello(BaseModel):
-    """The page has all rows up to `after`."""
+    """The page has all steps up to `after`."""
 
     type: Literal["hello"]
     after: Seq
     life: str | None = None
-    """The life of the site that the page was painted in: a restore begins another one. None from whoever can't say."""
+    """The restore epoch of the page: a restore begins another one. None from clients without one."""
 
 
 class Ack(BaseModel):

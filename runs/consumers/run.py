@@ -1,4 +1,4 @@
-"""One viewer of one run: rows in order and once, panels as the run changes, the model's text as it is written."""
+"""One viewer of one run: steps in order and once, panels as the run changes, the model's text as it is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW_BYTES: Final = 256 * 1024
 STUCK_SECONDS: Final = 30.0
 TEXT_SECONDS: Final = 0.1
 QUICK_SECONDS: Final = 1.0
-"""A page that acknowledges within this time keeps up, and is shown what the model writes."""
+"""Seconds; a page that acknowledges within them keeps up, and is shown the model's text."""
 FRESH_ENOUGH_FOR_A_PING_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -32,9 +32,9 @@ class RunConsumer(Socket):
         self.run_id = 0
         self.admission: Admission | None = None
         self.last: int | None = None
-        """The newest row that was sent; None until the page has said hello."""
+        """The newest step sent; None until the page has said hello."""
         self.unseen: deque[tuple[int, int, float]] = deque()
-        """What the page has not acknowledged: (last seq when it was sent, bytes, when)."""
+        """Messages not acknowledged yet: (last seq when it was sent, bytes, when)."""
         self.unseen_bytes = 0
         self.panels_stamp = -1
         self.panels_moment: Moment | None = None
@@ -43,7 +43,7 @@ class RunConsumer(Socket):
         self.text_at = float("-inf")
 
     async def admit(self) -> bool:
-        """Whoever may see the run."""
+        """Return True for people who may see the run."""
         self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
         if not 0 < self.run_id < 2**63:
             return False
@@ -60,7 +60,7 @@ class RunConsumer(Socket):
             self.feed.leave(self)
 
     async def said(self, message: Said) -> None:
-        """Hello, an acknowledgement, or a ping."""
+        """Handle a hello, an acknowledgement, or a ping."""
         match message:
             case Hello(life=life) if self.admission and life not in (None, self.admission.life):
                 await self.close(ANOTHER_LIFE)
@@ -77,7 +77,7 @@ class RunConsumer(Socket):
                 self.wake()
 
     async def begin(self, after: int) -> None:
-        """(Again) from `after` on. The feed was joined first; the run is read now."""
+        """Begin (again) after step `after`. The feed was joined first; the run is read now."""
         await self.feed.fresh()
         self.last = after
         self.unseen.clear()
@@ -87,17 +87,17 @@ class RunConsumer(Socket):
         self.wake()
 
     def about(self, kind: str) -> str:
-        """A message that says how far the run is."""
+        """Return a message about the run's position."""
         moment = self.feed.moment or Moment(0, "", stopping=False)
         return json.dumps({"type": kind, "head": moment.head, "status": moment.status})
 
     def acknowledged(self, seq: int) -> None:
-        """Whatever was sent up to there has been painted."""
+        """Forget messages up to there: the page has painted them."""
         while self.unseen and self.unseen[0][0] <= seq:
             self.unseen_bytes -= self.unseen.popleft()[1]
 
     def patience(self) -> float:
-        """Until panels may be sent again, or something has gone unacknowledged for too long."""
+        """Return the seconds until panels may be sent again, or an acknowledgement is overdue."""
         seconds = STUCK_SECONDS
         if self.unseen:
             seconds = min(seconds, self.unseen[0][2] + STUCK_SECONDS - now())
@@ -111,7 +111,7 @@ class RunConsumer(Socket):
         return seconds
 
     async def deliver(self) -> None:
-        """Rows first; panels and the model's text when the page has all rows."""
+        """Send steps first; panels and the model's text once the page has all steps."""
         if self.feed.gone:
             raise Gone(self.run_id)
         if self.unseen and now() - self.unseen[0][2] >= STUCK_SECONDS:
@@ -131,11 +131,11 @@ class RunConsumer(Socket):
 
     @property
     def open(self) -> bool:
-        """Whether the page keeps up, so that it may be sent more."""
+        """Return True if the page keeps up, so it may be sent more."""
         return not self.closed and len(self.unseen) < WINDOW_MESSAGES and self.unseen_bytes < WINDOW_BYTES
 
     async def deliver_panels(self) -> None:
-        """The panels, if the run has changed: at once for another status, else a few times a second."""
+        """Send the panels, if the run has changed: at once for another status, else a few times a second."""
         moment, stamp = self.feed.moment, self.feed.stamp
         if stamp == self.panels_stamp or moment is None or self.admission is None or not self.open:
             return
@@ -154,7 +154,7 @@ class RunConsumer(Socket):
         await self.send_counted(text)
 
     async def deliver_text(self) -> None:
-        """What the model has written, if it has gone on and the page has nothing else to do."""
+        """Send the model's text, if it has gone on and the page keeps up."""
         text = self.feed.text
         keeps_up = self.open and not (self.unseen and now() - self.unseen[0][2] > QUICK_SECONDS)
         if (
@@ -168,7 +168,7 @@ class RunConsumer(Socket):
             await self.send_counted(text)
 
     async def send_counted(self, text: str) -> None:
-        """Send something that the page has to acknowledge."""
+        """Send a text that the page has to acknowledge."""
         self.unseen.append((self.last or 0, len(text), now()))
         self.unseen_bytes += len(text)
         await self.send_text(text)

@@ -1,4 +1,4 @@
-"""What all sockets do: admit, ask again who it is, listen within limits, send, close."""
+"""The common part of all sockets: admit, recheck the person, listen within limits, send, close."""
 
 from __future__ import annotations
 
@@ -19,42 +19,43 @@ from runs.live import hub, topic_of
 
 LONGEST_MESSAGE: Final = 4096
 LARGEST_SENT: Final = 512 * 1024
-"""Bytes of a message to a page; the server is started with a limit above it (`up`), and would send nothing more."""
+"""Bytes of a message to a page; the server's own limit (`up`) is above it, and drops larger ones."""
 FETCH: Final = json.dumps({"type": "fetch"})
-"""In place of what is larger: the page fetches what it lacks by itself."""
+"""In place of a larger message: the page fetches the rest by itself."""
 MESSAGES_AT_ONCE: Final = 400
 MESSAGES_PER_SECOND: Final = 100.0
 MISTAKES_ALLOWED: Final = 20
 RECHECK_SECONDS: Final = 25.0
-"""Who may no longer see the run is gone at once where a ring tells so, and else after at most 30 s."""
+"""Seconds; a person without the right is cut off at once after a ring, and else after at most 30 s."""
 RETRY_SECONDS: Final = 2.0
 
-# Why a socket is closed. An application may send no code but 1000 and 3000 to 4999; those from 4000 are its own.
-# static/js/line.js has the same codes, and what a page does about each.
+# Codes for closing a socket. An application may send no code but 1000 and 3000 to 4999; those from 4000 are its own.
+# static/js/line.js has the same codes, and the page's reaction to each.
 NOT_ALLOWED: Final = 4403
-"""Signed out, or may no longer see this. The page says so, and asks again: a sign-in in another tab lets it in."""
+"""Signed out, or without the right to see this. The page says so, and tries again: a sign-in in another tab
+lets it in."""
 GONE: Final = 4404
-"""The run is not there any more. The page is over."""
+"""The run no longer exists. The page is over."""
 TOO_SLOW: Final = 4408
 """The page has acknowledged nothing for a while. It connects again, and gets what it lacks."""
 ANOTHER_LIFE: Final = 4409
-"""The site was restored after the page was painted: its rows may never have been, and those that are may be others.
-The page is over."""
+"""The site was restored after the page was painted: its steps may never have existed, or may differ. The page
+is over."""
 TOO_MUCH: Final = 4429
-"""The page talks too much, or makes no sense. It connects again, after the longest pause."""
+"""The page sends too much, or nonsense. It connects again, after the longest pause."""
 FAILED: Final = 4500
-"""Something here failed; the log says what. The page connects again, after the longest pause."""
+"""An error here; the log has it. The page connects again, after the longest pause."""
 
 log = logging.getLogger(__name__)
 
 
 class Socket(AsyncConsumer):
-    """What all sockets do: admit, ask again who it is, listen within limits, send, close."""
+    """The common part of all sockets: admit, recheck the person, listen within limits, send, close."""
 
     def __init__(self) -> None:
         self.session_key: str | None = None
         self.topic = 0
-        """Of the person whose socket it is; 0 where nobody is signed in."""
+        """Of the person behind the socket; 0 without a sign-in."""
         self.closed = False
         self.bell = asyncio.Event()
         self.sending: asyncio.Task[None] | None = None
@@ -64,7 +65,7 @@ class Socket(AsyncConsumer):
         self.heard_at = now()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """The socket's life. Whatever ends it, nothing of it stays."""
+        """Run the socket to its end; nothing of it stays after any end."""
         self.scope, self.base_send = scope, send
         try:
             while True:  # there is no channel layer to listen to: the hub wakes `deliver_again_and_again`
@@ -80,7 +81,7 @@ class Socket(AsyncConsumer):
             self.leave()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
-        """Nothing here uses the loop's own database connection, so there is none to look after."""
+        """Dispatch without the loop's own database connection, which is not used here."""
         match message["type"]:
             case "websocket.connect":
                 await self.connected()
@@ -89,10 +90,10 @@ class Socket(AsyncConsumer):
             case "websocket.disconnect":
                 raise StopConsumer
 
-    # What the kinds of socket add
+    # Parts of each kind of socket
 
     async def admit(self) -> bool:
-        """Whether the session may have this socket (still)."""
+        """Return True if the session may (still) have this socket."""
         raise NotImplementedError
 
     def leave(self) -> None:
@@ -100,21 +101,21 @@ class Socket(AsyncConsumer):
         raise NotImplementedError
 
     async def said(self, message: Said) -> None:
-        """The page has said something."""
+        """Handle a message from the page."""
         raise NotImplementedError
 
     async def deliver(self) -> None:
-        """Send what is due."""
+        """Send the pending messages."""
         raise NotImplementedError
 
     def patience(self) -> float:
-        """Seconds after which `deliver` is wanted even if nobody wakes the socket."""
+        """Return the seconds after which `deliver` is wanted even without a wake-up."""
         raise NotImplementedError
 
-    # What they share
+    # Shared parts
 
     def wake(self) -> None:
-        """Something may be due."""
+        """Check for pending messages soon."""
         self.bell.set()
 
     async def connected(self) -> None:
@@ -137,22 +138,22 @@ class Socket(AsyncConsumer):
         await self.send({"type": "websocket.accept"})
         self.sending = asyncio.create_task(self.deliver_again_and_again())
 
-    # What the hub says of the person
+    # Calls by the hub about the person
 
     def rung(self, seq: int) -> None:
-        """Their session, account or rights have changed."""
+        """Recheck: the person's session, account or rights have changed."""
         self.recheck_at = 0.0
         self.wake()
 
     def heard(self, node: str, text: str) -> None:
-        """Nothing is written about a person."""
+        """Do nothing: no model writes about a person."""
 
     def missed(self) -> None:
-        """A change may have been missed."""
+        """Recheck: a change may have been missed."""
         self.rung(0)
 
     async def received(self, text: str | None) -> None:
-        """A message from the page; what can't be understood is answered with a sentence."""
+        """Read a message from the page; answer an unreadable one with a sentence."""
         if self.closed:
             return
         self.allowance = min(MESSAGES_AT_ONCE, self.allowance + (now() - self.heard_at) * MESSAGES_PER_SECOND)
@@ -172,31 +173,31 @@ class Socket(AsyncConsumer):
         await self.said(message)
 
     async def refuse(self, sentence: str) -> None:
-        """Say what was wrong with a message."""
+        """Send the fault of a message."""
         self.mistakes += 1
         await self.send_text(json.dumps({"type": "error", "message": sentence}))
 
     async def send_text(self, text: str) -> None:
-        """To the page, unless the socket is closed. `text` is JSON, one byte a character."""
+        """Send to the page, unless the socket is closed. `text` is JSON, one byte a character."""
         if self.closed:
             return
         try:
             await self.send({"type": "websocket.send", "text": text if len(text) <= LARGEST_SENT else FETCH})
-        except Exception as why:  # each server has its own way to say that the page has gone
+        except Exception as why:  # each server reports a gone page in its own way
             log.info("A page has gone: %r", why)
             self.closed = True
-            # Where it has not, it shall learn that nothing comes any more.
+            # If it has not gone, it must learn that nothing comes any more.
             with contextlib.suppress(Exception):
                 await self.send({"type": "websocket.close", "code": FAILED})
 
     async def close(self, code: int) -> None:
-        """Once."""
+        """Close, once."""
         if not self.closed:
             self.closed = True
             await self.send({"type": "websocket.close", "code": code})
 
     async def deliver_again_and_again(self) -> None:
-        """Until the socket is closed: wait, ask who it is if that is due, send what is due."""
+        """Until the socket is closed: wait, recheck if due, send pending messages."""
         try:
             while not self.closed:
                 await wait_for(self.bell, min(self.patience(), self.recheck_at - now()))
@@ -208,7 +209,7 @@ class Socket(AsyncConsumer):
                 except DATABASE_AWAY as why:
                     log.warning("Viewers wait: the database can't be read (%s).", why)
                     await asyncio.sleep(RETRY_SECONDS)
-                    self.rung(0)  # a look that was due may have failed
+                    self.rung(0)  # a due look may have failed
         except Gone:
             await self.close(GONE)
         except Exception:
@@ -216,29 +217,29 @@ class Socket(AsyncConsumer):
             await self.close(FAILED)
 
     async def recheck(self) -> None:
-        """Close on whoever has signed out or may no longer see this."""
+        """Close for people who have signed out or may no longer see this."""
         self.put_off_recheck()
         if not await self.admit():
             await self.close(NOT_ALLOWED)
 
     def put_off_recheck(self) -> None:
-        """Until its time, or a ring. Called before the look: what changes during it is looked at again."""
+        """Put off the next recheck until its time, or a ring. Called before the look, so changes during it count."""
         self.recheck_at = now() + RECHECK_SECONDS * random.uniform(0.8, 1.2)
 
 
 async def nowhere(scope: Any, receive: Any, send: Any) -> None:
-    """A socket's address that there is not."""
+    """Refuse an unknown socket address."""
     await receive()
     await send({"type": "websocket.close", "code": GONE})
 
 
 def now() -> float:
-    """The event loop's clock, which never steps back."""
+    """Return the event loop's clock, which never steps back."""
     return asyncio.get_running_loop().time()
 
 
 async def wait_for(bell: asyncio.Event, seconds: float) -> None:
-    """Until it rings, at most so long; the bell is silent again afterwards."""
+    """Wait until the bell rings, at most so many seconds; it is silent again afterwards."""
     try:
         async with asyncio.timeout(max(0.0, seconds)):
             await bell.wait()

@@ -1,7 +1,7 @@
-"""Drives a run: claim it, ask the kernel what next, commit the move, perform what was asked, until it parks or ends.
+"""Drives a run: claim it, ask the kernel for the next move, commit it, perform its ask, until the run parks or ends.
 
-The loop is the same in a worker and in `launch --inline`. It holds no truth: whatever it has in memory, a worker
-that takes the run over finds in the rows.
+The loop is the same in a worker and in `launch --inline`. It holds no truth: the next worker of a run finds everything
+it needs in the steps.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 POSTPONED_S = 30.0
-"""Seconds until a run is tried again whose worker met a fault of our own."""
+"""Seconds until a run is retried after a fault of our own code."""
 
 LOOK_AGAIN_S = 0.1
-"""Seconds until this process looks again at a run that a worker elsewhere has picked up."""
+"""Seconds until this process checks a run again that a worker elsewhere has claimed."""
 
 
 def drive_among_others(run_id: int) -> list[int]:
-    """Drive the run as `drive` does; in a process of its own where its last worker was lost and it has not moved."""
+    """Drive the run as `drive` does; in a process of its own if its last worker was lost and it has not moved."""
     try:
         return drive(run_id, suspects="refused")
     except leases.Suspect:
@@ -89,7 +89,7 @@ def drive(run_id: int, worker: str = "", suspects: Literal["taken", "refused"] =
 
 
 def _unless_away(run_id: int, token: str, drive_slice: Callable[[], T], otherwise: T) -> T:
-    """Drive a slice. Where the database was away, give the run back once it is there again, to go on at once."""
+    """Drive a slice. If the database was away, release the run once it is back, due at once."""
     try:
         return drive_slice()
     except DatabaseError as fault:
@@ -108,7 +108,7 @@ def _drive(run_id: int, token: str, suspects: Literal["taken", "refused"]) -> li
         try:
             return Worker(hold).drive(Slice())
         except errors.Fenced:
-            return [run_id]  # whoever took the seat may have hinted while this worker still sat in it
+            return [run_id]  # the new lease's owner may have hinted while this worker still had the run
         except BadAnswer as fault:
             log.warning("run %s: %s It waits for a person.", run_id, fault.sentence)
             return []
@@ -126,7 +126,7 @@ def _drive(run_id: int, token: str, suspects: Literal["taken", "refused"]) -> li
 def drive_inline(run_id: int) -> Run:
     """Drive the run, and the children it waits for, in this process until it ends or waits for a person.
 
-    One whose machine is not here is left as it is. `store.Halted` where the site is halted.
+    A run of an unknown machine is left as it is. Raises `store.Halted` if the site is halted.
     """
     while True:
         run = Run.objects.get(pk=run_id)
@@ -147,7 +147,7 @@ def drive_inline(run_id: int) -> Run:
 
 
 def _child_moved(run: Run) -> bool:
-    """Drive the child that `run` waits for as far as it goes; whether the run can go on."""
+    """Drive the child of a waiting `run` as far as it goes; return whether the run can go on."""
     child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
     if child is not None:
         return drive_inline(child.pk).finished
@@ -155,7 +155,7 @@ def _child_moved(run: Run) -> bool:
 
 
 def _drive_strictly(run_id: int) -> bool:
-    """One slice, where nobody else has the run; a bad answer among the settings is the caller's to report."""
+    """Drive one slice without other workers; the caller reports a bad answer in the settings."""
     token = leases.new_worker()
     return _unless_away(run_id, token, lambda: _driven_strictly(run_id, token), otherwise=True)
 

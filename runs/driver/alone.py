@@ -1,7 +1,7 @@
-"""Drives a run in a process of its own after its worker was lost, so that it can take no other run down again.
+"""Drive a run in a process of its own after its worker was lost, so it can bring down no other run.
 
-The process ends after a slice, and the run goes on among the others. Such processes are forked from one that has
-loaded the project: a lost worker may leave dozens of runs, and each would need a second of a core to load it.
+The process ends after a slice, and the run goes on among the others. Such processes are forked from one with the loaded
+project. A lost worker may leave dozens of runs, and each would need a second of a core to load it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 AT_ONCE = 8
-"""Such processes that one worker has at the same time."""
+"""Such processes per worker."""
 
 LOOK_S = 1.0
-"""Seconds between two looks whether a process was stopped (SIGSTOP): it may hold a lock that all others wait for."""
+"""Seconds between two checks for a stopped process (SIGSTOP): it may hold a lock that all others wait for."""
 
 log = logging.getLogger(__name__)
 
 _guard = threading.Lock()
 _running: dict[int, BaseProcess] = {}
-"""By the run that each drives."""
+"""By run."""
 
 
 def drive_alone(run_id: int) -> list[int]:
-    """Have the run driven in a process of its own, and wait until it ends. Return the runs that want a worker next.
+    """Drive the run in a process of its own, and wait until it ends. Return the runs that want a worker next.
 
-    Where the run has one already, or no place is free, nobody waits here: the run is hinted at again.
+    If the run has one already, or no place is free, it is hinted at again without waiting.
     """
     token = leases.new_worker()
     process = fork_context().Process(target=call_command, args=("drive_alone", str(run_id), token))
@@ -62,7 +62,7 @@ def drive_alone(run_id: int) -> list[int]:
 
 @cache
 def fork_context() -> ForkServerContext:
-    """Return where such processes are forked from; most processes never need one."""
+    """Return the fork server of such processes; most processes never need one."""
     from multiprocessing import get_context
 
     context = get_context("forkserver")
@@ -71,7 +71,7 @@ def fork_context() -> ForkServerContext:
 
 
 def wait_for_end(process: BaseProcess) -> None:
-    """Wait until the process ends; kill one that stays stopped, where /proc tells (Linux)."""
+    """Wait until the process ends; kill one that stays stopped, if /proc tells (Linux)."""
     looks = 0
     while process.exitcode is None:
         process.join(LOOK_S)

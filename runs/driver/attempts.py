@@ -1,4 +1,4 @@
-"""Numbers a run's attempts at each role and tool, and reserves what a model call may use at most."""
+"""Number a run's attempts at each role and tool, and reserve a model call's largest usage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runs.models import Run
 from runs.store import errors, leases, loading, log, shared_limits
 
 TURN_S = 1.0
-"""Seconds until a run looks again whether it may make a call whose cost is not known beforehand."""
+"""Seconds until a run checks again whether it may make a call of unknown cost."""
 
 
 class Attempts:
@@ -24,17 +24,17 @@ class Attempts:
         self._lease = lease
         self._ports = ports
         self.may_share = may_share
-        """Whether others may use up its limits too: a fork may begin at any moment."""
+        """True if other runs may use up its limits too: a fork may begin at any moment."""
         self._made = Counter(loading.attempts_of(run))
 
     def count(self, asked: log.Asked) -> None:
-        """Number the attempt; one that is made again keeps its number."""
+        """Number the attempt; a repeated one keeps its number."""
         if asked.nth == 0:
             self._made[f"{asked.kind} {asked.name}"] += 1
             asked.nth = self._made[f"{asked.kind} {asked.name}"]
 
     def next_use(self, role: Role, kind: str = "model_call", nth: int = 0) -> shared_limits.Worst | None:
-        """Return what the next call of the role will use, where others may share a limit and a script tells."""
+        """Return the usage of the role's next call, if a limit may be shared and a script tells."""
         if self._ports.next_use is None or self._ports.price is not None or not self.may_share:
             return None
         return self._ports.next_use(role, nth or self._made[f"{kind} {role}"] + 1)
@@ -42,9 +42,9 @@ class Attempts:
     def reserve(
         self, call: ModelCall, role: Role, asked: log.Asked, limits: Mapping[LimitName, float]
     ) -> bool:
-        """Reserve what `call`, or the summary that makes room for it, may use. Return whether the limits allow it.
+        """Reserve the usage of `call`, or of the summary that makes room for it. Return whether the limits allow it.
 
-        So they do where none needs to know. Of a script only what a family shares is held to the exact amount.
+        They do if none needs to know. Of a script's call, only a shared limit is held to the exact amount.
         """
         worst = self._worst(call)
         if call.at_limit != "pass" and (use := self.next_use(role, asked.kind, asked.nth)):
@@ -56,7 +56,7 @@ class Attempts:
             raise Leaving(self._run.pk) from None
 
     def _worst(self, call: ModelCall) -> shared_limits.Worst | None:
-        """Return what the call may use at most; None where no limit needs to know."""
+        """Return the call's largest usage; None if no limit needs to know."""
         price = self._ports.price
         if price is None or not call.input_tokens:
             return None

@@ -1,4 +1,4 @@
-"""While the database is away a worker keeps what it has in hand; when it is back, the worker goes on."""
+"""Keep a worker's work in memory while the database is away; go on when it is back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 def once_there(deed: Callable[[], T]) -> T:
-    """Do it, and where the database is away do it again once it is back; not where this process is to end.
+    """Do it, and repeat it once an unavailable database is back, unless this process is ending.
 
-    For what may be done twice: the database may have done it, and its answer was lost.
+    Only for repeatable actions: the database may have done it, and its answer was lost.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Adds a move to the batch of its run: its row, its exchange, the answer that it concludes, what parks or ends."""
+"""Add a move to the batch of its run: its step, its exchange, the answer that it concludes, its parking or end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gather(at: Position, decision: Decision, answer: Answer | None) -> Gathered:
 
 
 def opened(at: Position, totals: Totals) -> Gathered:
-    """Return a copy of what is gathered, with what is noted, to add a move to."""
+    """Return a copy of the gathered moves and notes, to add a move to."""
     gathered = at.gathered
     if gathered is None:
         batch = log.Batch(
@@ -84,14 +84,14 @@ def opened(at: Position, totals: Totals) -> Gathered:
 
 
 def hold_back(at: Position, move: Ask, totals: Totals) -> None:
-    """Go on to an ask that is written together with what follows from it."""
+    """Take up an ask that is written together with its conclusion."""
     after = advance(at.machine, at.snapshot, move, totals)
     row, at.asked = _rows(at, None, move, after)
     at.snapshot, at.phase = _reached(after, move), HeldBack(row)
 
 
 def can_be_held_back(at: Position, move: Ask) -> bool:
-    """Return whether a worker performs the effect at once, and doing it twice harms nothing."""
+    """Return True if a worker performs the effect at once, and a second time does no harm."""
     effect = move.effect
     if move.delay_s or isinstance(at.phase, HeldBack):
         return False
@@ -99,7 +99,7 @@ def can_be_held_back(at: Position, move: Ask) -> bool:
 
 
 def _conclude(at: Position, batch: log.Batch, answer: Answer | None) -> None:
-    """Add the ask that is answered: written now where it was held back, else completed."""
+    """Add the answered ask: written now if it was held back, else completed."""
     asked = at.asked
     if isinstance(at.phase, HeldBack) and asked is not None:
         batch.rows.append(at.phase.row)
@@ -172,7 +172,7 @@ def _budget(at: Position, batch: log.Batch, after: Snapshot) -> None:
 def _rows(
     at: Position, batch: log.Batch | None, move: Onward, after: Snapshot
 ) -> tuple[log.Row, log.Asked | None]:
-    """Return the move's row and, of an ask, its exchange; `batch` has the rows before that are not committed."""
+    """Return the move's step and, of an ask, its exchange; `batch` has the uncommitted steps before."""
     before = at.snapshot
     row = log.Row(before.head + 1, "ask", before.node, facts_json=appending.facts_text(move.facts))
     if after.state is not before.state and after.state != before.state:
@@ -215,7 +215,7 @@ def _exchange(at: Position, batch: log.Batch | None, move: Ask, seq: int) -> log
 
 
 def _name(effect: Effect) -> str:
-    """Return the name of an exchange: the role, the tool, or what is asked about."""
+    """Return the name of an exchange: the role, the tool, or the question's kind."""
     match effect:
         case ModelCall(role=role):
             return role
@@ -228,12 +228,12 @@ def _name(effect: Effect) -> str:
 
 
 def _key(run: Run, place: int, asked: str) -> str:
-    """Return the idempotency key of what is asked at a row, with at most 64 characters.
+    """Return the idempotency key of an ask at a step, with at most 64 characters.
 
-    After a restore the same call at the same move has the same key, so that the far side still knows it; the rows
-    that the restore, people and the runtime add in one of the two lives do not count. Another call there, or a call
-    of another run that was given the same number, has another key: it would be taken for done. What is no call has
-    the hash of the rows before, which no other life repeats.
+    After a restore the same call at the same move has the same key, so the far side still knows it. Steps that the
+    restore, people and the runtime add in one of the two lives do not count. Another call there, or a call of another
+    run with a reused number, has another key: it would be taken for done. Other asks have the hash of the steps before,
+    which no other life repeats.
     """
     born = run.created_at.astimezone(UTC).isoformat(timespec="microseconds")
     told = hashlib.sha256(f"{born} {place} {asked}".encode()).hexdigest()
@@ -241,13 +241,13 @@ def _key(run: Run, place: int, asked: str) -> str:
 
 
 def _took_place(attempt: log.Asked) -> bool:
-    """Return whether a failed attempt ran: under the key of one that did not the far side takes nothing any more."""
+    """Return True if a failed attempt ran: the far side then no longer accepts its key."""
     said = ANSWER.validate_json(attempt.answer_json) if attempt.answer_json else None
     return isinstance(said, Failed) and said.ran
 
 
 def _reached(after: Snapshot, move: Onward) -> Snapshot:
-    """Return it with the call that was reached counted, where a rule looks at how often that was."""
+    """Return the snapshot with the reached call counted, if a rule looks at the count."""
     if not isinstance(move, Ask) or move.attempt > 1 or not (call := fingerprint_of(move.effect)):
         return after
     if not any(rule.when.same_call for _, rule in after.rules):
@@ -256,7 +256,7 @@ def _reached(after: Snapshot, move: Onward) -> Snapshot:
 
 
 def _shown(at: Position, prompt_hash: str, blocks: list[Block]) -> str:
-    """Return the hash chain over what the model has been shown, with these blocks."""
+    """Return the hash chain over the model's blocks, with these added."""
     if at.blocks is not None:
         at.blocks += blocks
     return appending.prompt_chain(prompt_hash, blocks)

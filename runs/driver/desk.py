@@ -1,8 +1,8 @@
-"""Seats at which the threads of one process work on runs: few at a time, however many calls are under way.
+"""Seats for the threads of one process: only a few work on runs at once, however many calls are in flight.
 
-A worker has many threads, since a run mostly waits for a model. Where they all work at once (a long queue, quick calls)
-they wait for each other at the interpreter's lock and at the database's, within transactions: each slice ends before
-much is done, and rebuilding the runs' worlds takes more than their moves. A thread gives its seat up for a call.
+A worker has many threads, since a run mostly waits for a model. If all worked at once (a long queue, quick calls), they
+would wait for each other's locks, also within transactions. Each slice would end early, and rebuilding the runs' worlds
+would cost more than their moves. A thread gives up its seat for a call.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from contextlib import contextmanager
 
 SEATS = 4
 LOOK_S = 0.5
-"""Seconds between two looks of a thread that waits whether it is still to wait."""
+"""Seconds between a waiting thread's checks whether to wait on."""
 
 
 class Desk:
-    """Seats, given in the order of asking; who comes back from a call is served before who begins."""
+    """Seats, given in the order of asking; threads that return from a call come before new ones."""
 
     def __init__(self, seats: int = SEATS) -> None:
         self._guard = threading.Lock()
@@ -28,7 +28,7 @@ class Desk:
 
     @contextmanager
     def seat(self, unwanted: Callable[[], bool]) -> Iterator[bool]:
-        """A seat for as long as the `with` lasts; False, and none, where `unwanted` says so while it is waited for."""
+        """Hold a seat for the `with`; yield False, without a seat, if `unwanted` says so during the wait."""
         if not self._take(self._new, unwanted):
             yield False
             return
@@ -39,7 +39,7 @@ class Desk:
 
     @contextmanager
     def left(self) -> Iterator[None]:
-        """Give the seat up for as long as the `with` lasts."""
+        """Give up the seat for the `with`."""
         self._give()
         try:
             yield

@@ -1,7 +1,7 @@
-"""The end of a working process: nothing new is taken, nothing is lost, and no run waits for a lease to run out.
+"""The end of a working process: it takes nothing new and loses nothing, and no run waits for a lease to expire.
 
-A run between two moves is let go at once; a call that may be repeated is cut and counts as not made; a deed that must
-not be repeated is finished, as long as that is waited for. What is then left is taken over as after any death.
+A run between two moves is released at once. A repeatable call is cut and counts as not made. Another call is finished,
+within the time allowed. The rest is taken over as after any death.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 def drain(seconds: float, hand_on: Callable[[int], object]) -> bool:
-    """Let everything go, and wait at most `seconds` for the deeds under way. Return whether that was long enough.
+    """Release everything, and wait at most `seconds` for calls in flight. Return whether that was long enough.
 
-    `hand_on` is told of each run whose worker is still in a call that was cut: another may take it at once.
+    `hand_on` is told of each run with a cut call: another worker may take it at once.
     """
     for run_id in holds.close():
         hand_on(run_id)
@@ -34,9 +34,9 @@ def drain(seconds: float, hand_on: Callable[[int], object]) -> bool:
 
 
 def cut_off(end: Callable[[], object]) -> None:
-    """Name the calls that have no answer and end with this process; then `end` it.
+    """Name the calls without an answer that end with this process; then `end` it.
 
-    In between no answer can be committed: the database keeps these runs for this thread.
+    Meanwhile no answer can be committed: the database keeps these runs for this thread.
     """
     run_ids = holds.not_left()
     try:
@@ -50,7 +50,7 @@ def cut_off(end: Callable[[], object]) -> None:
 
 
 def what_is_cut(run_ids: Iterable[int]) -> str:
-    """Return which calls of these runs have no answer, in a sentence; empty where there is none."""
+    """Return the calls of these runs without an answer, in a sentence; empty if there is none."""
     calls = _calls_of(run_ids)
     they = "it" if len(calls) == 1 else "they"
     return f"Cut off in the middle: {'; '.join(calls)}. Nobody has heard how {they} ended." if calls else ""
@@ -61,7 +61,7 @@ def _counted(calls: list[str]) -> str:
 
 
 def _calls_of(run_ids: Iterable[int]) -> list[str]:
-    """Return the calls that these runs are in and that have no answer; none where the database can't tell."""
+    """Return the calls of these runs without an answer; none if the database can't tell."""
     try:
         last = [Exchange.objects.filter(run=run_id).order_by("seq").last() for run_id in sorted(run_ids)]
     except Exception:

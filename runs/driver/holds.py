@@ -1,7 +1,7 @@
-"""The hold of a worker on a run: a lease that one thread per process keeps renewing.
+"""A worker's hold on a run: a lease that one thread per process keeps renewing.
 
-A hold is left early where the site is halted or the process is to end. What is under way then and may be repeated is
-given back from beside it (the call that it waits for may be silent for minutes); a deed is finished first.
+A hold ends early if the site is halted or the process is to end. During a repeatable call another thread then releases
+the run (the call may be silent for minutes); any other call is finished first.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from runs.store.log import Asked
 log = logging.getLogger(__name__)
 
 GLANCE_S = 0.5
-"""Seconds between looks whether the calls that are under way are still wanted: one for all of a process."""
+"""Seconds between checks whether the calls in flight are still wanted: one for a whole process."""
 
 
 JUMP_S = 0.5
-"""A clock that moved by more has jumped: leases are renewed at once."""
+"""Seconds; a clock that moved by more has jumped: leases are renewed at once."""
 
 
 TOLD_AFTER_S = 1.0
-"""Seconds after which a call that is under way is told to whoever looks at the run: most end before."""
+"""Seconds after which a call in flight is shown to people: most end before."""
 
 
 class Leaving(Exception):
-    """The worker leaves the run as it stands; nothing of the effect at hand has happened."""
+    """The worker leaves the run as it stands; the effect at hand has not happened."""
 
     def __init__(self, run_id: int) -> None:
         self.run_id = run_id
@@ -48,31 +48,31 @@ class Leaving(Exception):
 
 @dataclass(slots=True)
 class Hold:
-    """A lease that is being renewed; `lost` once somebody else has the seat."""
+    """A lease that is being renewed; `lost` once another owner has the run."""
 
     lease: leases.Lease
     lost: bool = False
     desk: Desk | None = None
-    """Where its thread has a seat; None where it works alone in its process."""
+    """The desk of its thread's seat; None if it works alone in its process."""
     leaving: bool = False
-    """The run is to be let go as soon as it stands between two moves."""
+    """True if the run is to be released between two moves."""
     given_back: bool = False
-    """The seat was given back while its worker was in a call; what comes of the call is fenced."""
+    """True if the run was released during its worker's call; the call's result is fenced."""
     doing: dict[str, Any] | None = None
-    """The call that its worker is in."""
+    """Its worker's current call."""
     doing_since: float = 0.0
     told: dict[str, Any] | None = None
-    """The last one that was told to whoever looks at the run."""
+    """The last call shown to people."""
     _cuttable: bool = False
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def wanted(self) -> bool:
-        """Whether this worker is to go on, as far as the process has seen."""
+        """Return True if this worker is to go on, as far as the process knows."""
         return not self.lost and not self.leaving
 
     @contextmanager
     def within(self, asked: Asked) -> Iterator[None]:
-        """The call that the worker is in as long as the `with` lasts."""
+        """Register the worker's current call for the `with`."""
         since = timezone.now().isoformat()
         told = {"seq": asked.seq, "kind": asked.kind, "name": asked.name, "attempt": asked.attempt}
         self.doing_since = time.monotonic()
@@ -84,7 +84,7 @@ class Hold:
 
     @contextmanager
     def outside(self, *, slow: bool) -> Iterator[None]:
-        """Give the thread's seat to another one while it waits for a call; of a slow one its connection too."""
+        """Give up the thread's seat during a call; for a slow one its connection too."""
         if slow and not connection.in_atomic_block:
             connection.close()  # the next query opens one
         with self.desk.left() if self.desk is not None else nullcontext():
@@ -92,7 +92,7 @@ class Hold:
 
     @contextmanager
     def cuttable(self) -> Iterator[None]:
-        """An effect that may be repeated: `Leaving` where it should not begin, and it may be cut at any time."""
+        """Allow a repeatable effect to be cut at any time; raises `Leaving` if it should not begin."""
         if not self.wanted() and self.lost:
             raise errors.Fenced(self.lease.run_id, self.lease.epoch)
         with self._guard:
@@ -106,7 +106,7 @@ class Hold:
                 self._cuttable = False
 
     def leave(self) -> bool:
-        """Have the run let go; whether that was possible at once, the worker being in a call that may be repeated."""
+        """Ask for the run's release; return whether it was released at once, during a repeatable call."""
         with self._guard:
             self.leaving = True
             if not self._cuttable or self.given_back:
@@ -117,7 +117,7 @@ class Hold:
 
 
 class _Renewer:
-    """Every hold of this process, and the one thread that renews their leases and looks at the kill switch."""
+    """Every hold of this process, and the one thread that renews their leases and checks the kill switch."""
 
     def __init__(self) -> None:
         self._holds: dict[int, Hold] = {}
@@ -129,7 +129,7 @@ class _Renewer:
 
     @property
     def closing(self) -> bool:
-        """Whether this process takes no more runs."""
+        """Return True if this process takes no more runs."""
         return self._closing
 
     def add(self, hold: Hold) -> None:
@@ -143,7 +143,7 @@ class _Renewer:
                 self._thread.start()
 
     def remove(self, hold: Hold) -> None:
-        """Renew it no longer."""
+        """Stop renewing the hold."""
         with self._changed:
             self._holds.pop(id(hold), None)
             if not self._holds:
@@ -151,7 +151,7 @@ class _Renewer:
             self._changed.notify_all()
 
     def close(self) -> list[int]:
-        """Take nothing more, and let go of everything; the runs that were given back out of a call."""
+        """Take no more runs, and release all; return those released during a call."""
         with self._changed:
             self._closing = True
             holds = list(self._holds.values())
@@ -162,7 +162,7 @@ class _Renewer:
         self._closing = False
 
     def wait_until_left(self, seconds: float) -> bool:
-        """Until no run is held any more, those given back aside; whether that was so in time."""
+        """Wait until no run is held, except those released during a call; return whether it was in time."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: all(hold.given_back for hold in self._holds.values()), timeout=seconds
@@ -195,18 +195,18 @@ class _Renewer:
                 for hold in holds:
                     _tell(hold)
                 _look(holds)
-            except DatabaseError:  # it is away: all are renewed as soon as it is back
+            except DatabaseError:  # the database is away: all are renewed as soon as it is back
                 due = holds if health.wait_until_back(closing) else due
             connection.close()
 
 
 def clock_ahead() -> float:
-    """Return by how many seconds the clock on the wall is ahead of the one that never jumps."""
+    """Return the seconds by which the wall clock is ahead of the monotonic one."""
     return time.time() - time.monotonic()
 
 
 def renew(hold: Hold) -> bool:
-    """Whether that is settled for now: a lease whose row is locked is not lost, and is tried again at once."""
+    """Return True if the renewal is settled for now: a lease under a row lock is not lost, and is retried at once."""
     try:
         hold.lost = hold.lost or hold.given_back or not leases.renew(hold.lease)
     except Exception as fault:
@@ -221,21 +221,21 @@ def renew(hold: Hold) -> bool:
 
 
 def _tell(hold: Hold) -> None:
-    """Once for each call that takes long."""
+    """Show a long call to people, once."""
     doing = hold.doing
     if doing is None or hold.told is doing or time.monotonic() - hold.doing_since < TOLD_AFTER_S:
         return
     hold.told = doing
     try:
         leases.tell_doing(hold.lease, doing)
-    except Exception as fault:  # it is only for the eye
+    except Exception as fault:  # only for display
         log.warning("the call of run %s that is under way can't be told: %s", hold.lease.run_id, fault)
     else:
         live.ring(hold.lease.run_id, 0)
 
 
 def _look(holds: list[Hold]) -> None:
-    """See which seats others have taken, and, where the site is halted, let every run go."""
+    """Find runs taken by others, and, if the site is halted, release every run."""
     try:
         seats = Run.objects.filter(pk__in=[hold.lease.run_id for hold in holds])
         epochs = dict(seats.values_list("pk", "epoch"))
@@ -246,7 +246,7 @@ def _look(holds: list[Hold]) -> None:
         log.exception("seats and kill switch can't be read; claims, intents and commits read them themselves")
         return
     for hold in holds:
-        # A run that is gone is found out by the renewal.
+        # The renewal finds deleted runs.
         hold.lost = hold.lost or epochs.get(hold.lease.run_id, hold.lease.epoch) != hold.lease.epoch
         if halted:
             leave(hold)
@@ -256,7 +256,7 @@ def leave(hold: Hold) -> bool:
     """Have the run let go, and log what hinders it. Return whether that was possible at once."""
     try:
         return hold.leave()
-    except Exception:  # its lease runs out by itself
+    except Exception:  # its lease expires by itself
         log.exception("run %s could not be given back", hold.lease.run_id)
         return False
 
@@ -266,7 +266,7 @@ _renewer = _Renewer()
 
 @contextmanager
 def held(lease: leases.Lease, desk: Desk | None = None) -> Iterator[Hold]:
-    """The hold on a run that was claimed, for the length of a `with`; by a thread with a seat at `desk`."""
+    """Hold a claimed run for the `with`; by a thread with a seat at `desk`."""
     hold = Hold(lease, desk=desk)
     _renewer.add(hold)
     try:
@@ -286,17 +286,17 @@ def renew_now() -> None:
 
 
 def look() -> None:
-    """See now which of the runs that are held are still wanted."""
+    """Check now which of the held runs are still wanted."""
     _look(held_now())
 
 
 def closing() -> bool:
-    """Whether this process takes no more runs."""
+    """Return True if this process takes no more runs."""
     return _renewer.closing
 
 
 def close() -> list[int]:
-    """Take no more runs and let go of those that are held; which ones were given back out of a call."""
+    """Take no more runs and release the held ones; return those released during a call."""
     return _renewer.close()
 
 
@@ -306,15 +306,15 @@ def reopen() -> None:
 
 
 def holds_any() -> bool:
-    """Whether a thread of this process is still in a run, be it one whose seat was given back."""
+    """Return True if a thread of this process is still in a run, even a released one."""
     return bool(held_now())
 
 
 def not_left() -> list[int]:
-    """The runs that are still held, those given back aside."""
+    """Return the runs still held, except those released during a call."""
     return [hold.lease.run_id for hold in held_now() if not hold.given_back]
 
 
 def wait_until_left(seconds: float) -> bool:
-    """Wait until the deeds under way are done and every run is let go; whether that was so in time."""
+    """Wait until the calls in flight are done and every run is released; return whether it was in time."""
     return _renewer.wait_until_left(seconds)

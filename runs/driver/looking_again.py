@@ -1,4 +1,4 @@
-"""What the gates let pass is looked at once more: before an answer is heard, and directly before the deed.
+"""Check passed calls again: before an answer is used, and directly before a call.
 
 See docs/runtime.md, "Questions".
 """
@@ -13,7 +13,7 @@ from runs.store import deeds
 
 
 def decided(at: Position, answer: Answer | None) -> Decision:
-    """Return what the kernel decides. What a person said counts while they may decide; else they are asked anew."""
+    """Return the kernel's decision. A person's answer counts while they may decide; else the question opens again."""
     snapshot = at.snapshot
     waits = snapshot.pending
     if isinstance(answer, HumanSaid) and waits is not None and isinstance(waits.effect, HumanCall):
@@ -24,10 +24,10 @@ def decided(at: Position, answer: Answer | None) -> Decision:
 
 
 def move_instead(at: Position) -> Move | None:
-    """Return what follows in place of the call that waits; None where it may begin after all.
+    """Return the move in place of the waiting call; None if it may begin after all.
 
-    The gates look at it under the rules in force, then the question whose answer counts no more is opened anew. What
-    was tried before may have happened: a person says what is to become of it.
+    The gates check it under the rules in force, then the question of a lapsed answer opens again. A call tried before
+    may have happened: a person decides.
     """
     run_id, waits = at.run.pk, at.snapshot.pending
     assert waits is not None and isinstance(waits.effect, ToolCall) and at.asked is not None

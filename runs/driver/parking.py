@@ -1,4 +1,4 @@
-"""Asks that no worker waits for: a person's answer, a child run's end, a moment."""
+"""Asks without a waiting worker: a person's answer, a child run's end, a delay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ RISKS = {"none": "low", "read": "low", "write": "medium", "send": "high", "execu
 
 
 def park(batch: log.Batch, run: Run, machine: Machine, state: State, move: Ask) -> decisions.Said | None:
-    """Add to the batch what its last row waits for. Return the prepared answer to a question, where there is one.
+    """Add to the batch the question, child or delay of its last step. Return a question's prepared answer, if there is
+    one.
 
     `state` is that after the move.
     """
@@ -51,7 +52,7 @@ def park(batch: log.Batch, run: Run, machine: Machine, state: State, move: Ask) 
 
 
 def _prepared_answer(run: Run, state: State, call: HumanCall, move: Ask) -> decisions.Said | None:
-    """Return the answer that was given beforehand; a question that is asked anew waits for a person."""
+    """Return the answer given in advance; a question that opens again waits for a person."""
     if any(isinstance(fact, ApprovalLapsed) for fact in move.facts):
         return None
     rule = rule_that_asks(call, move.facts)
@@ -81,7 +82,7 @@ def _question(run: Run, machine: Machine, state: State, call: HumanCall, seq: in
         why=call.why,
         tool=tool,
         args_json=canonical(args),
-        # In the schema's own order: so the fields stand on the card.
+        # In the schema's own order: so the card shows its fields.
         schema_json=json.dumps(schema, ensure_ascii=False),
         effects=effects,
         risk=_risk(call),
@@ -96,7 +97,7 @@ def _question(run: Run, machine: Machine, state: State, call: HumanCall, seq: in
 
 
 def _risk(call: HumanCall) -> str:
-    """Return how much harm the held call may do; what has been read and goes to a host is not taken back."""
+    """Return the possible harm of the held call; data sent to a host can't be taken back."""
     shown = call.shown
     risk = RISKS.get(shown.effects, "unknown") if shown else "low"
     return "medium" if call.host and risk == "low" else risk
@@ -106,13 +107,13 @@ def _risk(call: HumanCall) -> str:
 
 
 def _child(run: Run, state: State, call: ChildRun, seq: int, site_rules: str) -> tuple[Run, Settings]:
-    """Return the child that row `seq` of the run starts, and its checked settings."""
+    """Return the child that step `seq` of the run starts, and its checked settings."""
     named = state.terms.settings.subgraphs[call.name]
     settings = _for_child(run, state, named.settings)
     checked = CATALOGUE[named.machine].settings.model_validate(settings)
     script = None
     if run.script_json:
-        # By the rows, those gone back over included: a copy has the rows, and no children for them.
+        # By the steps, rolled-back ones included: a copy has the steps, and no children for them.
         nth = run.exchanges.filter(kind="child_run", name=call.tool).count() + 1
         script = script_of(run.script_json).for_child(call.name, nth).as_json()
     new = creating.NewRun(
@@ -135,8 +136,8 @@ def _child(run: Run, state: State, call: ChildRun, seq: int, site_rules: str) ->
 
 
 def _for_child(run: Run, state: State, given: dict[str, Any]) -> dict[str, Any]:
-    """Return a child's settings: a run that asks no person at a limit has no child that does, and a child may contact
-    the hosts of its parent, unless they say so themselves."""
+    """Return a child's settings: it asks no person at a limit if its parent doesn't, and may contact its parent's
+    hosts, unless its own settings differ."""
     if state.terms.settings.on_limit == "stop":
         given = {"on_limit": "stop", **given}
     hosts = run.settings.get("hosts")
@@ -144,7 +145,7 @@ def _for_child(run: Run, state: State, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_row(child: Run, read: tuple[Fact, ...]) -> log.Row:
-    """Return the row that a child begins with: its goal may carry what its parent has read."""
+    """Return a child's first step: its goal may carry data that its parent has read."""
     machine = CATALOGUE[child.machine]
     state = machine.fold(machine.open(loading.terms_of(child, {})), read)
     facts = appending.facts_text(read)

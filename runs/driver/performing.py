@@ -1,4 +1,4 @@
-"""Performs what a run asks of its model and its tools, and finds out what became of a lost call."""
+"""Perform a run's asks of its model and its tools, and find the outcome of a lost call."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Performer:
         opening = prompt(at.machine, reader.terms, (), ANY)
         self._opening_hash = _digest(ports.model_key, *(message.text for message in opening))
         self.went_back = at.run.steps.filter(kind="rewind").exists()
-        """Only then can a prompt come again, and its reply be in the cache."""
+        """Only then can a prompt recur, and its reply be in the cache."""
 
     def perform(self) -> Answer | Ask | None:
-        """Return the answer to the ask that waits, or the ask that takes its place.
+        """Return the answer to the open ask, or the ask that takes its place.
 
-        None where the limits leave no room for a model call. `LookAgain` where a tool's call may not begin any more,
-        `Leaving` where the worker is to leave the run.
+        None if the limits leave no room for a model call. Raises `LookAgain` if a tool's call may no longer begin,
+        `Leaving` if the worker is to leave the run.
         """
         pending, asked = self.at.snapshot.pending, self.at.asked
         assert pending is not None and asked is not None
@@ -134,7 +134,7 @@ class Performer:
         return answer
 
     def _remembered(self, prompt_hash: str) -> ModelReplied | None:
-        """Return the reply that this run was given to the same prompt before, once it had passed validation."""
+        """Return this run's earlier reply to the same prompt, if it had passed validation."""
         found = (
             self.at.run.exchanges.filter(prompt_hash=prompt_hash, remembered=True).order_by("-seq").first()
         )
@@ -158,9 +158,9 @@ class Performer:
         return turn_at(self.ports.limits, self.hold.lease, characters)
 
     def _unless_cut(self, answer: Answer | None, asked: Asked) -> Answer | None:
-        """A model call that fails while its worker leaves was cut, or might as well have been: it is made again.
+        """Drop a model call's failure while its worker leaves: it was cut, or might as well have been, and is retried.
 
-        What it has used is paid all the same.
+        Its usage is paid all the same.
         """
         if self.hold.leaving and isinstance(answer, Failed):
             if answer.usage != Usage():
@@ -171,7 +171,7 @@ class Performer:
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def _read_before(self, call: ToolCall, seq: int) -> ToolReturned | None:
-        """Return the earlier result of the same read, where `cache_reads` is set and there is one."""
+        """Return the earlier result of the same read, if `cache_reads` is set and there is one."""
         if not self.reader.terms.settings.cache_reads or call.effects != "read":
             return None
         spec = self.ports.tools.specs.get(call.tool)
@@ -180,7 +180,7 @@ class Performer:
         )
 
     def _check_again(self, asked: Asked) -> None:
-        """Raise `LookAgain` where a call that the gates did not let pass just now may not begin any more."""
+        """Raise `LookAgain` if a call that the gates did not check just now may no longer begin."""
         at, host = self.at, self.at.host
         if isinstance(at.phase, HeldBack | Written) and not host:
             return
@@ -190,7 +190,7 @@ class Performer:
     def _start(self, call: ToolCall, seq: int) -> None:
         """Commit the intent of a call that must not happen twice.
 
-        In a restored run a person has said yes to it, or the far side can tell it from the first by its key.
+        In a restored run a person has approved it, or the far side can tell it from the first by its key.
         """
         at = self.at
         gate = () if call.idempotent else after_restore(at.snapshot.restored)
@@ -218,13 +218,13 @@ class Performer:
     # --- lost calls -------------------------------------------------------------------------------------------------
 
     def _is_lost(self, effect: Effect, asked: Asked) -> bool:
-        """Return whether a worker that is gone started the call, and it can't simply be made again."""
+        """Return True if a lost worker started the call, and it can't simply be repeated."""
         if asked.status != "started" or isinstance(self.at.phase, Started):
             return False
         return isinstance(effect, ToolCall) and not (effect.repeatable or effect.idempotent)
 
     def _find_out(self, pending: Pending, asked: Asked) -> Answer | Ask:
-        """Return what became of a lost call. A call that did not happen is repeated as the same attempt."""
+        """Return the outcome of a lost call. A call that did not happen is repeated as the same attempt."""
         call = pending.effect
         assert isinstance(call, ToolCall)
         if (kept := self._kept(asked)) is not None:
@@ -238,7 +238,7 @@ class Performer:
         return Ask(call, (Notice(code=MADE_ANEW, message=why),), attempt=pending.attempt)
 
     def _kept(self, asked: Asked) -> Answer | None:
-        """Return the answer that a worker left on this disk when it died before the database had it."""
+        """Return the answer that a dead worker left on this disk before the database had it."""
         kept = None if isinstance(self.at.phase, Started) else spool.get(asked.key)
         if kept is not None:
             self.attempts.count(asked)
@@ -247,7 +247,7 @@ class Performer:
     def _heard_of(
         self, call: ToolCall, cause: Known, asked: Asked
     ) -> ToolReturned | Failed | Ask | NotHappened:
-        """Return what the far side says became of a call. Where it can't tell, a person is asked."""
+        """Return the call's outcome according to the far side. If it can't tell, a person is asked."""
         with self.hold.outside(slow=self.ports.slow):
             said = self.ports.tools.happened(call, asked.key)
         if said is None:

@@ -1,4 +1,4 @@
-"""Builds the world of a run from its settings: its model and its tools. Nothing else builds ports."""
+"""Build a run's ports from its settings: its model and its tools. Nothing else builds ports."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PRICES = ("input_price", "output_price", "cached_price", "cache_write_price", "r
 
 
 class NoModel(Exception):
-    """A run's model can't be called from here; trying again would not help."""
+    """A run's model can't be called from here; a retry would not help."""
 
 
 class NoSuchModel(NoModel):
-    """A run names a model that the site does not have, or has switched off."""
+    """A run names a model that the site lacks, or has switched off."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class NoSuchModel(NoModel):
 
 
 class ModelUnusable(NoModel):
-    """The site has the model, but not what is needed to call it."""
+    """The site has the model, but lacks the means to call it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"The model {name!r} can't be called. {why}")
@@ -50,28 +50,28 @@ class ModelUnusable(NoModel):
 
 @dataclass(slots=True)
 class Ports:
-    """The world of one run."""
+    """The model and the tools of one run."""
 
     model: ModelPort
     model_key: str
-    """Model and parameters, as far as the cache of replies tells them apart."""
+    """Model and parameters, as the cache of replies distinguishes them."""
     reads_prompt: bool
     guided: bool
     context_tokens: int | None
-    """Tokens of a prompt that the model takes; None where nothing bounds them."""
+    """Tokens of a prompt that the model takes; None for no bound."""
     price: Price | None
-    """What one call may use at most; None where that is not known beforehand."""
+    """Largest usage of one call; None if unknown beforehand."""
     tools: Toolbox
     next_use: Callable[[Role, int], Worst] | None = None
-    """What call number n of a role will use, where that is known exactly: a script's."""
+    """Usage of a role's call number n, if known exactly: a script's."""
     limits: turns.Limits | None = None
-    """How much all workers together may call the model; None where they may as much as they like."""
+    """The model's limits for all workers together; None for no limit."""
     slow: bool = True
-    """Whether a call may take longer than to open a connection to the database anew."""
+    """True if a call may take longer than a new connection to the database."""
 
 
 def ports_of(run: Run) -> Ports:
-    """The ports that the run's settings name."""
+    """Return the ports named by the run's settings."""
     script = script_of(run.script_json) if run.script_json else None
     tools = _toolbox(run, script)
     if script is not None:
@@ -91,7 +91,7 @@ def ports_of(run: Run) -> Ports:
 
 
 def _fallback(run: Run, profile: ModelProfile) -> str:
-    """Return the model that takes over where this one stays away; empty where the run has none that it may call."""
+    """Return the fallback of an unavailable model; empty if the run has none that it may call."""
     spare = profile.fallback
     if spare is None or why_not([spare.name]) or (not has_price(spare) and shared_limits.limits_cost(run)):
         return ""
@@ -99,40 +99,40 @@ def _fallback(run: Run, profile: ModelProfile) -> str:
 
 
 def price_of(profile: ModelProfile) -> Price:
-    """What one call of the model may use at most, by the prices that it is charged by."""
+    """Return the largest usage of one call of the model, at its prices."""
     return tariff_of(profile).worst(profile.max_output_tokens)
 
 
 def tariff_of(profile: ModelProfile) -> Tariff:
-    """Return the prices that hold for the model."""
+    """Return the model's current prices."""
     return Tariff(profile.model_id, profile.address, **{name: getattr(profile, name) for name in PRICES})
 
 
 def has_price(profile: ModelProfile) -> bool:
-    """Return whether a limit on cost can hold calls of the model: it has prices, or its provider tells each cost."""
+    """Return True if a limit on cost can hold calls of the model: it has prices, or its provider reports each cost."""
     return profile.kind == ModelProfile.Kind.OPENROUTER or tariff_of(profile).is_known
 
 
 def prompt_tokens(profile: ModelProfile) -> int:
-    """What is left of the model's context once its reply has room; at least half of it."""
+    """Return the model's context minus the room for its reply; at least half of it."""
     return max(profile.context_tokens - profile.max_output_tokens, profile.context_tokens // 2)
 
 
 @lru_cache(maxsize=64)
 def script_of(text: str) -> Script:
-    """A script, read once for all the slices of its run."""
+    """Return a script, read once for all the slices of its run."""
     return stored_script(text)
 
 
 def load_libraries() -> None:
-    """Load the libraries of the models that runs may call now, so that no run's own time goes into it."""
+    """Load the libraries of the available models, so no run waits for it."""
     kinds = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
     for kind in sorted(set(kinds.values_list("kind", flat=True))):
         load_library(cast("Kind", kind))
 
 
 def without_price(name: str) -> str:
-    """Return the first of a model and its fallbacks that has no price; empty where each has one."""
+    """Return the first of a model and its fallbacks that has no price; empty if each has one."""
     profile, seen = ModelProfile.objects.filter(name=name).first(), set[int]()
     while profile is not None and profile.pk not in seen:
         seen.add(profile.pk)
@@ -143,7 +143,7 @@ def without_price(name: str) -> str:
 
 
 def unfit_for(run: Run, name: str) -> str:
-    """Return why the run can't go on with the model of that name; empty where it can."""
+    """Return why the run can't go on with the model of that name; empty if it can."""
     if why := why_not([name]).get(name, ""):
         return why
     return no_price(unpriced) if (unpriced := without_price(name)) and shared_limits.limits_cost(run) else ""
@@ -158,7 +158,7 @@ def no_price(name: str) -> str:
 
 
 def why_not(names: Iterable[str]) -> dict[str, str]:
-    """Those of the models that can't be called from here, each with the reason."""
+    """Return the models that can't be called from here, each with the reason."""
     wanted = set(names)
     profiles = {found.name: found for found in ModelProfile.objects.filter(name__in=wanted, enabled=True)}
     found = {}
@@ -173,7 +173,8 @@ def why_not(names: Iterable[str]) -> dict[str, str]:
 
 
 def model_settings(profile: ModelProfile) -> ModelSettings:
-    """A model's profile as its adapter takes it; the key from its variable, else unsealed. Raises `ModelUnusable`."""
+    """Return a model's profile as its adapter takes it; the key from its variable, else unsealed. Raises
+    `ModelUnusable`."""
     try:
         return _model_settings(profile)
     except SecretUnreadable as fault:
@@ -185,7 +186,7 @@ def model_settings(profile: ModelProfile) -> ModelSettings:
 
 
 def _remember(profile: int, left_out: frozenset[str]) -> None:
-    """Keep the options that the profile's server refused, so that no later call meets the refusal."""
+    """Store the options refused by the profile's server, so no later call meets the refusal."""
     ModelProfile.objects.filter(pk=profile).update(left_out=" ".join(sorted(left_out)))
 
 
@@ -222,12 +223,12 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
 
 
 def tool_specs(run: Run) -> dict[str, ToolSpec]:
-    """Every tool that the run knows of; those it may call are `permitted`."""
+    """Return every tool that the run knows of; those it may call are `permitted`."""
     return dict(_toolbox(run, script_of(run.script_json) if run.script_json else None).specs)
 
 
 def _toolbox(run: Run, script: Script | None) -> Toolbox:
-    """The tools that the run's settings, its script and its machine name."""
+    """Return the tools named by the run's settings, its script and its machine."""
     machine = CATALOGUE[run.machine]
     wanted = machine.settings.model_validate_json(run.settings_json)
     folder = creating.folder_of(run.pk)

@@ -1,4 +1,4 @@
-"""Where a worker stands in its run: the run in memory, and how far it is committed."""
+"""A worker's position in its run: the run in memory, and how far it is committed."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from runs.store.log import Asked, Batch, Row
 log = logging.getLogger(__name__)
 
 TIMES_KEPT = 5
-"""How often it is tried to keep a paid answer; each try waits as long as the database lets it."""
+"""Attempts at storing a paid answer; each waits as long as the database lets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Between two moves. An ask that waits was written before this slice."""
+    """Between two moves. An open ask was written before this slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Before an effect that may be repeated. Its ask is written together with what follows from it."""
+    """Before a repeatable effect. Its ask is written together with its conclusion."""
 
     row: Row
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """After an ask that this worker has written: the gates have let it pass a moment ago."""
+    """After an ask that this worker has written: the gates have just let it pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """After a question that was written with its prepared answer. Where that does not fit, it waits for a person."""
+    """After a question that was written with its prepared answer. If that does not fit, it waits for a person."""
 
     unfit: errors.BadDecision | None
 
@@ -59,7 +59,7 @@ Phase = Between | HeldBack | Written | Started | Settled
 
 
 class Paid(NamedTuple):
-    """An answer that has come, its ask, and whether the ask is in the database."""
+    """An answer, its ask, and whether the ask is in the database."""
 
     asked: Asked
     answer: Answer
@@ -73,13 +73,13 @@ class Gathered:
     batch: Batch
     since: float
     paid: Paid | None = None
-    """The answer that they follow from."""
+    """The answer that they conclude."""
     said: decisions.Said | None = None
-    """The prepared answer to the question that they end with."""
+    """The prepared answer to the question at their end."""
 
 
 class Position:
-    """A run as its worker has it in memory. Another worker finds in the rows what is committed of it."""
+    """A run as its worker has it in memory. Other workers find its committed part in the steps."""
 
     def __init__(self, run: Run, epoch: int, terms: Terms) -> None:
         self.run = run
@@ -89,61 +89,61 @@ class Position:
         self.snapshot: Snapshot = self.loaded.snapshot
         waits = self.loaded.exchange
         self.asked = Asked.stored(waits) if waits is not None else None
-        """The exchange of the ask that waits."""
+        """The exchange of the open ask."""
         self.phase: Phase = Between()
         self.gathered: Gathered | None = None
         self.noted: list[Row] = []
-        """Rows that say that the site's rules have changed, and are written before all else."""
+        """Steps about changed site rules, written before all else."""
         self.site_rules = self.loaded.site_rules
-        """The text of the site's rules by which moves are decided; the log has them."""
+        """The text of the site's rules that decide moves; the log has them."""
         self.budgets = self.loaded.budgets
         self.head_hash, self.prompt_hash = run.head_hash, run.prompt_hash
         self.blocks: list[Block] | None = None
-        """What the model has been shown; read only where a model reads prompts."""
+        """The model's blocks; read only if a model reads prompts."""
         self.last_reply: int | None = None
-        """The ask of the last model reply, which the cache may remember."""
+        """The ask of the last model reply, for the cache."""
         self.remembers: tuple[str, str] | None = None
-        """The transition with which it does."""
+        """The transition after which the cache keeps it."""
         self.counted_s = self.snapshot.totals.active_seconds
-        """What the run has been active as far as its row has it from here."""
+        """The run's active seconds, as far as its row has them from here."""
         self.mark = time.monotonic()
-        """When the active time was last counted."""
+        """Time of the last count of active seconds."""
         self._took_s = 0.0
 
     @cached_property
     def added(self) -> int:
-        """Rows that are no moves; as long as this worker has the run, every other row is its own."""
+        """Return how many steps are no moves; while this worker has the run, every other step is its own."""
         return loading.rows_added(self.run.pk, self.loaded.snapshot.head)
 
     @property
     def parked(self) -> bool:
-        """Whether the ask that waits is for a person or a child to answer."""
+        """Return True if the open ask is for a person or a child."""
         pending = self.snapshot.pending
         return pending is not None and isinstance(pending.effect, HumanCall | ChildRun)
 
     @property
     def host(self) -> str:
-        """The host that the call which waits contacts only because a person allowed it for this run."""
+        """Return the host that the pending call contacts only because a person allowed it for this run."""
         pending = self.snapshot.pending
         if pending is None or not isinstance(pending.effect, ToolCall):
             return ""
         return allowed_by_person(self.snapshot.state, pending.effect)
 
     def blocks_held_back(self) -> list[Block]:
-        """Return how the model reads the ask that is not written yet."""
+        """Return the blocks of the ask that is not written yet."""
         if not isinstance(self.phase, HeldBack) or self.phase.row.facts_json == "[]":
             return []
         row = self.phase.row
         return blocks_of(self.machine, self.machine.facts.validate_json(row.facts_json), row.seq)
 
     def paid(self, asked: Asked, answer: Answer) -> Paid:
-        """Return the answer to the ask that waits, to be kept where it leads nowhere."""
+        """Return the answer to the open ask, to be kept if it leads nowhere."""
         return Paid(asked, answer, written=not isinstance(self.phase, HeldBack))
 
     def keep(self, paid: Paid) -> None:
-        """Save the answer for the next worker where its ask is written, else as cost.
+        """Save the answer for the next worker if its ask is written, else as cost.
 
-        The time that it took counts too; of a model call that failed only what it used does.
+        Its time counts too; of a failed model call only the usage does.
         """
         asked = paid.asked
         if asked.answer_json is None:
@@ -161,7 +161,7 @@ class Position:
                 connection.close_if_unusable_or_obsolete()
 
     def tick(self) -> None:
-        """Add the time since the last look to what the run has been active."""
+        """Add the time since the last tick to the run's active seconds."""
         now, totals = time.monotonic(), self.snapshot.totals
         active = totals.active_seconds + now - self.mark
         self._took_s += now - self.mark
@@ -170,10 +170,10 @@ class Position:
         self.snapshot = replace(self.snapshot, totals=totals)
 
     def age_s(self, gathered: Gathered) -> float:
-        """Return for how many seconds moves have waited for a commit."""
+        """Return how many seconds the moves have waited for a commit."""
         return time.monotonic() - gathered.since
 
     def took_ms(self) -> float:
-        """Return the milliseconds that the move at hand took, its call included: no clock can jump in them."""
+        """Return the milliseconds of the current move, its call included: clock jumps do not affect them."""
         ms, self._took_s = round(self._took_s * 1000, 3), 0.0
         return ms

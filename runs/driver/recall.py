@@ -1,9 +1,8 @@
-"""The infra tools: what a run may read again of its own record, and of its owner's other runs.
+"""The infra tools: a run reads its own record again, and its owner's other runs.
 
 A path names a place of the run itself (`st:4`, `su:9`, `fi:a.txt`); with `run:7/` before it, one of run 7 of the same
-owner. Whose a run is is looked up at each reading; a run of somebody else answers as one that is not there. Nothing in
-the world is called, so an answer never says that something `ran`. See docs/context.md, "Tools for the run's own
-record".
+owner. The owner is looked up at each reading; another owner's run answers like a missing one. No call has side effects,
+so no answer says that something `ran`. See docs/context.md, "Tools for the run's own record".
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from runs.models import Run
 from runs.store import artifacts, loading, memory
 
 TOP_K = 5
-"""Blocks that a search gives where nothing is said."""
+"""Default number of blocks in a search result."""
 
 MOST_HITS = 50
-"""Blocks that a search gives at most."""
+"""Most blocks in a search result."""
 
 SHOWN = 600
-"""Characters of a block that a search shows; `react.read` has the whole."""
+"""Characters of a block in a search result; `react.read` has the whole."""
 
 MOST_READ = 65_536
-"""Characters that one `react.read` gives in all."""
+"""Most characters of one `react.read` in all."""
 
 NAMED = 20
-"""Unknown paths that an error names."""
+"""Most unknown paths named in an error."""
 
 LONGEST_PATH = 250
-"""Characters of a path that an error repeats."""
+"""Characters of a path repeated in an error."""
 
 
 def recall(run: Run, call: ToolCall) -> ToolReturned | Failed:
-    """What an infra tool answers."""
+    """Return the answer of an infra tool."""
     match call.tool, call.args:
         case "react.read", {"paths": [*paths]}:
             return _read(run, list(dict.fromkeys(_own(run, str(path)) for path in paths)))
@@ -54,7 +53,7 @@ def recall(run: Run, call: ToolCall) -> ToolReturned | Failed:
 
 
 def _top_k(given: Any) -> int:
-    """How many blocks are wanted."""
+    """Return the wanted number of blocks."""
     counts = isinstance(given, int) and not isinstance(given, bool) and given > 0
     return min(int(given), MOST_HITS) if counts else TOP_K
 
@@ -64,7 +63,7 @@ def _failed(why: str) -> Failed:
 
 
 def _read(run: Run, paths: list[str]) -> ToolReturned | Failed:
-    """What stands at the paths, or beside one without a block; an error that names those where nothing does."""
+    """Return the texts at the paths, or the places beside one without a block; an error that names unknown ones."""
     found = {path: _content(run, path) for path in paths}
     texts = {path: text for path, text in found.items() if text is not None}
     beside = {path: said for path in paths if path not in texts and (said := _beside(run, path))}
@@ -76,7 +75,7 @@ def _read(run: Run, paths: list[str]) -> ToolReturned | Failed:
 
 
 def _named(paths: list[str]) -> str:
-    """The paths in a sentence."""
+    """Return the paths in a sentence."""
     more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
     return ", ".join(map(_short, paths[:NAMED])) + more
 
@@ -86,7 +85,7 @@ def _short(path: str) -> str:
 
 
 def _bounded(texts: dict[str, str]) -> dict[str, str]:
-    """The texts, cut where all of them together are too long; what was cut is said."""
+    """Return the texts, cut with a note if all of them together are too long."""
     left = MOST_READ
     bounded = {}
     for path, text in texts.items():
@@ -96,23 +95,23 @@ def _bounded(texts: dict[str, str]) -> dict[str, str]:
 
 
 def _own(run: Run, path: str) -> str:
-    """The path; one of the run itself in its short form, so that what is read is also no longer hidden."""
+    """Return the path; one of the run itself in its short form, so reading also unhides it."""
     return path.removeprefix(f"run:{run.pk}/")
 
 
 def _content(run: Run, path: str) -> str | None:
-    """What stands at a path of the run, or of another one of its owner; None where nothing does."""
+    """Return the text at a path of the run, or of its owner's other runs; None if there is none."""
     whose, inner = _place(run, path)
     try:
         return _in_run(whose, inner) if whose else None
-    except ValidationError:  # a row of another version of its machine
+    except ValidationError:  # a step of another version of its machine
         if whose is run:
             raise
         return None
 
 
 def _place(run: Run, path: str) -> tuple[Run | None, str]:
-    """Whose the path is, None where nobody's that may be read, and the path within that run."""
+    """Return the path's run, None if it may not be read, and the path within that run."""
     if not path.startswith("run:"):
         return run, path
     name, _, inner = path.removeprefix("run:").partition("/")
@@ -121,7 +120,7 @@ def _place(run: Run, path: str) -> tuple[Run | None, str]:
 
 
 def _beside(run: Run, path: str) -> str:
-    """Of a row that is there and has no block, where the nearest are; empty where the path is none of such a row."""
+    """Return, for a step without a block, the places of the nearest ones; empty for any other path."""
     whose, inner = _place(run, path)
     kind, _, name = inner.partition(":")
     number = _number(name)
@@ -135,7 +134,7 @@ def _beside(run: Run, path: str) -> str:
 
 
 def _in_run(run: Run, path: str) -> str | None:
-    """What stands at a path within a run."""
+    """Return the text at a path within a run."""
     kind, _, name = path.partition(":")
     number = _number(name)
     match kind:
@@ -153,6 +152,6 @@ def _number(text: str) -> int | None:
 
 
 def _shown(run: Run, hit: memory.Hit, query: str) -> dict[str, Any]:
-    """Where a block is, as `react.read` takes it, and what stands around the words."""
+    """Return a block's path, as `react.read` takes it, and the text around the words."""
     path = _own(run, f"run:{hit.run}/st:{hit.seq}")
     return {"path": path, "text": memory.extract(hit.text, query, SHOWN)}

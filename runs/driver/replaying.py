@@ -1,4 +1,4 @@
-"""A run's record, and the replay of it as a new run: nothing is called, nothing is paid."""
+"""A run's record, and its replay as a new run: nothing is called, nothing is paid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runs.store import copying, creating, db, loading
 
 
 def record_of(run: Run) -> Record:
-    """The run as it is kept, to be made again. What a fork was given is where its replay begins."""
+    """Return the stored run, for a replay. A fork's replay begins after its given steps."""
     machine = CATALOGUE[run.machine]
     profile = None if run.script_json else ModelProfile.objects.filter(name=run.model_name).first()
     terms = loading.terms_of(run, tool_specs(run), guided=bool(profile and profile.guided))
@@ -43,7 +43,7 @@ def record_of(run: Run) -> Record:
 
 
 def _opening(run: Run, machine: Machine, given: list[Step], exchanges: dict[int, Exchange]) -> Opening:
-    """Where the machine begins, or the rows that the run was given lead to."""
+    """Return the start of the machine, or the state after the steps given to the run."""
     if not given:
         return Opening(node=machine.start)
     last = given[-1].seq
@@ -55,7 +55,7 @@ def _opening(run: Run, machine: Machine, given: list[Step], exchanges: dict[int,
         if step.kind == Step.Kind.TRANSITION and step.to:
             targets[step.seq] = (step.to, state)
     gone = loading.gone_over(run.steps.filter(seq__lte=last))
-    # As it was when the fork began: it may have gone back over some of them since.
+    # As of the fork's beginning: it may have rolled back some of them since.
     live = [step for step in given if not any(step.seq in over for over in gone)]
     asked = [exchanges[step.seq] for step in live if step.kind == Step.Kind.ASK]
     counted = [found for found in exchanges.values() if found.seq <= last and found.prompt_chars]
@@ -112,28 +112,28 @@ def _row(step: Step, exchange: Exchange | None) -> RecordedRow:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """A run that was made again, and the children it had."""
+    """A replayed run, and its children."""
 
     run: Run
     replay: Replay
     children: tuple[_Family, ...]
 
     def difference(self) -> Difference | None:
-        """The first one: the run's own, else that of its first child that has one."""
+        """Return the first difference: the run's own, else its first child's."""
         inner = (child.difference() for child in self.children)
         return self.replay.difference or next((found for found in inner if found is not None), None)
 
 
 def made_again(record: Record) -> Replay:
-    """The record, made again as far as it comes out the same."""
+    """Return the record's replay, as far as it comes out the same."""
     return Replay(CATALOGUE[record.machine], record).upto()
 
 
 @db.for_people
 def replay_run(run: Run, owner_id: int | None, upto: int | None = None) -> tuple[Run, Difference | None]:
-    """A new run of the rows as they come out again, to row `upto` or all; and the first difference.
+    """Return a new run of the replayed steps, to step `upto` or all; and the first difference.
 
-    Its children are replayed with it. The run that is replayed is only read.
+    Its children are replayed with it. The replayed run is only read.
     """
     family = _made_again(run, upto)
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""How long a worker keeps a run, and what it raises where an answer given at launch is wrong."""
+"""How long a worker keeps a run; and the error for a wrong answer from the launch."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """At most so many moves, and, where another run waits for a worker, seconds."""
+    """Most moves, and, if another run waits for a worker, most seconds."""
 
     moves: int = sys.maxsize
     seconds: float = 1.0
 
 
 WHOLE = Slice(seconds=float("inf"))
-"""Where no other run waits for this process."""
+"""For a process without other waiting runs."""
 
 
 class BadAnswer(Exception):

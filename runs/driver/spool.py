@@ -1,8 +1,8 @@
-"""Keeps the answer of a call on this machine's disk until the database has it.
+"""Keep the answer of a call on this machine's disk until the database has it.
 
-A call that must not be repeated may have ended while its answer still waits for the database. A worker that dies in
-between leaves the answer here, and the next worker on this machine uses it: no person is asked whether the call
-happened. Nothing is synced: this is for a process that dies, and not for a machine that does.
+An unrepeatable call may have ended while its answer still waits for the database. A worker that dies in between leaves
+the answer here. The next worker on this machine uses it, and no person is asked about the call. Nothing is synced: this
+is for a dying process, not for a dying machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT_S = 7 * 24 * 3600.0
 
 
 def put(key: str, answer: Answer) -> None:
-    """Write the answer to the call of that idempotency key; a disk that refuses loses only this second copy."""
+    """Write the answer to the call of that idempotency key; a refusing disk loses only this second copy."""
     path = path_of(key)
     draft = path.with_suffix(".new")
     with suppress(OSError):
@@ -34,14 +34,14 @@ def put(key: str, answer: Answer) -> None:
 
 
 def _forget_old(folder: Path) -> None:
-    """Drop what nobody has asked for: the run was aborted or deleted before the call was concluded."""
+    """Delete expired answers: the run was aborted or deleted before the call was concluded."""
     for path in folder.iterdir():
         if time.time() - path.stat().st_mtime > KEPT_S:
             path.unlink(missing_ok=True)
 
 
 def get(key: str) -> Answer | None:
-    """Return the answer to the call of that key; None where this machine has none."""
+    """Return the answer to the call of that key; None if this machine has none."""
     try:
         return ANSWER.validate_json(path_of(key).read_bytes())
     except (OSError, ValidationError):

@@ -9,7 +9,7 @@ from runs import live
 from runs.driver.holds import Hold
 
 DELTA_S = 0.125
-"""Seconds between pieces of streamed text that viewers are sent."""
+"""Seconds between two pieces of streamed text for viewers."""
 
 
 class Watcher:
@@ -21,7 +21,7 @@ class Watcher:
         self._sent_at = 0.0
 
     def watch(self, so_far: Callable[[], str]) -> bool:
-        """Return whether the call is still wanted. The text is read only when it is time to show it."""
+        """Return True if the call is still wanted. The text is read only when it is time to show it."""
         now = time.monotonic()
         if now - self._sent_at > DELTA_S and (text := so_far()):
             self._sent_at = now

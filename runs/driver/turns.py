@@ -1,4 +1,4 @@
-"""A call's turn at a model whose profile limits how much all workers together may call it."""
+"""A call's turn at a model whose profile limits the calls of all workers together."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Turn:
-    """A call under way; `used` is what it has used, once that is known."""
+    """A call in flight; `used` is its usage, once known."""
 
     used: int | None = None
 
     def heard(self, answer: Answer) -> Answer:
-        """Note what the call used. A call that broke off without a count keeps its estimate."""
+        """Note the call's usage. A call that broke off without a count keeps its estimate."""
         usage = getattr(answer, "usage", None)
         if usage is not None:
             counted = usage.input_tokens + usage.output_tokens
@@ -37,7 +37,7 @@ class Turn:
 
 @contextmanager
 def turn_at(limits: turns.Limits | None, lease: leases.Lease, characters: int) -> Iterator[Turn]:
-    """Have a turn for the length of a `with`; `Leaving` where the run has to wait for one, without a worker.
+    """Have a turn for the `with`; raises `Leaving` if the run has to wait for one, without a worker.
 
     The prompt has so many characters.
     """

@@ -1,4 +1,4 @@
-"""What the model of a run reads, how much of it fits, and the summary that stands for what does not."""
+"""The blocks that a run's model reads, how many of them fit, and the summary of the rest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANY = ModelCall(role="decision", reply="text")
 
 
 class Reader:
-    """The prompts of a run's model, and the window that they have to fit. `told` returns what it has been shown."""
+    """The prompts of a run's model, and the window that they have to fit. `told` returns its blocks."""
 
     def __init__(self, at: Position, ports: Ports, told: Callable[[], list[Block]]) -> None:
         self.at = at
@@ -43,7 +43,7 @@ class Reader:
         self.wanted = loading.compaction_wanted(at.run)
 
     def _counted(self) -> float:
-        """Tokens per character, by what the provider counted last for this run."""
+        """Return the tokens per character of the provider's last count for this run."""
         if not self.ports.reads_prompt:
             return 1 / context.CHARACTERS_PER_TOKEN
         counted = self.run.exchanges.filter(prompt_chars__gt=0, input_tokens__gt=0).order_by("-seq")
@@ -51,29 +51,29 @@ class Reader:
         return context.ratio(*found) if found else 1 / context.CHARACTERS_PER_TOKEN
 
     def counted(self, input_tokens: int, characters: int) -> None:
-        """The provider has counted a prompt."""
+        """Note that the provider has counted a prompt."""
         if self.ports.reads_prompt and input_tokens:
             self.per_character = context.ratio(input_tokens, characters)
 
     def messages(self, call: ModelCall) -> tuple[Message, ...]:
-        """The prompt of `call`."""
+        """Return the prompt of `call`."""
         return prompt(self.machine, self.terms, self.told(), call)
 
     def window(self) -> Window | None:
-        """What the kernel has to know so that prompts fit; None where nothing bounds them and nobody wants it."""
+        """Return the kernel's window, so prompts fit; None if nothing bounds them and no compaction is requested."""
         if self.limit is None and not self.wanted:
             return None
         return context.window_of(self.told(), self.settings, self.limit, self.per_character, self.ports.price)
 
     def price(self) -> float:
-        """What the next model call may cost at most: by the prompt as it stands, in USD."""
+        """Return the next model call's largest cost, for the current prompt, in USD."""
         characters = sum(len(message.text) for message in self.messages(ANY))
         return self.ports.model.price(context.tokens(characters, self.per_character))
 
     # --- summaries ------------------------------------------------------------------------------------------------
 
     def summarise(self, compaction: Compaction, nth: int, watch: Watch) -> Answer:
-        """Have the summary written. `nth` counts the run's attempts at it."""
+        """Write the summary with the model. `nth` counts the run's attempts at it."""
         about = {
             "first": compaction.first,
             "last": compaction.last,
@@ -96,19 +96,19 @@ class Reader:
         return answer
 
     def summary_messages(self, compaction: Compaction) -> tuple[Message, ...]:
-        """The prompt for the summary."""
+        """Return the prompt for the summary."""
         blocks = context.originals(self.told(), compaction)
         return summary.messages(self.terms.goal, blocks, compaction.room if self.limit else context.NO_LIMIT)
 
     def compacted(self, seq: int, made: RangeSummarised) -> None:
-        """A summary is written, in row `seq`: what it stands for need not be kept in memory."""
+        """Drop the blocks replaced by the summary of step `seq` from memory."""
         self.wanted = False
         self._tell(
             on_after_compaction, seq=seq, **made.model_dump(exclude={"kind", "updates", "kept", "sources"})
         )
 
     def not_used(self, compaction: Compaction) -> None:
-        """A summary was had, and nothing was made of it."""
+        """Note that a summary was not used."""
         about = compaction.model_dump(include={"first", "last", "tokens_before"})
         self._tell(on_after_compaction, **about, error="The summary was empty, or no longer apt.")
 

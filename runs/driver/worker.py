@@ -1,7 +1,7 @@
-"""Drives a run for one slice: decides what next, writes it, performs it, until the run parks or ends or is left.
+"""Drive a run for one slice: decide the next move, write it, perform it, until the run parks, ends or is left.
 
-The ask of an effect that may be repeated is held back, and written together with what follows from its answer, in
-one transaction; any other ask is written before its effect begins (docs/runtime.md, "Commits").
+The ask of a repeatable effect is held back, and written together with its conclusion in one transaction. Any other ask
+is written before its effect begins (docs/runtime.md, "Commits").
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from runs.store.log import Asked, Batch, Row, commit
 log = logging.getLogger(__name__)
 
 RULES_S = 1.0
-"""Seconds for which the site's rules are not read again, but for a deed."""
+"""Seconds for which the site's rules are not read again, except before a call with side effects."""
 
 MOST_ROWS, LONGEST_S = 50, 0.1
-"""Rows and seconds after which the gathered moves are committed even if no effect begins."""
+"""Steps and seconds after which the gathered moves are committed even if no effect begins."""
 
 
 class FaultAgain(Exception):
@@ -67,11 +67,11 @@ class FaultAgain(Exception):
 
 
 UNUSABLE = (NoModel, BadScript, ValidationError, FaultAgain)
-"""What the installation lacks for a run to be driven at all; trying again would not help."""
+"""Faults of the installation that keep a run from being driven at all; a retry would not help."""
 
 
 class Worker:
-    """Drives the run that it holds for one slice. `at` is where it stands in the run."""
+    """Drives its run for one slice. `at` is its position in the run."""
 
     at: Position
 
@@ -79,15 +79,13 @@ class Worker:
         self.hold = hold
         self.run = Run.objects.get(pk=hold.lease.run_id)
         self.woken: list[int] = []
-        """Other runs that want a worker now: a child that was started, a parent that was answered."""
+        """Other runs that want a worker now: a started child, an answered parent."""
         self.rules_read_at = -RULES_S
 
     def drive(self, limit: Slice) -> list[int]:
         """Drive the run for one slice. Return the runs that want a worker next."""
         try:
-            if (times := leases.lost_in_a_row(self.run)) >= leases.MOST_LOST and self._left_to_a_person(
-                times
-            ):
+            if (times := leases.lost_in_a_row(self.run)) >= leases.MOST_LOST and self._ask_a_person(times):
                 return self.woken
             self.prepare()
         except UNUSABLE as fault:
@@ -96,7 +94,7 @@ class Worker:
         try:
             goes_on = self._make_moves(limit)
         finally:
-            self.flush()  # what was gathered before a fault, too
+            self.flush()  # moves gathered before a fault, too
         return [*self.woken, self.run.pk] if goes_on else self.woken
 
     def _make_moves(self, limit: Slice) -> bool:
@@ -168,7 +166,7 @@ class Worker:
         self.at = Position(self.run, self.hold.lease.epoch, terms)
 
     def _refuse(self, fault: Exception) -> None:
-        """Stop the run with a reason, so that it takes no worker with it."""
+        """Stop the run with a reason, so it brings down no worker."""
         log.warning("run %s can't be driven: %s", self.run.pk, fault)
         self._load(loading.terms_of(self.run, {}))
         no_model = isinstance(fault, NoModel)
@@ -178,10 +176,10 @@ class Worker:
         stop = Stop(reason, (*cost_of(answer), Exited(reason=reason, message=why)))
         self.write(Decision(stop, self.at.snapshot.totals.after(answer)), None)
 
-    def _left_to_a_person(self, times: int) -> bool:
-        """Open a question instead of a further try; nothing of the run's world is built, for it may be the cause.
+    def _ask_a_person(self, times: int) -> bool:
+        """Open a question instead of a retry; no ports are built, for they may be the cause.
 
-        Where an answer waits, a question would take its place: the run is paused. Return False where it only parks.
+        A waiting answer would be lost to a question: then the run is paused. Return False if it only parks.
         """
         faults = leases.faults_in_a_row(self.run)
         if len(faults) == leases.MOST_LOST:
@@ -198,7 +196,7 @@ class Worker:
     # --- deciding ---------------------------------------------------------------------------------------------------
 
     def _step(self, answer: Answer | None) -> Move:
-        """Decide and write one move. An answer whose conclusion can't be drawn is kept all the same."""
+        """Decide and write one move. An answer that can't be concluded is kept all the same."""
         at, asked, pending = self.at, self.at.asked, self.at.snapshot.pending
         at.tick()
         if answer is None:
@@ -223,9 +221,9 @@ class Worker:
         return move
 
     def _look(self, room: int = 1) -> None:
-        """Add to the snapshot what is beside the rows: the window, the use of the family, the next price.
+        """Add to the snapshot the data beside the steps: the window, the family's usage, the next price.
 
-        `room` is how many times its usual length the next reply may have.
+        `room` is the factor on the next reply's usual length.
         """
         at = self.at
         if (window := self.reader.window()) is not at.snapshot.window:
@@ -239,7 +237,7 @@ class Worker:
             at.snapshot = replace(at.snapshot, next_cost_usd=self.reader.price() * room)
 
     def shown(self) -> list[Block]:
-        """Return what the model has been shown, the ask that is held back included."""
+        """Return the model's blocks, with the held-back ask."""
         at = self.at
         if at.blocks is None:
             self.flush()
@@ -247,7 +245,7 @@ class Worker:
         return at.blocks + at.blocks_held_back()
 
     def _perform(self) -> Answer | None:
-        """Perform the ask that waits. Return its answer; None where the loop has to look at the run again."""
+        """Perform the open ask. Return its answer; None if the loop has to check the run again."""
         done: Answer | Move | None
         try:
             done = self.performer.perform()
@@ -270,21 +268,22 @@ class Worker:
         return done
 
     def _without_room(self) -> Move:
-        """Another run of the family was quicker, or a lost call counts: the gates look again, now or next time."""
+        """Let the gates check again, now or next time: another run of the family was quicker, or a lost call counts."""
         at, waits = self.at, self.at.snapshot.pending
+        assert waits is not None
         if not isinstance(at.phase, HeldBack):
             self._look()
             move = asked_anew(at.machine, at.snapshot)
-            if not isinstance(move, Ask) or waits is None or move.effect != waits.effect:
+            if not isinstance(move, Ask) or move.effect != waits.effect:
                 return move
         raise Leaving(self.run.pk)
 
     # --- the site's rules -------------------------------------------------------------------------------------------
 
     def _follow_rules(self) -> None:
-        """Go by the site's rules of now, at most a second old, before the gates are asked."""
+        """Apply the site's current rules, at most a second old, before the gates are asked."""
         waits = self.at.snapshot.pending
-        # A call that waits was let pass by the rules of then; it is looked at again directly before the deed.
+        # A waiting call passed under earlier rules; it is checked again directly before it begins.
         if isinstance(self.at.phase, HeldBack) or (waits is not None and isinstance(waits.effect, ToolCall)):
             return
         if time.monotonic() - self.rules_read_at >= RULES_S:
@@ -292,7 +291,7 @@ class Worker:
             self._follow(site_rules.site_rules())
 
     def _follow(self, site: site_rules.SiteRules) -> None:
-        """Go by these rules of the site from here on; where they are others, the next batch says so first."""
+        """Apply these rules of the site from here on; if they differ, the next batch says so first."""
         at = self.at
         if site.text == at.site_rules:
             return
@@ -306,7 +305,7 @@ class Worker:
         at.added += 1
 
     def _write_noted(self) -> None:
-        """Write that the site's rules have changed, where nothing else follows from it."""
+        """Write that the site's rules have changed, if nothing else follows from it."""
         if self.at.noted:
             self.at.gathered, self.at.noted = opened(self.at, self.at.snapshot.totals), []
             self.flush()
@@ -314,7 +313,7 @@ class Worker:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def _put(self, move: Move) -> None:
-        """Write a move that no answer led to, and that costs nothing."""
+        """Write a move without an answer and without costs."""
         self.write(Decision(move, self.at.snapshot.totals), None)
 
     def write(self, decision: Decision, answer: Answer | None) -> None:
@@ -326,7 +325,7 @@ class Worker:
             return
         try:
             if isinstance(move, Rewind):
-                self._write_noted()  # it is gone over as every row before
+                self._write_noted()  # rolled back like every step before
                 self.flush()
             gathered = gather(at, decision, answer)
         except BaseException:
@@ -344,7 +343,7 @@ class Worker:
         failpoint("between_moves")
 
     def _must_commit(self, gathered: Gathered, move: Move, answer: Answer | None) -> bool:
-        """Return whether the gathered moves can't wait for the next one.
+        """Return True if the gathered moves can't wait for the next one.
 
         A child's answer can't: a shared limit counts the child's cost by its parent's committed steps.
         """
@@ -377,7 +376,7 @@ class Worker:
         self._notify(batch)
 
     def _commit(self, gathered: Gathered) -> None:
-        """Write the batch; a question with the answer that was prepared for it."""
+        """Write the batch; a question with its prepared answer."""
         if gathered.paid is not None:
             failpoint("before_conclusion_commit")
         if gathered.batch.rows[-1].kind == "ask":
@@ -399,6 +398,6 @@ class Worker:
             live.ring(batch.parent[0], 0)
 
     def keep(self, asked: Asked | None, answer: Answer | None) -> None:
-        """Save the paid answer to the ask that waits, where it led nowhere."""
+        """Save the paid answer to the open ask, if it led nowhere."""
         if answer is not None and asked is not None:
             self.at.keep(self.at.paid(asked, answer))

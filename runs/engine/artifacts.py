@@ -1,4 +1,4 @@
-"""What a run makes: the fact that declares an artifact, and what of a result it is."""
+"""Artifacts: the fact that declares one, and its part of a result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from runs.engine.facts import Fact
 from runs.engine.values import Json
 
 PICTURES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg"})
-"""Files that are made to be looked at: artifacts of kind `display`."""
+"""Files made to be looked at: artifacts of kind `display`."""
 
 
 class ArtifactDeclared(Fact):
-    """A machine keeps an output of a call under a name; each machine gives it a kind of its own."""
+    """An output of a call, kept under a name; each machine has its own kind of this fact."""
 
     name: str
     artifact_kind: str
@@ -22,12 +22,14 @@ class ArtifactDeclared(Fact):
 
 
 def file_kind(name: str) -> Literal["file", "display"]:
-    """Return the kind of artifact that a file of this name is."""
+    """Return the artifact kind of a file of this name."""
     return "display" if PurePosixPath(name).suffix.lower() in PICTURES else "file"
 
 
 def part_of(value: Json, names: tuple[str, ...], name: str) -> Json:
-    """Return what one output gets of a result: of several the member of its name where there is one, else the whole."""
+    """Return one output's part of a result: the member of its name, if there are several outputs and it is there; else
+    the whole.
+    """
     if len(set(names)) > 1 and isinstance(value, dict) and name in value:
         return value[name]
     return value

@@ -1,7 +1,7 @@
-"""How full the window is, and which older blocks a summary is to stand for when it gets too full.
+"""Measure how full the window is, and choose the older blocks that a summary replaces.
 
-The cut falls between rounds, so that a call is never parted from its result; the plan and what a person pinned stay
-as they are; an earlier summary is carried on, not nested. See docs/context.md, "Compaction".
+The cut falls between turns, so a call is never parted from its result. The plan and pinned blocks stay as they are. A
+later summary carries on an earlier one; they do not nest. See docs/context.md, "Compaction".
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from runs.engine.timeline import (
 )
 
 CHARACTERS_PER_TOKEN = 4
-"""Where nothing is known of a run's provider yet."""
+"""Used until the run's provider has counted a prompt."""
 
 SUMMARY_TOKENS = 800
-"""A summary's size at most; in a small window a quarter of it."""
+"""A summary's largest size; in a small window a quarter of it."""
 
 LEAST_ROOM = 1000
-"""Characters that a summariser is shown, however small the window is."""
+"""Characters shown to a summariser, however small the window is."""
 
 BLOCK_SHARE = 0.25
-"""How much of the window one block may fill; more of it is left out."""
+"""Share of the window that one block may fill; the rest of the block is left out."""
 
 KEPT_AT_MOST = 0.8
-"""How much of what makes a compaction due may be kept as recent, so that each one makes room."""
+"""Share of the compaction threshold that may be kept as recent, so each compaction makes room."""
 
 WORTH = 0.05
-"""Share of the window that a summary has to free, unless the prompt fits then and did not before. Where what stays
-fills the window, one would be made every round for little."""
+"""Least share of the window that a summary frees, unless the prompt fits only with it. Otherwise kept blocks that fill
+the window would cause a compaction in every turn."""
 
 WELL_BELOW = 0.9
-"""Share of what makes a compaction due at which a prompt has to be after one, or the next one is due at once."""
+"""Share of the compaction threshold that a prompt must fall below, or the next compaction is due at once."""
 
 RETRY_ROWS = 20
-"""Rows after a summariser failed, or wrote a summary that was of little use, before it is asked again; until then old
-results are left out where need be."""
+"""Steps before a summariser is asked again after it failed or freed too little. Until then old results are left out if
+needed."""
 
 RATIO_RANGE = (0.05, 2.0)
-"""Tokens per character, whatever a provider says it counted."""
+"""Tokens per character: bounds on a provider's own count."""
 
 NO_LIMIT = 10**12
-"""Tokens of a window that nothing fills."""
+"""Tokens of a window without a limit."""
 
 Round = list[Block]
 
@@ -70,7 +70,7 @@ def window_of(
     tokens_per_character: float,
     price: Price | None,
 ) -> Window:
-    """What the kernel has to know of a run so that its prompts fit."""
+    """Return the kernel's view of a run's window, so its prompts fit."""
     return Window(
         blocks=blocks,
         limit=limit or NO_LIMIT,
@@ -82,7 +82,7 @@ def window_of(
 
 
 def ratio(input_tokens: int, characters: int) -> float:
-    """Tokens per character, by what the provider counted for a prompt of so many characters."""
+    """Return the tokens per character that the provider counted for a prompt of so many characters."""
     if not input_tokens or not characters:
         return 1 / CHARACTERS_PER_TOKEN
     # In steps, so that a bound derived from it, and with it the prompt's prefix, does not change from call to call.
@@ -91,12 +91,11 @@ def ratio(input_tokens: int, characters: int) -> float:
 
 
 def tokens(characters: int, per_character: float) -> int:
-    """The estimate."""
     return math.ceil(characters * per_character)
 
 
 def size(machine: Machine, terms: Terms, window: Window, call: ModelCall) -> int:
-    """The estimate of the prompt of `call`, in tokens."""
+    """Return the estimate of the prompt of `call`, in tokens."""
     characters = sum(len(part.text) for part in pieces(machine, terms, window.blocks, call))
     return tokens(characters, window.tokens_per_character)
 
@@ -104,7 +103,7 @@ def size(machine: Machine, terms: Terms, window: Window, call: ModelCall) -> int
 def fit(
     machine: Machine, terms: Terms, window: Window, call: ModelCall, head: int
 ) -> Compaction | tuple[ModelCall, tuple[Fact, ...]]:
-    """A compaction that has to come first, or the call as it fits the window, with what is to be said of it."""
+    """Return a compaction that must come first, or the call fitted to the window with its notices."""
     call = _bounded(window, call)
     context = folded(window.blocks)
     estimate = size(machine, terms, window, call)
@@ -113,14 +112,14 @@ def fit(
     full = estimate > window.compact_at * window.limit
     if context.failed and head - context.failed < RETRY_ROWS:
         full = False
-    if not over and _was_of_little_use(window, context, head):
+    if not over and _freed_little(window, context, head):
         full = False
     if not full and wanted is None:
         return (call.model_copy(update={"sanitize": True}) if over else call), ()
     filled = replace(window, limit=min(window.limit, estimate))
     found = _range(window, context, call.longest)
     if found is None and wanted is not None:  # a person does not wait until the window is half full
-        due = full and context.waits  # what was taken back has been in a prompt since
+        due = full and context.waits  # a reverted summary's blocks have been in a prompt since
         found = _range(filled, context, call.longest, also_brought_back=due)
     if over and (found is None or _after(window, context, found, estimate) > window.limit):
         found = _range(window, context, call.longest, also_brought_back=True) or found
@@ -139,7 +138,8 @@ def fit(
 
 
 def _not_now(window: Window, context: Context, longest: int) -> Notice:
-    """Why a wish is not granted: it waits, where only what was taken back since is old enough."""
+    """Return the notice that a requested compaction waits or has nothing to compact: only reverted blocks are old
+    enough."""
     if _range(window, context, longest, also_brought_back=True) is None:
         nothing = "Nothing is old enough to be summarised: the context holds recent rounds and what stays."
         return Notice(code="nothing_to_compact", message=nothing)
@@ -151,18 +151,18 @@ def _not_now(window: Window, context: Context, longest: int) -> Notice:
 
 
 def summariser_room(window: Window) -> int:
-    """Characters of the blocks that fit a prompt for a summary."""
+    """Return how many characters of blocks fit a summariser's prompt."""
     tokens = window.limit * window.compact_at - summary_tokens(window)
     return max(LEAST_ROOM, int(tokens / window.tokens_per_character))
 
 
 def summary_tokens(window: Window) -> int:
-    """How long a summary may be."""
+    """Return a summary's longest length, in tokens."""
     return min(SUMMARY_TOKENS, int(window.limit * BLOCK_SHARE))
 
 
 def _bounded(window: Window, call: ModelCall) -> ModelCall:
-    """The call with a bound on single blocks, where one could fill the window."""
+    """Return the call with a bound on single blocks, if one could fill the window."""
     longest = int(window.limit * BLOCK_SHARE / window.tokens_per_character)
     return call if longest >= SHOWN + 200 else call.model_copy(update={"longest": longest})
 
@@ -170,16 +170,16 @@ def _bounded(window: Window, call: ModelCall) -> ModelCall:
 def _range(
     window: Window, context: Context, longest: int, *, also_brought_back: bool = False
 ) -> Compaction | None:
-    """What is older than the most recent rounds, as one unbroken range; None where there is nothing to summarise.
+    """Return the blocks older than the most recent turns as one unbroken range; None if there is nothing to summarise.
 
-    It carries on the newest summary, where nobody pinned that, and leaves alone what stands before other ones.
+    The range carries on the newest summary unless it is pinned, and leaves earlier summaries alone.
     """
     standing = context.standing()
     earlier = standing[-1] if standing and standing[-1].path not in context.pins else None
     floor = max((summary.made.last for summary in standing if summary is not earlier), default=0)
     read = shown(window.blocks, context)
     cut: list[int] = []
-    for blocks in _old_rounds(window, read, longest):
+    for blocks in _old_turns(window, read, longest):
         if any(context.stays(block.seq) for block in blocks if block.kind != SUMMARY):
             continue  # a call stays with its result
         for block in blocks:
@@ -188,7 +188,7 @@ def _range(
                 cut.append(block.seq)
     if not cut:
         return None
-    # Never less than the earlier one, or what that one stands for would be read again.
+    # Never less than the earlier summary covered, or its blocks would be read again.
     first = min([*cut, earlier.made.first] if earlier else cut)
     last = max([*cut, earlier.made.last] if earlier else cut)
     stays = {block.seq for block in read if block.kind != SUMMARY and first <= block.seq <= last} - set(cut)
@@ -204,7 +204,7 @@ def _range(
 
 
 def _is_worth(window: Window, context: Context, found: Compaction, estimate: int) -> bool:
-    """Whether it makes the prompt fit, or frees more than a little and reaches well below what made it due."""
+    """Return True if the compaction makes the prompt fit, or frees enough and ends well below its threshold."""
     if estimate > window.limit >= _after(window, context, found, estimate):
         return True
     rest = _rest(window, context, found, estimate)
@@ -212,12 +212,12 @@ def _is_worth(window: Window, context: Context, found: Compaction, estimate: int
 
 
 def _after(window: Window, context: Context, found: Compaction, estimate: int) -> float:
-    """What the prompt would come to, at most: the summary as long as it may be, the earlier one gone."""
+    """Return the largest size of the prompt after the compaction, without the earlier summary."""
     return _rest(window, context, found, estimate) + summary_tokens(window)
 
 
 def _rest(window: Window, context: Context, found: Compaction, estimate: int) -> float:
-    """What stays of the prompt beside the summary."""
+    """Return the rest of the prompt beside the summary."""
     earlier = context.summaries.get(found.updates)
     before = len(earlier.text) * window.tokens_per_character if earlier else 0.0
     return estimate - _freed(window, context, found) - before
@@ -227,15 +227,15 @@ def _well_below(window: Window) -> float:
     return window.compact_at * window.limit * WELL_BELOW
 
 
-def _was_of_little_use(window: Window, context: Context, head: int) -> bool:
-    """Whether the newest summary was made a moment ago and left the prompt about as full as made it due."""
+def _freed_little(window: Window, context: Context, head: int) -> bool:
+    """Return True if the newest summary is recent and the prompt is about as full as before it."""
     newest = max(context.standing(), key=lambda one: one.seq, default=None)
     lately = newest is not None and head - newest.seq < RETRY_ROWS
     return lately and newest is not None and newest.made.tokens_after > _well_below(window)
 
 
 def _freed(window: Window, context: Context, found: Compaction) -> float:
-    """Tokens of the blocks that the summary stands for."""
+    """Return the tokens of the blocks that the summary replaces."""
     gone = sum(
         len(block.text)
         for block in shown(window.blocks, context)
@@ -244,8 +244,8 @@ def _freed(window: Window, context: Context, found: Compaction) -> float:
     return gone * window.tokens_per_character
 
 
-def _old_rounds(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
-    """The rounds of what is read before the most recent ones, of which the last always stays: earlier runs may go."""
+def _old_turns(window: Window, read: Sequence[Block], longest: int) -> list[Round]:
+    """Return the turns before the most recent ones. The last turn always stays; blocks of earlier runs may go."""
     rounds = rounds_of(read)
     room = min(window.keep_recent, KEPT_AT_MOST * window.compact_at) * window.limit
     recent = 0
@@ -260,9 +260,9 @@ def _old_rounds(window: Window, read: Sequence[Block], longest: int) -> list[Rou
 
 
 def rounds_of(blocks: Sequence[Block]) -> list[Round]:
-    """The blocks in rounds: each begins with what the agent said, and holds what came of it.
+    """Return the blocks in turns: each begins with the agent's decision, and holds its results.
 
-    A row is never parted. What stands before the first round is one of its own, and so is a summary.
+    A step is never parted. Blocks before the first turn are a turn of their own, and so is a summary.
     """
     rounds: list[Round] = []
     for block in blocks:
@@ -277,7 +277,7 @@ def rounds_of(blocks: Sequence[Block]) -> list[Round]:
 
 
 def originals(blocks: Sequence[Block], range_: Compaction | RangeSummarised) -> list[Block]:
-    """What the summary of a range stands for: the earlier summary that it carries on, and what that one has not."""
+    """Return the blocks behind the summary of a range: the summary carried on by it, and the blocks after that one."""
     earlier = folded(blocks).summaries.get(range_.updates)
     told = [
         block
@@ -294,7 +294,7 @@ def originals(blocks: Sequence[Block], range_: Compaction | RangeSummarised) -> 
 
 
 def still_apt(window: Window, compaction: Compaction) -> bool:
-    """Whether nobody took back, pinned or corrected, while it was written, the summary that this one carries on."""
+    """Return True if the summary carried on by this one was not reverted, pinned or corrected meanwhile."""
     context = folded(window.blocks)
     standing = {one.seq: one.version for one in context.standing() if one.path not in context.pins}
     return not compaction.updates or standing.get(compaction.updates) == compaction.version
@@ -303,7 +303,7 @@ def still_apt(window: Window, compaction: Compaction) -> bool:
 def summarised(
     machine: Machine, terms: Terms, window: Window, compaction: Compaction, text: str, head: int
 ) -> RangeSummarised:
-    """The fact that a summary becomes; row `head` + 1 will hold it."""
+    """Return the fact for a new summary; step `head` + 1 will hold it."""
     most = int(summary_tokens(window) / window.tokens_per_character)
     made = RangeSummarised(
         first=compaction.first,

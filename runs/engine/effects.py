@@ -1,4 +1,4 @@
-"""The whole list of what a run can do to the world, and of what the world can answer.
+"""Everything that a run can ask of the world, and every answer.
 
 An effect is asked and later answered; both survive JSON. See docs/runtime.md, "The kernel".
 """
@@ -30,56 +30,56 @@ VERDICTS: dict[InterruptKind, tuple[Verdict, ...]] = {
     "plan": ("approve", "edit", "reject", "abort", "rollback"),
     "may_have_happened": ("approve", "respond", "reject", "abort", "rollback"),
 }
-"""What a person may answer to each kind of interrupt (docs/runtime.md, "Questions")."""
+"""The verdicts that a person may give to each kind of interrupt (docs/runtime.md, "Questions")."""
 
 
 LET_PASS: tuple[Verdict, ...] = ("approve", "edit")
-"""Verdicts with which a call that is held back is made."""
+"""Verdicts that release a held call."""
 
 BY_HAND = ("web", "admin", "api", "command")
-"""Channels of decisions that a person makes in sight of the question."""
+"""Channels of decisions made in sight of the question."""
 
 
 def changes_something(effects: str) -> bool:
-    """Whether calls of this effect leave something behind; those of no call (empty) do not."""
+    """Return True if calls of this effect leave something behind; False for no call (empty)."""
     return effects not in ("", "none", "read")
 
 
 class ModelCall(Value):
-    """One request to a model. The prompt itself is a rendering of the log up to this ask, and is not kept here."""
+    """One request to a model. The prompt itself is a rendering of the log up to this ask, and not stored here."""
 
     kind: Literal["model_call"] = "model_call"
     role: Role
     reply: str
-    """Name of the reply schema, resolved by the machine; `text` where free text is wanted."""
+    """Name of the reply schema, resolved by the machine; `text` for free text."""
     tail: str = ""
-    """What stands at the end of this prompt only."""
+    """The end of this prompt only."""
     shows: tuple[str, ...] = ()
-    """Names whose whole texts stand before the tail, in this prompt only."""
+    """Names of the artifacts shown in full before the tail, in this prompt only."""
     cacheable: bool = False
     sanitize: bool = False
     """Set after a context-length error: old tool results become stubs."""
     longest: int = 0
-    """Characters of one block that this prompt shows at most; 0 where the window sets no bound."""
+    """Most characters of one block in this prompt; 0 if the window sets no bound."""
     input_tokens: int = 0
     reply_tokens: int = 0
-    """What the prompt is estimated at, and the longest reply that no limit forbids; 0 where no limit needs to know."""
+    """The prompt's estimate, and the longest reply within the limits; 0 if no limit needs to know."""
     at_limit: Literal["ask", "fail", "pass"] = "ask"
-    """What a reached limit of the run does to this call."""
+    """The effect of a reached limit on this call."""
     cut: bool = False
-    """Whether the reply before this one did not end in order: a second such one in a row ends the run."""
+    """True if the reply before this one was cut off: a second one in a row ends the run."""
     room: int = 1
-    """How many times its usual length the reply may have: 2 after one that was cut off for its length."""
+    """Factor on the reply's usual length: 2 after a reply that was cut off for its length."""
     waited_s: float = Field(default=0.0, exclude_if=operator.not_)
-    """Seconds that it has been held back because the model's server was away."""
+    """Seconds held back so far because the model's server was away."""
     waits: int = Field(default=0, exclude_if=operator.not_)
-    """How many of its attempts met a server that was away: they are none of the few that other failures have."""
+    """Attempts at an unavailable server; they do not count against `ATTEMPTS`."""
     closes: str = ""
-    """The exit reason that the reply ends the run with; empty where a node takes the reply."""
+    """The exit reason with which the reply ends the run; empty if a node takes the reply."""
 
 
 class ToolCall(Value):
-    """One call of a tool, with arguments that its schema has accepted."""
+    """One call of a tool, with arguments accepted by its schema."""
 
     kind: Literal["tool_call"] = "tool_call"
     tool: str
@@ -87,45 +87,45 @@ class ToolCall(Value):
     effects: EffectClass
     idempotent: bool = False
     infra: bool = False
-    """Works on the run's own record: no limit holds it, and it is counted nowhere."""
+    """Works on the run's own record: no limit holds or counts it."""
 
     @property
     def repeatable(self) -> bool:
-        """Whether doing it twice harms nobody."""
+        """Return True if a second call does no harm."""
         return not changes_something(self.effects)
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits of tool and canonical arguments."""
+        """Return 16 hex digits of tool and canonical arguments."""
         return fingerprint(self.tool, self.args)
 
 
 class Compaction(Value):
-    """A summary that is to stand in place of older blocks, and the model call that waits for it."""
+    """A planned summary of older blocks, and the model call that waits for it."""
 
     kind: Literal["compaction"] = "compaction"
     first: int
     last: int
-    """The rows it covers."""
+    """The covered steps."""
     updates: int = 0
-    """The row of the earlier summary that it carries on; 0 where there is none."""
+    """The step of the earlier summary that it carries on; 0 if there is none."""
     version: int = 1
-    """The version of that summary which the summariser reads."""
+    """The version of that summary read by the summariser."""
     kept: tuple[int, ...] = ()
-    """Rows in the range whose blocks stay as they are."""
+    """Steps in the range whose blocks stay as they are."""
     tokens_before: int
-    """Estimate of the prompt that is too long."""
+    """Estimate of the too long prompt."""
     room: int = 0
-    """Characters of the blocks that the summariser is shown, where a window bounds it."""
+    """Characters of the blocks shown to the summariser, if a window bounds it."""
     wanted_by: str = ""
-    """The person who asked for it; empty where the prompt was too long."""
+    """The person who requested it; empty if the prompt was too long."""
     holds: ModelCall
     passed: tuple[str, ...] = ()
-    """Names of the gates that have been answered for the call that is held."""
+    """Names of the gates already answered for the held call."""
 
 
 class ChildRun(Value):
-    """A named child run, with the goal that the parent gives it. Models, rules and people see a call of a tool."""
+    """A named child run, with a goal from its parent. Models, rules and people see a call of a tool."""
 
     kind: Literal["child_run"] = "child_run"
     name: str
@@ -133,54 +133,54 @@ class ChildRun(Value):
 
     @property
     def tool(self) -> str:
-        """What the call is named."""
+        """Return the call's name."""
         return f"agent.{self.name}"
 
     @property
     def args(self) -> dict[str, Any]:
-        """The call's arguments."""
         return {"goal": self.goal}
 
     @property
     def effects(self) -> EffectClass:
-        """The child asks for itself."""
+        """Return `none`: the child asks for itself."""
         return "none"
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits of tool and canonical arguments."""
+        """Return 16 hex digits of tool and canonical arguments."""
         return fingerprint(self.tool, self.args)
 
 
 class Draft(Value):
-    """What an approval lets a machine act on. Its call is no held one: it has all gates still before it."""
+    """The step or call that an approval lets a machine act on. Its call is not held yet: all gates still come before
+    it."""
 
     thought: str
     call: ToolCall | ChildRun | None = None
-    """The call that the machine asks for next."""
+    """The next call of the machine."""
     fault: str = ""
-    """Why there is none, where the draft names one."""
+    """Why there is no call, if the draft names a fault."""
     rules: tuple[str, ...] = ()
-    """The rules that it breaks."""
+    """The rules broken by the draft."""
 
     @property
     def tool(self) -> str:
-        """The tool of its call."""
+        """Return the tool of its call."""
         return self.call.tool if self.call else ""
 
     @property
     def args(self) -> dict[str, Any]:
-        """The arguments of its call."""
+        """Return the arguments of its call."""
         return self.call.args if self.call else {}
 
     @property
     def effects(self) -> str:
-        """What its call can change."""
+        """Return the effect of its call."""
         return self.call.effects if self.call else ""
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits of its thought and its call."""
+        """Return 16 hex digits of its thought and its call."""
         return fingerprint(self.tool, {"thought": self.thought, "args": self.args})
 
 
@@ -191,13 +191,13 @@ class AtLimit(Value):
     used: float
     limit: float
     root: int = 0
-    """The run whose limit it is, where others count in it; else 0."""
+    """The run that owns the limit if other runs share it; else 0."""
     left: float | None = None
-    """What is left, where that is too little for the next call; None where the limit is reached."""
+    """The amount left, if too little for the next call; None if the limit is reached."""
     aside: float = 0.0
-    """What of `used` was only set aside, for calls under way in other runs."""
+    """The part of `used` that is only reserved, for calls in flight in other runs."""
     rounded: bool = Field(default=False, exclude_if=operator.not_)
-    """Whether the figures have only the digits of the title: an earlier version kept no others."""
+    """True if the figures have only the digits of the title: an earlier version kept no others."""
 
 
 class HumanCall(Value):
@@ -207,43 +207,44 @@ class HumanCall(Value):
     about: InterruptKind
     title: str
     why: str
-    """The rule that asked, in words."""
+    """The asking rule, in words."""
     holds: ModelCall | ToolCall | ChildRun | None = None
     passed: tuple[str, ...] = ()
-    """Names of the gates that have been answered for the effect that is held, this one included."""
+    """Names of the gates answered for the held effect, this one included."""
     limit: str = ""
-    """Of kind `limit`: which one."""
+    """Of kind `limit`: its name."""
     figures: AtLimit | None = Field(default=None, exclude_if=is_none)
-    """Of kind `limit`: how far it was used when this was asked."""
+    """Of kind `limit`: its use when this was asked."""
     cost_usd: float = Field(default=0.0, exclude_if=operator.not_)
-    """What the model call that is held may cost, where a rule asks about that; else 0."""
+    """The held model call's largest cost, if a rule asks about it; else 0."""
     host: str = ""
-    """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
+    """The host that the call contacts, if the question is about it; an approval may allow it for the whole run."""
     model: str = Field(default="", exclude_if=operator.not_)
-    """The model that can't be called, where that is what is asked: `resume` may name another one."""
+    """The model that can't be called, if the question is about it: `resume` may name another one."""
     lost: int = 0
-    """Workers in a row that were lost before this question; 0 where it is about something else."""
+    """Workers lost in a row before this question; 0 if it is about something else."""
     faults: int = 0
     """How many of them met a fault of our own code."""
     questions: tuple[str, ...] = ()
     deadline_s: float | None = None
     on_timeout: Literal["deny", "approve", "abort"] = "deny"
     draft: Draft | None = None
-    """Of kind `human_approval`: what an approval lets act. None in questions that were asked before it was kept."""
+    """Of kind `human_approval`: the draft to approve. None in questions asked before it was stored."""
 
     @property
     def shown(self) -> ToolCall | ChildRun | Draft | None:
-        """The call, or the draft, that a person decides on."""
+        """Return the call, or the draft, to decide on."""
         return self.draft or call_in(self.holds)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What a person may answer."""
+        """Return the possible verdicts."""
         return VERDICTS[self.about]
 
 
 def question_of(call: HumanCall) -> str:
-    """What tells a question from others of its kind: the exact call or draft, the limit, or its words."""
+    """Return the mark that sets a question apart from others of its kind: the exact call or draft, the limit, or its
+    words."""
     if call.shown is not None:
         return call.shown.fingerprint
     return call.limit or fingerprint(call.title, {"questions": list(call.questions)})
@@ -253,24 +254,24 @@ Effect = ModelCall | ToolCall | Compaction | ChildRun | HumanCall
 
 
 def call_in(effect: Effect | None) -> ToolCall | ChildRun | None:
-    """The effect, where it is a call that rules look at and people approve."""
+    """Return the effect if it is a call for rules and approvals."""
     return effect if isinstance(effect, ToolCall | ChildRun) else None
 
 
 def fingerprint_of(effect: Effect | None) -> str:
-    """That of a call; empty where the effect is none."""
+    """Return the fingerprint of a call; empty if the effect is no call."""
     call = call_in(effect)
     return call.fingerprint if call else ""
 
 
 class Usage(Value):
-    """What one model call used: tokens and USD."""
+    """Tokens and USD used by one model call."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
     estimated: bool = Field(default=False, exclude_if=operator.not_)
-    """Whether the tokens are an estimate: the server did not count them, or its count did not arrive."""
+    """True if the tokens are an estimate: the server did not count them, or its count did not arrive."""
 
 
 def _is_nothing(usage: Usage) -> bool:
@@ -278,7 +279,7 @@ def _is_nothing(usage: Usage) -> bool:
 
 
 HowEnded = Literal["stop", "length", "content_filter", "error"]
-"""How a model's reply ended. Only one that ended in order (`stop`) is ever read."""
+"""How a model's reply ended. Only a complete one (`stop`) is ever read."""
 
 
 class ModelReplied(Value):
@@ -289,12 +290,12 @@ class ModelReplied(Value):
     usage: Usage = Usage()
     cached: bool = False
     reasoning: str = ""
-    """What the model thought before it replied, as far as the server sent it apart. It is shown, and never read."""
+    """The model's thoughts before its reply, if the server sent them apart. Shown, never read."""
     ended: HowEnded = "stop"
     seed: int | None = Field(default=None, exclude_if=is_none)
-    """The seed that was sent with the call; None where the model has none."""
+    """The seed sent with the call; None if the model has none."""
     sent_tokens: int = Field(default=0, exclude_if=operator.not_)
-    """About how many tokens were sent, where the server counted far fewer; else 0."""
+    """About how many tokens were sent, if the server counted far fewer; else 0."""
 
 
 class ContextOverflowed(Value):
@@ -305,7 +306,7 @@ class ContextOverflowed(Value):
 
 
 class MadeFile(Value):
-    """A file that a tool made in the run's own directory."""
+    """A file made by a tool in the run's own directory."""
 
     name: str
     text: str = ""
@@ -314,23 +315,23 @@ class MadeFile(Value):
     """Bytes."""
     media_type: str = ""
     sha256: str = ""
-    """Of the bytes, in hex: under it they are kept, whatever is written under the name later."""
+    """SHA-256 of the bytes, in hex: the key under which they stay stored after a later write to the name."""
 
 
 class ToolReturned(Value):
-    """A tool's result. `ran` is false where a person or a rule gave it in the tool's place."""
+    """A tool's result. `ran` is false if a person or a rule gave it in the tool's place."""
 
     kind: Literal["tool_returned"] = "tool_returned"
     value: Json = None
     exit_code: int | None = Field(default=None, exclude_if=is_none)
-    """Of the program that the tool ran; a code other than 0 makes the call a failed one."""
+    """Exit code of the program that the tool ran; any other than 0 makes the call a failed one."""
     stderr: str = Field(default="", exclude_if=operator.not_)
     files: tuple[MadeFile, ...] = ()
     ran: bool = True
     cached_from: int = Field(default=0, exclude_if=operator.not_)
-    """The row of the call whose result is given again; 0 where the call was made."""
+    """The step of the repeated call's result; 0 if the call was made."""
     by_asking: bool = False
-    """Nobody had heard it from the call itself: the tool was asked afterwards what became of it."""
+    """The result was lost with the call; the tool was asked for it afterwards."""
 
 
 class Summarised(Value):
@@ -343,7 +344,7 @@ class Summarised(Value):
     ended: HowEnded = "stop"
     seed: int | None = Field(default=None, exclude_if=is_none)
     unfit: str = ""
-    """Why the text is no summary; empty where it is one."""
+    """Why the text is no summary; empty if it is one."""
 
 
 class HumanSaid(Value):
@@ -355,14 +356,14 @@ class HumanSaid(Value):
     message: str = ""
     to_step: int | None = None
     allow_host: bool = False
-    """With an approval: the host that was asked about may be contacted for the rest of the run."""
+    """With an approval: the host in question may be contacted for the rest of the run."""
     by: str = ""
     gates: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
     """Gates that it answers beside those of its question."""
 
 
 class ChildFinished(Value):
-    """How a child run ended. `answer` is None where it has none."""
+    """How a child run ended. `answer` is None if it has none."""
 
     kind: Literal["child_finished"] = "child_finished"
     run: str
@@ -370,37 +371,37 @@ class ChildFinished(Value):
     answer: str | None = None
     cost_usd: float = 0.0
     exit_reason: str = Field(default="", exclude_if=operator.not_)
-    """Why a child without a result ended; empty in records that were made before it was kept."""
+    """Why a child without a result ended; empty in records made before it was stored."""
     message: str = Field(default="", exclude_if=operator.not_)
-    """The same in the words of the step that ended it."""
+    """The same in the words of its last step."""
     metadata: dict[str, Any] = Field(default={}, exclude_if=operator.not_)
-    """Of a fixed node: what is merged into its parent's."""
+    """Of a fixed node: the state merged into its parent's."""
 
     @property
     def gave_result(self) -> bool:
-        """Whether its answer is its parent's result: it has one, and neither failed nor was cancelled."""
+        """Return True if its answer is its parent's result: it has one, and neither failed nor was cancelled."""
         return self.answer is not None and self.status in ("succeeded", "stopped")
 
 
 class Failed(Value):
-    """What went wrong, and what may be done about it. `ran` tells whether a call took place at all."""
+    """An error, and its possible remedy. `ran` tells whether a call took place at all."""
 
     kind: Literal["failed"] = "failed"
     blame: Blame
     message: str
     ran: bool = True
     wait_s: float = Field(default=0.0, exclude_if=operator.not_)
-    """How long the model's server asks to wait; 0 where it does not say."""
+    """Seconds that the model's server asks to wait; 0 if it does not say."""
     patience_s: float = Field(default=0.0, exclude_if=operator.not_)
-    """How long a call that fails so waits in all before a person is asked; 0 where it has its few attempts."""
+    """Seconds that such a call waits in all before a person is asked; 0 if it has the usual few attempts."""
     asks: bool = Field(default=False, exclude_if=operator.not_)
-    """Whether a person is asked at once: the key or the account has to be mended."""
+    """True if a person is asked at once: the key or the account needs mending."""
     model: str = Field(default="", exclude_if=operator.not_)
-    """The model whose call that was, where its server is away or wants something of a person."""
+    """The model of the failed call, if its server is away or needs a person."""
     fallback: str = Field(default="", exclude_if=operator.not_)
-    """The model that takes over once the wait is over; empty where a person is asked."""
+    """The model that takes over after the wait; empty if a person is asked."""
     usage: Usage = Field(default=Usage(), exclude_if=_is_nothing)
-    """What a model call used that broke off: it is paid all the same."""
+    """Usage of a model call that broke off: it is billed all the same."""
 
 
 Answer = ModelReplied | ContextOverflowed | ToolReturned | Summarised | HumanSaid | ChildFinished | Failed

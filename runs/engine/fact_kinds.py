@@ -1,7 +1,7 @@
-"""Name what a row's facts are in one text of a column, so that queries find rows without reading their facts.
+"""Name a step's facts in one text column, so queries find steps without reading their facts.
 
-The text has a blank around each name: a kind, or a kind with one of its marks. A mark is a field that tells facts of a
-kind apart where a query asks for it: `run.held_back/halt=3`, `react.tool.result/outputs`.
+The text has a blank around each name: a kind, or a kind with one of its marks. A mark is a field that sets facts of one
+kind apart for a query: `run.held_back/halt=3`, `react.tool.result/outputs`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MARKS: Mapping[str, tuple[str, ...]] = {
     "conv.unpinned": ("path",),
     "conv.range.summary": ("updates",),
 }
-"""By kind, the fields that queries ask for. A further one needs a migration that fills the column of older rows."""
+"""By kind, the fields used by queries. A new one needs a migration that fills the column of older steps."""
 
 VALUED = ("code", "tool", "halt", "lost", "summary", "path", "updates")
-"""Marks that are named with their value; the others only say that there is one."""
+"""Marks named with their value; the others only say that there is one."""
 
 CONTEXT_CHANGES = (
     "conv.summary.edited",
@@ -37,11 +37,11 @@ CONTEXT_CHANGES = (
     "conv.unpinned",
     "conv.compaction.wanted",
 )
-"""Kinds of what people do to a run's context."""
+"""Kinds of people's changes to a run's context."""
 
 
 def fact_kinds(facts_json: str) -> str:
-    """Return the names of the facts in a row's text, each once, in their order; empty where it has none."""
+    """Return the names of the facts in a step's text, each once, in their order; empty if it has none."""
     if facts_json == "[]":
         return ""
     names: dict[str, None] = {}
@@ -54,7 +54,7 @@ def fact_kinds(facts_json: str) -> str:
 
 
 def name_of(kind: str, mark: str = "", value: Any = None) -> str:
-    """Return the name of a kind, or of one of its marks, as the text has it with the blanks around it."""
+    """Return the column's text for a kind, or for one of its marks, with the blanks around it."""
     assert not mark or mark in MARKS[kind], f"{kind} is not marked by {mark}"
     return f" {_marked(kind, mark, value) if mark else kind} "
 
@@ -67,10 +67,10 @@ def _marks(kind: str, fact: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _marked(kind: str, mark: str, value: Any) -> str:
-    """Return the name of a mark; its value is without blanks, which part the names."""
+    """Return the name of a mark; its value loses its blanks, since blanks part the names."""
     return f"{kind}/{mark}={''.join(str(value).split())}" if mark in VALUED else f"{kind}/{mark}"
 
 
 def has_kind(names: str, kinds: Iterable[str]) -> bool:
-    """Return whether the text of a row's column names one of the kinds."""
+    """Return True if a step's column names one of the kinds."""
     return any(name_of(kind) in names for kind in kinds)

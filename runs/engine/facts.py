@@ -1,6 +1,6 @@
-"""Conclusions, in the past tense: what rows hold, what state folds from, what prompt and page are renderings of.
+"""Conclusions, in the past tense: steps hold them, state is folded from them, prompt and page render them.
 
-The facts that every machine shares stand here; a machine adds its own.
+This module has the facts that every machine shares; a machine adds its own.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ class Fact(Value):
 
 
 class Notice(Fact):
-    """Something the model and the reader should know: a violation, a dropped argument, a retry."""
+    """A remark for the model and the reader: a violation, a dropped argument, a retry."""
 
     kind: Literal["react.notice"] = "react.notice"
     code: str
     message: str
     param: str = ""
     rest: str = ""
-    """What of a reply was not read; the model is not shown it again."""
+    """The unread rest of a reply; the model is not shown it again."""
     rule: str = Field(default="", exclude_if=operator.not_)
-    """The name of the rule that has it noted; empty where none has, and in older rows."""
+    """The name of the noting rule; empty if there is none, and in older steps."""
     fault: str = Field(default="", exclude_if=operator.not_)
-    """Of an answer that does not fit: what is wrong with it; empty in older rows."""
+    """Of an unfit answer: its fault; empty in older steps."""
 
 
 MADE_ANEW = "not_happened"
-"""Code of the notice on a call that is made anew: its worker was lost, and the far side says that it did not happen."""
+"""Code of the notice on a retry: the worker was lost, and the far side says that the call did not happen."""
 
 FOUND_OUT = "found_out"
-"""Code of the notice beside a result that nobody had heard: the tool was asked what became of the call."""
+"""Code of the notice beside a result with a lost answer: the tool was asked for it afterwards."""
 
 
 TRIED_NOW = "tried_now"
-"""Code of the notice that a person did not wait for the next attempt at a call."""
+"""Code of the notice that a person skipped the wait for a call's next attempt."""
 
 
 class ToolCalled(Fact):
@@ -65,7 +65,7 @@ class CallEdited(Fact):
 
 
 class ToolReported(Fact):
-    """What came of a call. `ran` is false where it was refused, answered for, or at fault."""
+    """The result of a call. `ran` is false if it was refused, answered for, or at fault."""
 
     kind: Literal["react.tool.result"] = "react.tool.result"
     tool: str
@@ -74,15 +74,15 @@ class ToolReported(Fact):
     exit_code: int | None = Field(default=None, exclude_if=is_none)
     stderr: str = Field(default="", exclude_if=operator.not_)
     cached_from: int = Field(default=0, exclude_if=operator.not_)
-    """The row of the call whose result is given again; 0 where the call was made."""
+    """The step of the repeated call's result; 0 if the call was made."""
     ran: bool = True
     files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    """Names of the artifacts that it became, where the machine keeps such."""
+    """Names of the artifacts made from it, if the machine keeps such."""
 
     @property
     def of_program(self) -> bool:
-        """Whether it says how a program ended, or what it wrote to stderr."""
+        """Return True if it tells a program's end, or its stderr."""
         return self.exit_code is not None or bool(self.stderr)
 
 
@@ -95,41 +95,39 @@ class UserAnswered(Fact):
 
 
 class Spent(Fact):
-    """What an answer cost (a cached one nothing)."""
+    """The cost of an answer (0 for a cached one)."""
 
     kind: Literal["run.spent"] = "run.spent"
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
     estimated: bool = Field(default=False, exclude_if=operator.not_)
-    """Whether the tokens are an estimate."""
+    """True if the tokens are an estimate."""
 
 
 class DataRead(Fact):
-    """The run has read something that may not go to every host."""
+    """The run has read data not meant for every host."""
 
     kind: Literal["run.read"] = "run.read"
     what: Literal["private", "untrusted"]
     tool: str
-    """The tool that gave it; empty where a parent run gave it with the goal."""
+    """The tool that gave it; empty if a parent run gave it with the goal."""
     host: str = ""
-    """The host that it came from, to which it may go back; empty where there is none."""
+    """The host that it came from, to which it may go back; empty if there is none."""
     step: int
-    """The row of the call."""
+    """The step of the call."""
     run: int = Field(default=0, exclude_if=operator.not_)
-    """The run that had read it, where this one continues that; 0 where it does not."""
+    """The earlier run with the read, if this run continues it; else 0."""
 
 
 class HostAllowed(Fact):
-    """A person allowed a host for the rest of this run."""
-
     kind: Literal["run.host.allowed"] = "run.host.allowed"
     host: str
     by: str
 
 
 class InterruptAsked(Fact):
-    """The multiple at which a rule asked, so that it asks once for each."""
+    """The multiple at which a rule asked: it asks once for each."""
 
     kind: Literal["run.asked"] = "run.asked"
     rule: str
@@ -137,8 +135,6 @@ class InterruptAsked(Fact):
 
 
 class Answered(Fact):
-    """The run's answer."""
-
     kind: Literal["run.answer"] = "run.answer"
     text: str
     source: Literal["final_answer", "fallback"] | None = None
@@ -151,11 +147,11 @@ class Exited(Fact):
     reason: str
     message: str = ""
     rule: str = Field(default="", exclude_if=operator.not_)
-    """The name of the rule that ends the run; empty where none does, and in older rows."""
+    """The name of the ending rule; empty if there is none, and in older steps."""
 
 
 class Rewound(Fact):
-    """The run went back. `kept` holds what the machine takes along from the head."""
+    """The run was rolled back. `kept` holds the values that the machine takes along from the head."""
 
     kind: Literal["run.rewound"] = "run.rewound"
     from_seq: int
@@ -166,7 +162,7 @@ class Rewound(Fact):
 
 
 class Decided(Fact):
-    """A decision on an interrupt, on the row that a person (or the deadline) adds."""
+    """A decision on an interrupt, on the step added by a person (or the deadline)."""
 
     kind: Literal["run.decided"] = "run.decided"
     interrupt: str
@@ -197,9 +193,9 @@ class ModelChanged(Fact):
     before: str
     model: str
     by: str = ""
-    """Who chose it; empty where it is the fallback in the profile of the one before."""
+    """The person who chose it; empty if it is the fallback in the previous model's profile."""
     why: str = ""
-    """Why the one before can't be called."""
+    """Why the previous model can't be called."""
 
 
 class Paused(Fact):
@@ -209,11 +205,11 @@ class Paused(Fact):
     by: str
     message: str = ""
     backup: str | None = Field(default=None, exclude_if=is_none)
-    """By a restore: when its backup was made (ISO 8601, UTC), empty where that is not known. Else None."""
+    """By a restore: when its backup was made (ISO 8601, UTC), empty if unknown. Else None."""
 
 
 class Restored(Fact):
-    """A restore has brought the run back, or one that it comes from: what it did since the backup is not in its log."""
+    """A restore brought back the run, or one that it comes from. Its log lacks everything done since the backup."""
 
     kind: Literal["run.restored"] = "run.restored"
 
@@ -225,21 +221,21 @@ class AskedAfterRestore(Fact):
 
 
 class Resumed(Fact):
-    """A person let a paused run go on."""
+    """A person resumed a paused run."""
 
     kind: Literal["run.resumed"] = "run.resumed"
     by: str
 
 
 class SummaryStands(Fact):
-    """The newest summary that stands, where the machine's state keeps it; empty where none stands any more."""
+    """The newest active summary, if the machine's state keeps it; empty if none is active any more."""
 
     kind: Literal["run.summary"] = "run.summary"
     text: str
 
 
 class FeedbackGiven(Fact):
-    """What a person said with a verdict, or changed, where the machine's state keeps it."""
+    """A person's words with a verdict, or their change, if the machine's state keeps it."""
 
     kind: Literal["run.feedback"] = "run.feedback"
     text: str
@@ -247,7 +243,7 @@ class FeedbackGiven(Fact):
 
 
 class SiteRulesChanged(Fact):
-    """From this row on the site's rules are others than they were for the run so far."""
+    """From this step on the site's rules differ from those before."""
 
     kind: Literal["run.site_rules"] = "run.site_rules"
     rules: tuple[dict[str, Any], ...]
@@ -255,18 +251,18 @@ class SiteRulesChanged(Fact):
 
 
 class ApprovalLapsed(Fact):
-    """What let the run go on counts no more: whoever decided may no longer decide. It is asked anew."""
+    """An approval no longer counts: its author may no longer decide. The question opens again."""
 
     kind: Literal["run.approval.lapsed"] = "run.approval.lapsed"
     question: int
-    """The row of the question that was answered."""
+    """The step of the answered question."""
     verdict: str
     by: str
     channel: str
 
 
 class RangeSummarised(Fact):
-    """From now on the model reads `text` in place of the blocks of the rows `first` to `last`."""
+    """From now on the model reads `text` in place of the blocks of the steps `first` to `last`."""
 
     kind: Literal["conv.range.summary"] = "conv.range.summary"
     first: int
@@ -276,28 +272,28 @@ class RangeSummarised(Fact):
     """Estimate of the prompt that was too long, and of the one with the summary in it."""
     tokens_after: int
     updates: int = 0
-    """The row of the earlier summary that this one carries on; 0 where there is none."""
+    """The step of the earlier summary that this one carries on; 0 if there is none."""
     kept: tuple[int, ...] = ()
-    """Rows in the range whose blocks stay as they are: the plan, what a person pinned or brought back."""
+    """Steps in the range with kept blocks: the plan, and blocks that a person pinned or brought back."""
     sources: tuple[Source, ...] = ()
-    """The pool so far, so that its numbers can be known without the rows in the range."""
+    """The pool so far, so its numbers are known without the steps in the range."""
 
 
 class SummaryEdited(Fact):
-    """A person put another text in the place of a summary's; every version is kept."""
+    """A person replaced the text of a summary; every version is kept."""
 
     kind: Literal["conv.summary.edited"] = "conv.summary.edited"
     summary: int
-    """The row of the compaction."""
+    """The step of the compaction."""
     version: int
-    """The one that compaction wrote is 1."""
+    """The compaction's own version is 1."""
     text: str
     by: str
     reason: str
 
 
 class SummaryUndone(Fact):
-    """A person took a summary back: the model reads the blocks themselves again."""
+    """A person reverted a summary: the model reads the blocks themselves again."""
 
     kind: Literal["conv.summary.undone"] = "conv.summary.undone"
     summary: int
@@ -311,13 +307,13 @@ class Pinned(Fact):
     kind: Literal["conv.pinned"] = "conv.pinned"
     path: str
     rows: tuple[int, ...] = ()
-    """The rows of its round, so that a call is not parted from its result."""
+    """The steps of its turn, so a call is not parted from its result."""
     by: str
     reason: str = ""
 
 
 class Unpinned(Fact):
-    """A person took a pin away."""
+    """A person removed a pin."""
 
     kind: Literal["conv.unpinned"] = "conv.unpinned"
     path: str
@@ -340,70 +336,70 @@ class Recovered(Fact):
     epoch: int
     message: str
     cost_usd: float = 0.0
-    """What the model call that was cut off may have cost at most; counted, for nobody will ever tell."""
+    """Largest cost of the model call that was cut off; counted, for its true cost stays unknown."""
     tokens: int = 0
     lost: int = 0
-    """The epoch of the worker whose call that was: should it answer after all, the guess is taken back."""
+    """The epoch of the lost worker: if its answer arrives after all, the guess is corrected."""
     stopped: bool = False
-    """Nobody was lost: the worker left in order, and the row is there for what its call may have cost."""
+    """No worker was lost: it left in order, and the step records the possible cost of its call."""
     fault: str = ""
-    """The fault of our own code that the worker met; empty where it was lost."""
+    """The fault of our own code that the worker met; empty if it was lost."""
 
 
 RECOVERED = TypeAdapter(tuple[Recovered, ...])
-"""What a row of kind `recovered` says."""
+"""Reads the facts of a step of kind `recovered`."""
 
 
 class HeldBack(Fact):
-    """The kill switch kept workers from the run while it wanted one. The model is not told."""
+    """The kill switch kept workers from a run that wanted one. The model is not told."""
 
     kind: Literal["run.held_back"] = "run.held_back"
     halt: int
     """The number of the halt; a run's log has one such fact for each."""
     since: str
-    """The moment from which a worker could have gone on with the run, and that of the halt's end (ISO 8601, UTC)."""
+    """When a worker could have gone on with the run, and when the halt ended (ISO 8601, UTC)."""
     until: str = ""
-    """Empty where the halt was still on when the row was written."""
+    """Empty if the halt was still on when the step was written."""
     by: str
-    """Who threw the switch."""
+    """The person behind the switch."""
     reason: str = ""
 
 
 class Forked(Fact):
-    """The run begins as a copy of another one's rows, and goes on by terms and from a state of its own."""
+    """The run begins as a copy of another run's steps, and goes on with its own terms and state."""
 
     kind: Literal["run.forked"] = "run.forked"
     run: int
-    """The run that it was copied from, and the row up to which."""
+    """The source run, and its last copied step."""
     seq: int
     by: str
     message: str = ""
     settings_before: dict[str, Any]
-    """What the rows before this one were made by."""
+    """The settings behind the steps before this one."""
     model_before: str = ""
     changed: dict[str, Any] = {}
-    """The settings that are others now, by name; None where one was taken away."""
+    """The changed settings, by name; None for a removed one."""
     state: dict[str, Any] = {}
-    """The control values that are others now, by name: whole values."""
+    """The changed control values, by name: whole values."""
 
 
 class KeptAnswer(Value):
-    """What somebody answered to a question before the run went back or was forked, or beforehand in the fork."""
+    """A person's answer to a question: from before a rollback or fork, or given in advance for the fork."""
 
     about: str
     """The kind of the question."""
     question: str
-    """What tells it from others (`question_of`)."""
+    """The question's mark (`question_of`)."""
     verdict: str
     args: dict[str, Any] | None = None
     message: str = ""
     allow_host: bool = False
     channel: Literal["kept", "fork"] = "kept"
-    """Whether it was given before and is given again, or was given for the first time when the run was forked."""
+    """`kept`: given before and repeated. `fork`: given for the first time when the run was forked."""
 
 
 class AnswersKept(Fact):
-    """Where a question comes again that was answered before, that answer is given again; one of a fork likewise."""
+    """Answers that are repeated when their questions come again, or given in advance for a fork."""
 
     kind: Literal["run.answers.kept"] = "run.answers.kept"
     answers: tuple[KeptAnswer, ...]
@@ -411,7 +407,7 @@ class AnswersKept(Fact):
 
 
 class EarlierRun(Fact):
-    """One run that this one continues: its goal, how it ended, and what it leaves. Read before the goal."""
+    """An earlier run that this one continues: its goal, its end and its results. Read before the goal."""
 
     kind: Literal["conv.run"] = "conv.run"
     run: int
@@ -419,12 +415,12 @@ class EarlierRun(Fact):
     reason: str
     """Why the run ended."""
     message: str = ""
-    """Why, in the words of the step that ended it."""
+    """Why, in the words of its last step."""
     answer: str | None = None
     summary: str = ""
-    """The newest summary of its steps; empty where none stands."""
+    """The newest active summary of its steps; empty if there is none."""
     artifacts: tuple[str, ...] = ()
-    """Names of what it made."""
+    """Names of its artifacts."""
 
 
 COMMON_FACTS: tuple[type[Fact], ...] = (

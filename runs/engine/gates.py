@@ -1,7 +1,6 @@
 """Gates see every effect before the world does: let it pass, hold it for a person, answer for it, or stop.
 
-They are asked in this order: every N steps (on entry to the deciding node), limits, approvals, repeated calls, hosts,
-restored.
+Their order: every N steps (on entry to the deciding node), limits, approvals, repeated calls, hosts, restored.
 No machine knows of them. See docs/runtime.md, "Gates".
 """
 
@@ -35,7 +34,7 @@ from runs.engine.snapshot import Price, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Nothing to say, or only something to note."""
+    """No objection; perhaps something to note."""
 
     facts: tuple[Fact, ...] = ()
 
@@ -50,7 +49,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The effect is not done; the node is given this answer."""
+    """The effect is refused; the node gets this answer."""
 
     answer: Failed
 
@@ -62,7 +61,7 @@ class End:
     reason: str
     message: str = ""
     rule: str = ""
-    """The name of the rule that says so; empty where a limit does."""
+    """The name of the ending rule; empty if a limit ends it."""
 
 
 Opinion = Pass | Hold | Refuse | End
@@ -70,10 +69,10 @@ Opinion = Pass | Hold | Refuse | End
 PASS = Pass()
 
 LEAST_REPLY = 256
-"""Tokens of a reply below which a limit counts as reached: less is of no use."""
+"""Tokens of a reply below which a limit counts as reached: a shorter reply is of no use."""
 
 REFUSED = "Refused by a rule: "
-"""Before the words of the rule that refuses."""
+"""Before the words of the refusing rule."""
 
 _RESTORED = "restored:"
 
@@ -81,11 +80,11 @@ WHY_RESTORED = "A restored run asks before each call with side effects."
 """Why a restored run asks."""
 
 ALL = "*"
-"""Stands for every gate, where an effect has been let through once already."""
+"""Stands for every gate, if an effect was let through once already."""
 
 
 def on_entry(machine: Machine, snapshot: Snapshot) -> Opinion:
-    """The gate on entry to the deciding node: every N steps, and before the first step."""
+    """Apply the gate on entry to the deciding node: every N steps, and before the first step."""
     settings = snapshot.state.terms.settings
     turns = machine.turns(snapshot.state)
     if settings.interrupt_every:
@@ -102,7 +101,7 @@ def on_entry(machine: Machine, snapshot: Snapshot) -> Opinion:
 
 
 def rule_that_asks(call: HumanCall, facts: tuple[Fact, ...]) -> str:
-    """The name of the rule whose question that is, which was asked with `facts`; empty where no rule asks it."""
+    """Return the name of the rule that asked the question with `facts`; empty if none did."""
     match call.about:
         case "plan" | "every_n_steps":
             return next((fact.rule for fact in reversed(facts) if isinstance(fact, InterruptAsked)), "")
@@ -112,31 +111,31 @@ def rule_that_asks(call: HumanCall, facts: tuple[Fact, ...]) -> str:
 
 
 def answered_by(call: HumanCall, said: HumanSaid) -> tuple[str, ...]:
-    """Return the gates that count as answered for what the question held, once it is let pass."""
+    """Return the gates that count as answered for the held effect, once it is let pass."""
     return (call.passed[-1:] if said.verdict == "edit" else call.passed) + said.gates
 
 
 def in_force(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the gates that a person may answer, by name: all but the rules that deny."""
+    """Return the names of the gates that a person may answer: all except denying rules."""
     asking = (name for name, rule in snapshot.rules if rule.do != "deny")
     return ("default", *asking, *after_restore(snapshot.restored))
 
 
 def after_restore(row: int) -> tuple[str, ...]:
-    """Return the name of the gate for the restore that `row` tells of: a yes of before a later one does not count."""
+    """Return the name of the gate for the restore at `step`: an approval from before a later restore does not count."""
     return (f"{_RESTORED}{row}",) if row else ()
 
 
 def asks_after_restore(call: HumanCall) -> bool:
-    """Return whether the question is asked only because the run was restored."""
+    """Return True if the question is asked only because the run was restored."""
     return call.about == "tool_call" and call.passed[-1:] != () and call.passed[-1].startswith(_RESTORED)
 
 
 def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) -> Opinion | None:
-    """What one rule says on entry; None where it does not match."""
+    """Return the opinion of one rule on entry; None if it does not match."""
     answered = snapshot.state.interrupts_asked.get(name)
     if rule.when.first_step:
-        if turns > 0 and answered != 0:  # 0: a fork that was changed, at its own first step
+        if turns > 0 and answered != 0:  # 0: a changed fork, at its own first step
             return None
         call = _question(rule, "plan", "Start the first step?")
         due = 0 if answered else 1
@@ -160,13 +159,14 @@ def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) 
 
 
 def _due(snapshot: Snapshot, name: str, every: int, turns: int) -> int:
-    """The multiple of `every` that was reached and has not been asked at, or 0."""
+    """Return the reached multiple of `every` that was not asked at yet, or 0."""
     multiple = turns // every * every
     return multiple if multiple > snapshot.state.interrupts_asked.get(name, 0) else 0
 
 
 def on_effect(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
-    """The first gate that does not let `effect` pass. `passed` names gates that have been answered for it."""
+    """Return the opinion of the first gate that does not let `effect` pass. `passed` names gates already answered for
+    it."""
     facts: tuple[Fact, ...] = ()
     for gate in (limits, approvals, repeated, hosts, restored):
         opinion = gate(snapshot, effect, passed)
@@ -179,7 +179,7 @@ def on_effect(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
 
 
 def limits(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
-    """The limits of the run and of its family, before each model and tool call."""
+    """Check the limits of the run and of its family, before each model and tool call."""
     if not (snapshot.limits or snapshot.shared) or not isinstance(effect, ModelCall | ToolCall | ChildRun):
         return PASS
     if isinstance(effect, ModelCall) and effect.at_limit == "pass":
@@ -199,7 +199,7 @@ def limits(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opini
 
 
 def at_limit(told: AtLimit) -> HumanCall:
-    """The question at a limit, in words."""
+    """Return the question at a limit, in words."""
     why = f"The run's limit {told.name} is {told.limit:g}."
     if told.root:
         why = f"The limit {told.name} of run {told.root} is {told.limit:g}, for it and all that came from it."
@@ -212,7 +212,7 @@ def at_limit(told: AtLimit) -> HumanCall:
 
 
 class _Line(NamedTuple):
-    """A limit and what counts against it; `root` where it is shared with other runs."""
+    """A limit and its current use; `root` if it is shared with other runs."""
 
     name: LimitName
     used: float
@@ -240,7 +240,7 @@ def _lines(snapshot: Snapshot) -> Iterator[_Line]:
 
 
 def _reached(line: _Line, snapshot: Snapshot, effect: Effect) -> bool:
-    """Whether nothing is left, or not enough for the shortest reply that is of use."""
+    """Return True if nothing is left, or too little for the shortest useful reply."""
     if line.used >= line.limit:
         return True
     if not isinstance(effect, ModelCall):
@@ -254,12 +254,12 @@ def _reached(line: _Line, snapshot: Snapshot, effect: Effect) -> bool:
 
 
 def least_reply(price: Price) -> int:
-    """Tokens below which a reply is of no use."""
+    """Return the tokens of the shortest useful reply."""
     return min(LEAST_REPLY, price.reply_tokens)
 
 
 def room_for_reply(name: LimitName, left: float, input_tokens: int, price: Price) -> float:
-    """The longest reply, in tokens, that what is left of a limit pays for; below 0 where the prompt is too much."""
+    """Return the longest reply, in tokens, within the rest of a limit; below 0 if the prompt alone exceeds it."""
     match name:
         case "tokens":
             return left - input_tokens
@@ -271,7 +271,7 @@ def room_for_reply(name: LimitName, left: float, input_tokens: int, price: Price
 
 
 def reply_within(snapshot: Snapshot, input_tokens: int, price: Price, room: int = 1) -> int:
-    """The longest reply that all limits pay for; no longer than the model gives, `room` times over."""
+    """Return the longest reply within all limits, at most `room` times the model's own."""
     price = replace(price, reply_tokens=price.reply_tokens * room)
     rooms = (
         room_for_reply(line.name, line.limit - line.used, input_tokens, price) for line in _lines(snapshot)
@@ -280,7 +280,7 @@ def reply_within(snapshot: Snapshot, input_tokens: int, price: Price, room: int 
 
 
 def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
-    """The first rule that matches; without one, `none` and `read` pass and the rest ask."""
+    """Apply the first matching rule; by default `none` and `read` pass and the rest ask."""
     if isinstance(effect, ModelCall):
         return _cost_rules(snapshot, effect, passed)
     if (call := call_in(effect)) is None:
@@ -297,7 +297,7 @@ def approvals(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
 
 
 def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
-    """The same call for the K-th time."""
+    """Check for the same call for the K-th time."""
     if (call := call_in(effect)) is None:
         return PASS
     for name, rule in snapshot.rules:
@@ -309,7 +309,7 @@ def repeated(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opi
 
 
 def hosts(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opinion:
-    """Ask before a run that has read something contacts a host that has not been named, whatever its rules allow."""
+    """Ask before a run that has read something contacts an unnamed host, even if its rules allow it."""
     call, state = call_in(effect), snapshot.state
     host = outward.host_contacted(state, call) if call else None
     if call is None or host is None or _answered("hosts", passed):
@@ -329,7 +329,7 @@ def restored(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opi
 
 
 def _with_host(held: Hold, of_hosts: Opinion, passed: tuple[str, ...]) -> Hold:
-    """Return one question in place of two about a call. Where silence approves, the host is asked about after it."""
+    """Return one question in place of two about a call. If silence approves, the host is asked about after it."""
     if not isinstance(of_hosts, Hold) or held.call.about != "tool_call" or held.call.on_timeout == "approve":
         return held
     update = {
@@ -366,7 +366,7 @@ def _answered(name: str, passed: tuple[str, ...]) -> bool:
 def _apply(
     name: str, rule: InterruptRule, call: ToolCall | ChildRun, passed: tuple[str, ...], unsure: str
 ) -> Opinion:
-    """What a rule that matches does. A rule that could not be evaluated (`unsure` says why) asks."""
+    """Apply a matching rule. A rule that can't be evaluated (`unsure` says why) asks."""
     if _answered(name, passed) and (name in passed or rule.do != "deny"):
         return PASS
     if unsure:
@@ -403,7 +403,7 @@ def _question(rule: InterruptRule, about: Any, title: str) -> HumanCall:
 
 
 def _matches(rule: InterruptRule, call: ToolCall | ChildRun) -> bool | str:
-    """Whether the rule's keys hold for the call; a text says why that can't be told."""
+    """Return whether the rule's keys hold for the call; a text says why this is unknown."""
     if not _is_about(rule, call.tool, call.effects):
         return False
     unsure = ""
@@ -416,7 +416,7 @@ def _matches(rule: InterruptRule, call: ToolCall | ChildRun) -> bool | str:
 
 
 def _is_about(rule: InterruptRule, tool: str, effects: EffectClass) -> bool:
-    """Whether the rule looks at calls of such a tool."""
+    """Return True if the rule looks at calls of such a tool."""
     when = rule.when
     named = when.tool is None or fnmatchcase(tool, when.tool)
     return named and (when.effects is None or effects in when.effects)
@@ -438,7 +438,7 @@ def _argument(args: Mapping[str, Any], path: str) -> Any:
 
 
 def _holds(test: ArgumentTest, value: Any) -> bool | str:
-    """Whether every comparison holds. A value that can't be compared makes the rule ask."""
+    """Return whether every comparison holds. A value that can't be compared makes the rule ask."""
     if value is _MISSING:
         return False
     given = test.model_fields_set

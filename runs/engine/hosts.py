@@ -1,7 +1,7 @@
 """Host names in one spelling, and patterns of them.
 
-A host is written as it is connected to: in ASCII, in lower case, without a final dot, an address in its usual form,
-with the port where that is not the scheme's own.
+A host is spelled as it is connected to: ASCII, lower case, no final dot, an address in its usual form. The port stays
+unless it is the scheme's own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORM = "a host like example.com, *.example.com or example.com:8443, or * for an
 
 
 def host_of(address: object) -> str:
-    """Return the host that a URL or a bare host leads to; empty where it can't be told."""
+    """Return the host of a URL or a bare host; empty if unknown."""
     if not isinstance(address, str) or not address.isprintable() or " " in address or "\\" in address:
         return ""
     try:
@@ -43,17 +43,17 @@ def host_of(address: object) -> str:
 
 
 def ascii_name(name: str) -> str:
-    """Return the name as DNS is asked for it; raises ValueError where it has no such form."""
+    """Return the name as a DNS query spells it; raises ValueError if it has no such form."""
     return (name if name.isascii() else name.encode("idna").decode("ascii")).lower()
 
 
 def is_named(host: str, patterns: Iterable[str]) -> bool:
-    """Return whether a pattern matches the host. A host that can't be told is matched by `*` alone."""
+    """Return True if a pattern matches the host. Only `*` matches an unknown host."""
     return any(pattern == ANY or (host and _matches(host, pattern)) for pattern in patterns)
 
 
 def pattern_of(text: str) -> str:
-    """Return the pattern in its one spelling; raises ValueError with a sentence where it is none."""
+    """Return the pattern in its one spelling; raises ValueError with a sentence if it is none."""
     text = text.strip()
     if text == ANY:
         return ANY
@@ -72,7 +72,7 @@ def _matches(host: str, pattern: str) -> bool:
 
 
 def _in_one_spelling(name: str) -> str:
-    """Return the name, or the address in its usual form; empty where it is neither."""
+    """Return the name, or the address in its usual form; empty if it is neither."""
     try:
         if ":" in name:
             return str(IPv6Address(name)) if "%" not in name else ""

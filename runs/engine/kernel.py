@@ -1,8 +1,8 @@
-"""What next? One pure function, asked again and again.
+"""What comes next? One pure function, asked again and again.
 
-`decide` gives the next move of a run and what its last answer cost; `advance` gives the run after that move.
-Answers that mean the same in every machine end here and never reach a node. No I/O, no clock, no randomness.
-See docs/runtime.md, "The kernel".
+`decide` returns a run's next move and the cost of its last answer; `advance` returns the run after that move. Answers
+with the same meaning in every machine end here and never reach a node. No I/O, no clock, no randomness. See
+docs/runtime.md, "The kernel".
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ FINISH = "No more calls can be made. Say in plain text what was found out, and w
 """The tail of the one call that ends a run at a limit."""
 
 MARGIN = 1.25
-"""By how much a prompt may be longer than its estimate, where a limit is concerned."""
+"""Factor by which a prompt may exceed its estimate, for limits."""
 
 DELAYS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""
 
 RULES_CHANGED = "The site's rules changed after this call was allowed."
-"""Why a question comes about a call that had been let pass."""
+"""Why a question opens about a passed call."""
 
 MORE_ROOM = 2
-"""How many times its usual length a reply may have after one that was cut off for its length."""
+"""Factor on a reply's usual length after one cut off for its length."""
 
 Known = Literal["worker lost", "restored", "cut off", "tool can't tell", "tried before"]
-"""What is known of a call whose answer nobody has heard."""
+"""The known cause of a call's lost answer."""
 
 _KNOWN: dict[Known, str] = {
     "worker lost": "The worker was lost or stopped while {tool} ran, and nobody has heard how it ended.",
@@ -90,7 +90,7 @@ class Fatal(Exception):
 
 
 class UnexpectedAnswer(Fatal):
-    """A node was given an answer to something that it did not ask."""
+    """A node got an answer to something that it did not ask."""
 
     def __init__(self, node: str, answer: Answer | None) -> None:
         super().__init__(f"{node} can't take the answer {answer.kind if answer else 'none'}.")
@@ -104,7 +104,7 @@ class Decision(NamedTuple):
 
 
 def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decision:
-    """The next move, given what was answered to the pending ask (None: nothing is pending)."""
+    """Return the next move, given the answer to the pending ask (None: nothing is pending)."""
     settled = _settle(machine, snapshot, answer)
     read = outward.newly_read(snapshot.state, snapshot.pending, answer)
     try:
@@ -124,7 +124,7 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         if isinstance(settled, _Ready | _Again):
             totals = settled.totals
     beside = cost_of(answer) + read + _found_out(snapshot, answer) + _read_less(answer)
-    if not isinstance(move, Rewind):  # a rewind has its own: the state of then is told why
+    if not isinstance(move, Rewind):  # a rewind has its own: the restored state is told why
         beside += _feedback(machine, snapshot, answer)
     return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
 
@@ -137,14 +137,14 @@ class _Ready(NamedTuple):
 
 
 class _Again(NamedTuple):
-    """A call that is asked again and paid again, so that the gates look at it again; and the totals with it."""
+    """A call to ask and pay again, so the gates look at it again; and the totals with it."""
 
     ask: Ask
     totals: Totals
 
 
 def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move | Decision | _Ready | _Again:
-    """Failures: asked again later, turned into an answer for the node, or the end of the run."""
+    """Handle failures: retry later, turn into an answer for the node, or end the run."""
     pending, totals = snapshot.pending, snapshot.totals
     if isinstance(answer, Failed):
         totals = totals.after(answer)
@@ -188,7 +188,7 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
 
 
 def _retry(pending: Pending, effect: Effect, why: str) -> Ask:
-    """Return the next attempt at a call that failed for a passing reason, after a delay."""
+    """Return the next attempt at a call after a passing failure, with a delay."""
     number = tries(pending) + 1
     notice = Notice(code="retried", message=f"{why} Attempt {number} of {ATTEMPTS}.".strip())
     return Ask(effect, (notice,), DELAYS_S[number - 2], pending.attempt + 1)
@@ -197,8 +197,11 @@ def _retry(pending: Pending, effect: Effect, why: str) -> Ask:
 def _unended(
     snapshot: Snapshot, pending: Pending, call: ModelCall, replied: ModelReplied
 ) -> Decision | _Ready | _Again:
-    """A reply that did not end in order is paid, and never read, though it may look whole. It is asked for again:
-    after a length once, with more room; after a content filter once; after an error as after any passing failure."""
+    """Charge a cut-off reply and ask for it again; it is never read, even if it looks whole.
+
+    Retried after a length once, with more room; after a content filter once; after an error as after any passing
+    failure.
+    """
     totals = snapshot.totals.after(replied)
     if replied.ended == "error" and tries(pending) < ATTEMPTS:
         return _Again(_retry(pending, call, unended(replied)), totals)
@@ -213,13 +216,13 @@ def _unended(
 
 
 def _is_limited(snapshot: Snapshot, call: ModelCall) -> bool:
-    """Whether a limit of the run left the reply less room than the model gives."""
+    """Return True if a limit of the run left the reply less room than the model gives."""
     price = snapshot.window.price if snapshot.window else None
     return price is not None and 0 < call.reply_tokens < price.reply_tokens * call.room
 
 
 def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
-    """The move that follows from an answer that is settled."""
+    """Return the next move after a settled answer."""
     effect = snapshot.pending.effect if snapshot.pending else None
     match effect, answer:
         case None, None if snapshot.held is not None:
@@ -239,12 +242,12 @@ def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
 
 
 def no_answer(state: State) -> str:
-    """The fixed sentence that stands for an answer where none could be had."""
+    """Return the fixed sentence in place of a missing answer."""
     return f"The run ended without an answer to: {state.terms.goal}"
 
 
 def _enter(machine: Machine, snapshot: Snapshot, told: tuple[Fact, ...] = ()) -> Move:
-    """A node is asked for the first time; before the deciding one, "every N steps" looks. `told` comes before all."""
+    """Ask a node for the first time; the deciding one only after the "every N steps" gate. `told` comes before all."""
     if snapshot.node == machine.deciding:
         match gates.on_entry(machine, snapshot):
             case gates.Hold(call=call, facts=facts):
@@ -259,7 +262,7 @@ def _enter(machine: Machine, snapshot: Snapshot, told: tuple[Fact, ...] = ()) ->
 def _ask_node(
     machine: Machine, snapshot: Snapshot, answer: Answer | None, facts: tuple[Fact, ...] = ()
 ) -> Move:
-    """The node's move; an effect goes through the gates first. `facts` come before the node's."""
+    """Return the node's move; an effect goes through the gates first. `facts` come before the node's."""
     state = machine.fold(snapshot.state, facts)
     move = machine.nodes[snapshot.node](state, answer)
     match move:
@@ -282,7 +285,7 @@ def _check_edge(machine: Machine, snapshot: Snapshot, move: Go) -> None:
 
 
 def _through(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, ...]) -> Move:
-    """`ask`, or what the gates make of it."""
+    """Return `ask`, or the move that the gates put in its place."""
     ask = _weighed(machine, snapshot, ask)
     match gates.on_effect(snapshot, ask.effect, passed):
         case gates.Pass(facts=facts):
@@ -298,7 +301,7 @@ def _through(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, 
 
 
 def _weighed(machine: Machine, snapshot: Snapshot, ask: Ask) -> Ask:
-    """A model call with what it may use at most, where a limit needs to know."""
+    """Return a model call with its largest usage, if a limit needs to know."""
     window, call = snapshot.window, ask.effect
     if window is None or window.price is None or not (snapshot.limits or snapshot.shared):
         return ask
@@ -311,13 +314,13 @@ def _weighed(machine: Machine, snapshot: Snapshot, ask: Ask) -> Ask:
 
 
 def _told(machine: Machine, snapshot: Snapshot, window: Window, ask: Ask) -> Window:
-    """The window with what the ask's own facts tell the model."""
+    """Return the window with the blocks of the ask's own facts."""
     told = blocks_of(machine, ask.facts, snapshot.head + 1)
     return replace(window, blocks=[*window.blocks, *told]) if told else window
 
 
 def _within_window(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple[str, ...]) -> Ask:
-    """`ask`, or the compaction that has to come before it. The ask's own facts are told first."""
+    """Return `ask`, or the compaction that must come before it. The ask's own facts are told first."""
     window = snapshot.window
     if window is None or not isinstance(ask.effect, ModelCall):
         return ask
@@ -330,7 +333,7 @@ def _within_window(machine: Machine, snapshot: Snapshot, ask: Ask, passed: tuple
 
 
 def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, answer: Answer | None) -> Move:
-    """A summary in place of older blocks; where none could be had everything stays as it is."""
+    """Put a summary in place of older blocks; without a usable one everything stays as it is."""
     window = snapshot.window
     match answer:
         case Summarised() if window is not None and not context.still_apt(window, compaction):
@@ -357,7 +360,7 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
 
 
 def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSaid) -> Move:
-    """What follows from a person's decision."""
+    """Return the next move after a person's decision."""
     match said.verdict, call.about:
         case "abort", _:
             return _stop("aborted", said.message)
@@ -389,7 +392,7 @@ def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSai
 
 
 def _heard_of_call(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSaid) -> Move:
-    """A verdict on a call that was held: release, change, refuse, or answer for it."""
+    """Apply a verdict on a held call: release, change, refuse, or answer for it."""
     ran = call.about == "may_have_happened"
     match said.verdict:
         case "approve":
@@ -409,7 +412,7 @@ def _heard_of_call(machine: Machine, snapshot: Snapshot, call: HumanCall, said: 
 def _edited(
     machine: Machine, snapshot: Snapshot, call: HumanCall, held: ToolCall | ChildRun, said: HumanSaid
 ) -> Move:
-    """The held call with new arguments: checked as any call, then through the gates; the one that asked is answered."""
+    """Return the held call with new arguments: checked as any call, then through the other gates."""
     spec = snapshot.state.terms.tools.get(held.tool)
     args = said.args or {}
     notices: tuple[Fact, ...] = ()
@@ -441,7 +444,7 @@ def _release(
     passed: tuple[str, ...],
     facts: tuple[Fact, ...] = (),
 ) -> Move:
-    """The effect that was held is asked, through the gates again."""
+    """Ask for the held effect, through the gates again."""
     if effect is None:
         raise Fatal(f"The interrupt of kind {call.about} holds nothing back.")
     state = machine.fold(snapshot.state, facts)
@@ -453,7 +456,7 @@ def _limit_reason(call: HumanCall) -> str:
 
 
 def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message: str = "") -> Rewind:
-    """The move that goes back to the state after row `to`."""
+    """Return the move back to the state after step `to`."""
     back = Rewound(
         from_seq=snapshot.head, to_seq=to, kept=machine.kept(snapshot.state), by=by, message=message
     )
@@ -462,9 +465,9 @@ def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message:
 
 
 def uncertain(snapshot: Snapshot, *known: Known) -> HumanCall:
-    """A call that may have happened: nobody has heard its answer, and this is `known`. A person says.
+    """Ask a person about a call with a lost answer, for the reasons `known`.
 
-    Who lets it be made once more answers for every gate that there is now, and for none that comes later.
+    An approval answers for every present gate, and for no later one.
     """
     assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ToolCall)
     call = snapshot.pending.effect
@@ -474,9 +477,9 @@ def uncertain(snapshot: Snapshot, *known: Known) -> HumanCall:
 
 
 def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...]) -> Move:
-    """What becomes of a call that was asked for under other rules and is not made yet: the gates look again.
+    """Return the next move for a call asked under other rules and not made yet: the gates look again.
 
-    `passed` names those that were answered for it. Where all let it pass it is asked as it was.
+    `passed` names the gates answered for it. If all let it pass it is asked as it was.
     """
     pending = snapshot.pending
     assert pending is not None and isinstance(pending.effect, ToolCall)
@@ -493,7 +496,7 @@ def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...
 
 
 def opened_anew(snapshot: Snapshot, question: HumanCall, lapsed: ApprovalLapsed) -> Ask:
-    """The question whose answer counts no more, about the call as it would be made now."""
+    """Return the question with the lapsed answer again, about the call as it would be made now."""
     waits = snapshot.pending.effect if snapshot.pending else None
     why = f"{_lapsed_because(lapsed.verdict, lapsed.by, lapsed.channel)} {question.why}".strip()
     held = waits if isinstance(waits, ToolCall) else question.holds
@@ -501,7 +504,7 @@ def opened_anew(snapshot: Snapshot, question: HumanCall, lapsed: ApprovalLapsed)
 
 
 def _lapsed_because(verdict: str, by: str, channel: str) -> str:
-    """Why a question is asked anew that was answered."""
+    """Return why an answered question opens again."""
     did = {"resume": "Resumed", "top_up": "The limit was raised"}.get(verdict, "Approved")
     if channel == "settings":
         return f"{did} by an answer given at launch, which may not answer this."
@@ -509,7 +512,7 @@ def _lapsed_because(verdict: str, by: str, channel: str) -> str:
 
 
 def lost_in_a_row(times: int, faults: int) -> str:
-    """How many workers in a row left a run without a move; `faults` of them met a fault of our own code."""
+    """Return how many workers in a row left a run without a move; `faults` of them met a fault of our own code."""
     if not faults:
         return f"{times} workers in a row stopped while they drove this run."
     lost = times - faults
@@ -536,8 +539,10 @@ def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:
 
 
 def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
-    """What becomes of a model call that is asked for already, once the limits leave no room for it: the gates look
-    again, and let it pass with a shorter reply, hold it for a person, or stop."""
+    """Return the next move for a pending model call that the limits leave no room for.
+
+    The gates look again: a shorter reply, a question, or the end.
+    """
     assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ModelCall)
     return _through(machine, replace(snapshot, pending=None), Ask(snapshot.pending.effect), (gates.ALL,))
 
@@ -547,7 +552,7 @@ def _stop(reason: str, message: str) -> Stop:
 
 
 def cost_of(answer: Answer | None) -> tuple[Fact, ...]:
-    """What an answer cost, as a fact; none where it cost nothing."""
+    """Return the cost of an answer as a fact; none if it cost nothing."""
     match answer:
         case ModelReplied(usage=usage) | Summarised(usage=usage) | Failed(usage=usage) if usage != Usage():
             return (Spent(**usage.model_dump()),)
@@ -557,7 +562,7 @@ def cost_of(answer: Answer | None) -> tuple[Fact, ...]:
 
 
 def _found_out(snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
-    """That the tool was asked what became of its call, as a fact; none where the call itself was answered."""
+    """Return the fact that the tool was asked about its call afterwards; none if the call itself was answered."""
     call = snapshot.pending.effect if snapshot.pending else None
     if not (isinstance(call, ToolCall) and isinstance(answer, ToolReturned) and answer.by_asking):
         return ()
@@ -566,7 +571,7 @@ def _found_out(snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
 
 
 def _read_less(answer: Answer | None) -> tuple[Fact, ...]:
-    """That the server read far less than was sent, as a fact: it cuts long prompts without a word."""
+    """Return the fact that the server read far less than was sent: some cut long prompts without a word."""
     if not isinstance(answer, ModelReplied) or not answer.sent_tokens:
         return ()
     read, sent = answer.usage.input_tokens, answer.sent_tokens
@@ -576,7 +581,7 @@ def _read_less(answer: Answer | None) -> tuple[Fact, ...]:
 
 
 def _feedback(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
-    """What the machine's state keeps of what a person said."""
+    """Return the part of a person's words kept by the machine's state."""
     call = snapshot.pending.effect if snapshot.pending else None
     return (
         machine.feedback(call, answer)
@@ -586,7 +591,7 @@ def _feedback(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> tu
 
 
 def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) -> Snapshot:
-    """The run after a move other than a rewind, which needs the log."""
+    """Return the run after a move other than a rewind, which needs the log."""
     state = machine.fold(snapshot.state, move.facts)
     seq = snapshot.head + 1
     match move:
@@ -605,18 +610,18 @@ def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) ->
 
 
 def held_by(effect: Effect | None) -> Held | None:
-    """The call that a compaction was made for."""
+    """Return the call behind a compaction."""
     return Held(effect.holds, effect.passed) if isinstance(effect, Compaction) else None
 
 
 def rewound(machine: Machine, snapshot: Snapshot, move: Rewind, node: str, state: State) -> Snapshot:
-    """The run after a rewind to a row that left it at `node` with `state`."""
+    """Return the run after a rewind to a step that left it at `node` with `state`."""
     state = machine.fold(state, move.facts)
     return replace(snapshot, node=node, state=state, head=snapshot.head + 1, pending=None, held=None)
 
 
 def status_of(machine: Machine, state: State) -> str:
-    """The final status that an exit reason means (docs/machines.md, "What all machines share")."""
+    """Return the final status for an exit reason (docs/machines.md, "What all machines share")."""
     match state.exit_reason:
         case "fatal_error" | "tool_error" | "model_error":
             return "failed"

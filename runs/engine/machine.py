@@ -1,6 +1,6 @@
-"""What a machine declares: its graph, its state, its facts, and the words for model and reader.
+"""A machine's declaration: its graph, its state, its facts, and the words for model and reader.
 
-The drawing on the run page, the documentation and the tests read this declaration; the kernel runs it.
+The drawing on the run page, the documentation and the tests read it; the kernel runs it.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ COMMON_EXITS = ("cost_limit", "token_limit", "time_limit", "model_error", "fatal
 
 
 class Terms(Value):
-    """What a run was agreed on: never changes while it runs, and is not part of the stored state."""
+    """A run's fixed terms: never changed while it runs, and not part of the stored state."""
 
     goal: str
     settings: Settings
     site_rules: int = 0
-    """How many of the rules in the settings are the site's, as they stood at launch: the first ones."""
+    """How many of the rules in the settings, the first ones, are the site's as of launch."""
     tools: dict[str, ToolSpec] = {}
     skills: dict[str, str] = {}
-    """Named texts that an administrator keeps, for machines that show such."""
+    """Named texts kept by an administrator, for machines with skills."""
     guided: bool = False
     """The model is weak: reply schemas are as narrow as the state allows, and worked examples are given."""
 
     def permitted(self) -> list[ToolSpec]:
-        """The tools that this run may call."""
+        """Return the tools permitted in this run."""
         return [spec for spec in self.tools.values() if spec.permitted]
 
 
@@ -64,15 +64,15 @@ class State(Value):
     answer: str | None = None
     answer_source: Literal["final_answer", "fallback"] | None = None
     interrupts_asked: dict[str, int] = {}
-    """The last multiple that each "every N steps" rule asked at."""
+    """The last multiple at which each "every N steps" rule asked."""
     data_read: tuple[DataRead, ...] = Field(default=(), exclude_if=operator.not_)
-    """What the run has read that may not go to every host; the first sources only."""
+    """Data not meant for every host; the first sources only."""
     hosts_allowed: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
-    """The hosts that people have allowed for this run."""
+    """Hosts allowed by people for this run."""
 
 
 def evolve_common(state: State, fact: Fact) -> State:
-    """The fold of the facts that mean the same in every machine; others leave the state as it is."""
+    """Fold the facts that mean the same in every machine; others leave the state as it is."""
     match fact:
         case InterruptAsked(rule=rule, multiple=multiple):
             return state.model_copy(update={"interrupts_asked": {**state.interrupts_asked, rule: multiple}})
@@ -93,7 +93,7 @@ def evolve_common(state: State, fact: Fact) -> State:
 
 
 class Edge(NamedTuple):
-    """One declared transition, and when it is taken, in words."""
+    """One declared transition, and its condition, in words."""
 
     source: str
     name: str
@@ -111,23 +111,23 @@ class ArtifactRow(Value):
 
 
 class Block(Value):
-    """One fact as the model reads it. What a tool or a page said is data: it is fenced, and never system text."""
+    """One fact as the model reads it. Text from tools and pages is untrusted: fenced, and never system text."""
 
     kind: str
     author: Literal["user", "agent", "tool", "system"]
     text: str
     shows: dict[str, str] = {}
-    """Whole texts by name, for prompts that ask for them (`ModelCall.shows`)."""
+    """Whole texts by name, for prompts that want them (`ModelCall.shows`)."""
     seq: int = 0
-    """The row that it is of."""
+    """The step of the fact."""
     path: str = ""
-    """Where it can be found again: `st:<seq>`, or `su:<seq>` for a summary."""
+    """Its address: `st:<seq>`, or `su:<seq>` for a summary."""
     covers: dict[str, str | None] = {}
-    """Paths whose blocks are hidden from now on, each with what is shown in their place; None shows them again."""
+    """Paths of the blocks hidden from now on, each with its replacement; None shows them again."""
     sources: tuple[Source, ...] = ()
-    """What a search found, for the pool."""
+    """Sources found by a search, for the pool."""
     act: Fact | None = None
-    """Something that was done to the context itself: it is never shown, and decides what is."""
+    """A change of the context itself: never shown; it decides which blocks are."""
 
 
 class GraphError(Exception):
@@ -141,18 +141,18 @@ class GraphError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a machine, as who is asked before the first step sees it and may change it."""
+    """A machine's plan, for a person who sees and may change it before the first step."""
 
     schema: dict[str, Any]
-    """JSON schema of what is shown."""
+    """JSON schema of the shown plan."""
     shown: Callable[[Any], dict[str, Any]]
     """The plan of a state, as arguments."""
     changed: Callable[[dict[str, Any]], Fact | str]
-    """The plan that a person gives in its place; or what is wrong with it, as a sentence."""
+    """The plan from a person's arguments; or its fault, as a sentence."""
 
 
 def facts_read(own: tuple[type[Fact], ...]) -> TypeAdapter[Any]:
-    """Return what reads stored facts: the common ones, and a machine's own."""
+    """Return the reader of stored facts: the common ones, and a machine's own."""
     kinds: Any = Union[COMMON_FACTS + own]  # noqa: UP007 (built at run time)
     one: Any = Annotated[kinds, Field(discriminator="kind")]
     return TypeAdapter(tuple[one, ...])
@@ -178,7 +178,7 @@ class Machine:
     open: Callable[[Terms], State]
     evolve: Callable[[Any, Fact], State]
     turns: Callable[[Any], int]
-    """What "every N steps" counts."""
+    """The count for "every N steps"."""
     budget: Callable[[Any], tuple[BudgetRow, ...]]
     budget_text: Callable[[Any], str]
     system: Callable[[Terms], str]
@@ -187,11 +187,11 @@ class Machine:
     examples: Callable[[Terms], tuple[Message, ...]] = lambda terms: ()
     """Worked examples, between the system text and the goal."""
     names_paths: Callable[[Terms], bool] = lambda terms: False
-    """Whether prompts show the paths of blocks: where the machine's tools work with paths."""
+    """True if prompts show the paths of blocks: the machine's tools work with paths."""
     artifacts: Callable[[Any], tuple[ArtifactRow, ...]] = lambda state: ()
-    """What the run has made, as far as its state knows."""
+    """The run's artifacts, as far as its state knows."""
     kept: Callable[[Any], dict[str, Any]] = lambda state: {}
-    """What a rollback takes along from the head."""
+    """The values kept from the head in a rollback."""
     succeeded: Callable[[Any], bool] = lambda state: state.exit_reason in ("complete", "goal_achieved")
     ok: Callable[[Any], bool | None] = lambda state: None
     rewords: Mapping[str, str] = field(default_factory=dict)
@@ -199,18 +199,18 @@ class Machine:
     takes_fatal: frozenset[str] = frozenset()
     """Nodes whose table names an edge for a fatal tool error."""
     built_in: tuple[ToolSpec, ...] = ()
-    """Tools of its own, permitted in every run. They touch nothing: such a call gives back its arguments, or, where it
-    is an infra call, what it found in the run's own record."""
+    """Tools of its own, permitted in every run, without side effects. Such a call returns its arguments, or, if infra,
+    its finding in the run's own record."""
     feedback: Callable[[HumanCall | None, HumanSaid], tuple[Fact, ...]] = lambda call, said: ()
-    """What the state keeps of a person's verdict on a question; None: of a rollback, whatever was asked."""
+    """The facts to keep of a person's verdict on a question; None: of a rollback, whatever was asked."""
     metadata: Callable[[Any], dict[str, Any]] = lambda state: {}
-    """The extended state, which a parent merges into its own where the run is a fixed node of it."""
+    """The extended state, merged into a parent's own if the run is a fixed node of it."""
     keeps_summary: bool = False
-    """Whether the state keeps the text of the newest summary that stands."""
+    """True if the state keeps the text of the newest active summary."""
     plan: Plan | None = None
-    """The plan that stands before the first step; None where the machine has none by then."""
+    """The plan before the first step; None if the machine has none by then."""
     remembers: tuple[str, str] | None = None
-    """The transition (node, edge) after which the last reply may be given again from the cache."""
+    """The transition (node, edge) after which the cache may repeat the last reply."""
     presentation: Presentation = field(default_factory=Presentation)
     """How it reads for people."""
     targets: Mapping[tuple[str, str], str] = field(init=False)
@@ -238,17 +238,17 @@ class Machine:
             raise GraphError(self.name, f"{', '.join(sorted(lost))} can't be reached")
 
     def fold(self, state: State, facts: tuple[Fact, ...]) -> State:
-        """The state after `facts`."""
+        """Return the state after `facts`."""
         for fact in facts:
             state = self.evolve(state, fact)
         return state
 
     def summary_kept(self, text: str) -> tuple[Fact, ...]:
-        """The fact by which the state keeps the summary that is the newest now."""
+        """Return the fact that stores the newest summary in the state."""
         return (SummaryStands(text=text),) if self.keeps_summary else ()
 
     def mermaid(self) -> str:
-        """The declared graph as a Mermaid state diagram."""
+        """Return the declared graph as a Mermaid state diagram."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.start}"]
         for edge in self.edges:
             target = "[*]" if edge.target == END else edge.target

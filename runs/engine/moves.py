@@ -1,4 +1,4 @@
-"""Moves: what is done next. Each becomes one committed row."""
+"""Moves: a run's next actions. Each becomes one committed step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runs.engine.facts import Fact
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the world. `delay_s` seconds are waited first, by no worker; `attempt` counts from 1."""
+    """Ask the world, after `delay_s` seconds without a worker; `attempt` counts from 1."""
 
     effect: Effect
     facts: tuple[Fact, ...] = ()
@@ -28,7 +28,7 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the run where it stands: no edge, no exit node."""
+    """End the run in place: no edge, no exit node."""
 
     reason: str
     facts: tuple[Fact, ...] = ()
@@ -36,7 +36,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """Go back to the state after the live transition row `to`."""
+    """Restore the state after the live transition step `to`."""
 
     to: int
     facts: tuple[Fact, ...] = ()
@@ -44,7 +44,7 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Put a summary in place of older blocks; the node stays, and the model call that waited comes next."""
+    """Put a summary in place of older blocks; the node stays, and the waiting model call comes next."""
 
     facts: tuple[Fact, ...] = ()
 

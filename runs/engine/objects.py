@@ -1,7 +1,7 @@
-"""JSON objects in a text that a model wrote: where each begins and ends, and what it holds.
+"""JSON objects in a model's text: their places and contents.
 
 The form of an object may be repaired (raw line breaks, a trailing comma, Python's literals and quotes, names without
-quotes). Its content never is: what is cut off is not closed, and nothing is left out or made up.
+quotes). Its content never is: a cut-off object is not closed, and nothing is left out or made up.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, NoReturn
 from runs.engine.values import MAX_DEPTH, MAX_NODES
 
 SEAM = "\x00"
-"""Stands where reasoning was taken out of a text: no object reaches across it. No clean text holds this character."""
+"""Marks the place of removed reasoning: no object reaches across it. No clean text holds this character."""
 
 
 class Fault(Exception):
-    """What keeps an object from being read, and where in its text. `stays_open` tells that it is cut off there."""
+    """Why an object can't be read, and its place in the text. `stays_open`: it is cut off there."""
 
     def __init__(self, why: str, at: int = 0, *, stays_open: bool = False) -> None:
         self.why, self.at, self.stays_open = why, at, stays_open
@@ -27,7 +27,7 @@ class Fault(Exception):
 
 
 class Found(NamedTuple):
-    """An object in a text: its place, and what it holds or why that can't be read."""
+    """An object in a text: its place, and its content or its fault."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 class Objects(NamedTuple):
-    """The outermost objects of a text, in order; `fault` where what follows them can't be told."""
+    """The outermost objects of a text, in order; `fault` if the rest can't be read."""
 
     found: tuple[Found, ...]
     fault: Fault | None = None
@@ -47,9 +47,10 @@ MOST = 1000
 
 
 def objects_in(text: str) -> Objects:
-    """The outermost objects of `text`, up to one that stays open: of that one nothing is shown, inner ones neither.
+    """Return the outermost objects of `text`, up to one that stays open; of that one nothing is shown, inner ones
+    neither.
 
-    Braces that hold something else (a set, a formula) are prose.
+    Braces around something else (a set, a formula) are prose.
     """
     found: list[Found] = []
     at, listed = 0, None
@@ -72,17 +73,17 @@ def objects_in(text: str) -> Objects:
 
 
 def begins_object(text: str, at: int) -> bool:
-    """Whether the brace there begins an object, by the first sign in it."""
+    """Return True if the brace there begins an object, by the first sign in it."""
     return _OBJECT.match(text, at) is not None
 
 
 _OBJECT = re.compile(r"""\{\s*(?:["'}]|[A-Za-z_]\w*\s*:)""")
 _OUTER = re.compile(r"\{|\[(?=\s*\{)|\]")
-"""A list counts where it begins with an object: one that is cut off is not closed either."""
+"""A list counts if it begins with an object: a cut-off list is not closed either."""
 
 
 def closing(text: str, at: int) -> int | None:
-    """Where the object that begins at `at` ends, in one pass that respects texts; None where it stays open."""
+    """Return the end of the object at `at`, in one pass that respects texts; None if it stays open."""
     depth = 0
     while token := _INNER.search(text, at):
         at = token.end()
@@ -108,7 +109,7 @@ _TEXT = {
 
 
 def _begins_text(text: str, at: int) -> bool:
-    """Whether a quote begins a text, as it does after these signs alone; any other is an apostrophe in prose."""
+    """Return True if a quote begins a text, as it does after these signs alone; any other is an apostrophe in prose."""
     before = at - 1
     while text[before].isspace():
         before -= 1
@@ -123,7 +124,7 @@ def _found(text: str, start: int, end: int) -> Found:
 
 
 def read_object(doc: str) -> dict[str, Any]:
-    """What an object holds, as JSON or after a repair of its form; raises `Fault`."""
+    """Return an object's content, as JSON or after a repair of its form; raises `Fault`."""
     if (seam := doc.find(SEAM)) >= 0:
         raise Fault("reasoning stands in the middle of the object", seam)
     try:
@@ -169,7 +170,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _whole(value: Any) -> dict[str, Any]:
-    """The object, where it is one that can be kept whole."""
+    """Return the object if it can be kept whole; raises `Fault` otherwise."""
     if not isinstance(value, dict):
         raise Fault("it is no object")
     level: list[Any] = [value]
@@ -196,7 +197,7 @@ _PARTS = re.compile(
 
 
 def _repaired(doc: str) -> str:
-    """`doc` in JSON's spelling. Texts keep every character, and what is no slip of form is left for the decoder."""
+    """Return `doc` in JSON's spelling. Texts keep every character, and larger faults are left for the decoder."""
     return _PARTS.sub(_respelt, doc)
 
 
@@ -215,5 +216,5 @@ _SIGNS = re.compile(r'\\.|"', re.DOTALL)
 
 
 def _sign(sign: re.Match[str]) -> str:
-    """A quote or an escaped sign of a text in single quotes, as one in double quotes has it."""
+    """Return a quote or an escaped sign of a text in single quotes, as one in double quotes has it."""
     return {'"': '\\"', "\\'": "'"}.get(sign[0], sign[0])

@@ -1,7 +1,7 @@
-"""Read what earlier versions stored only in sentences: the one place where words become figures.
+"""Read figures that earlier versions stored only in sentences: the only such reader.
 
 Versions up to 0.1.0 kept the figures of some questions and facts in their text alone. Questions get their fields by a
-migration, and exported records when they are read. Facts are hashed and stay as they are. Nothing else reads words.
+migration, and exported records when they are read. Facts are hashed and stay as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from runs.engine.rules import NamedRule
 
 THE_RESTORE = "the restore"
-"""Who paused the runs in rows that do not say of which backup."""
+"""Names the pausing restore in steps without a backup's date."""
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
 _TITLE = re.compile(rf"Limit reached: (\w+) {_NUMBER} of {_NUMBER}")
@@ -23,14 +23,14 @@ _LEFT = re.compile(rf"The next call may use more than the {_NUMBER} that are lef
 _ASIDE = re.compile(rf"Of what counts, {_NUMBER} is set aside for calls under way in other runs\.")
 _COST = re.compile(r"The next model call may cost \$([0-9]+\.[0-9]+)\. Go on\?")
 _COST_ROUNDED = 4e-5
-"""US dollars that the four digits of a cost may have lost."""
+"""US dollars possibly lost by the four digits of a cost."""
 _MADE_AT = re.compile(r"backup of (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
 _REFUSED = "Refused by a rule: "
 _UNFIT = "An answer given at launch does not fit: "
 
 
 def question_as_now(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored request with the figures that an older one has in its words only; any other as it is."""
+    """Return a stored request with figures from an older one's words; any other as it is."""
     now = dict(asked)
     if asked.get("kind") != "human_call":
         return now
@@ -44,7 +44,7 @@ def question_as_now(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def figures_told(title: str, why: str) -> dict[str, Any] | None:
-    """Return the figures of a question at a limit, with the digits of its words; None where these are others."""
+    """Return the figures of a question at a limit, with the digits of its words; None for other words."""
     if (found := _TITLE.fullmatch(title)) is None:
         return None
     root, left, aside = _ROOT.search(why), _LEFT.search(why), _ASIDE.search(why)
@@ -60,7 +60,7 @@ def figures_told(title: str, why: str) -> dict[str, Any] | None:
 
 
 def as_now(fact: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored fact with the fields that an older one has in its words only; any other as it is."""
+    """Return a stored fact with fields from an older one's words; any other as it is."""
     match fact:
         case {"kind": "run.paused", "by": by, "message": str(why)} if (
             by == THE_RESTORE and "backup" not in fact
@@ -74,7 +74,7 @@ def as_now(fact: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def rule_told(fact: Mapping[str, Any], rules: Iterable[NamedRule]) -> str:
-    """Return the name of the rule that an older fact quotes without naming it; empty where it quotes none."""
+    """Return the name of the rule that an older fact quotes without naming it; empty if it quotes none."""
     if fact.get("reason") != "cost_limit" and fact.get("code") != "rule_notified":
         return ""
     words = str(fact["message"]).removeprefix(_REFUSED)

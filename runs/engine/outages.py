@@ -1,4 +1,4 @@
-"""What becomes of a model call whose server is away or refuses it: a wait, then the fallback, else a question."""
+"""Handle a model call to an unavailable or refusing server: wait, then use the fallback, else ask a person."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from runs.engine.moves import Ask
 from runs.engine.snapshot import Pending, Snapshot
 
 ATTEMPTS = 3
-"""How often a call that fails for a passing reason is tried in all."""
+"""Attempts in all at a call with a passing failure."""
 
 LONGEST_WAIT_S = 60.0
-"""Seconds to which the waits grow, where the server asks for none."""
+"""Longest wait in seconds, if the server asks for none."""
 
 AFRESH = {"waited_s": 0.0, "waits": 0}
-"""What a call has that nothing was waited for yet."""
+"""The values of a call that has not waited yet."""
 
 SWITCH_S = 0.1
 """Seconds until the fallback is called: another slice of the run reaches it."""
 
 
 def is_patient(effect: Effect, failed: Failed) -> bool:
-    """Return whether the failure is waited out, in place of the few attempts that others have."""
+    """Return True if the failure is waited out, in place of the usual few attempts."""
     return isinstance(effect, ModelCall) and failed.patience_s > 0
 
 
 def tries(pending: Pending) -> int:
-    """Return which attempt it is, without those that met a server that was away."""
+    """Return the number of the attempt, without those at an unavailable server."""
     return pending.attempt - (pending.effect.waits if isinstance(pending.effect, ModelCall) else 0)
 
 
@@ -55,7 +55,7 @@ def _switched(call: ModelCall, failed: Failed) -> Ask:
 
 
 def _question(snapshot: Snapshot, call: ModelCall, failed: Failed) -> Ask:
-    """Ask a person, who may mend the profile first. A call that is let go on has all its patience again."""
+    """Ask a person, who may mend the profile first. A call resumed by them has its whole patience again."""
     mended = call.model_copy(update=AFRESH)
     question = HumanCall(
         about="manual",

@@ -1,7 +1,7 @@
-"""What a run has read, and to which hosts its calls may carry it. See docs/runtime.md, "Gates".
+"""Track the data that a run has read, and the hosts that its calls may carry it to. See docs/runtime.md, "Gates".
 
-What a host said may go back to that host. Anything else goes to a host that the launch or the site has named, or that a
-person has let through.
+A host's own data may go back to it. Other data goes only to hosts named by the launch or the site, or allowed by a
+person.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from runs.engine.machine import State
 from runs.engine.snapshot import Pending
 
 ENOUGH = 2
-"""Sources that are noted: with two, there is no host that everything came from."""
+"""Sources noted: with two, no single host was the origin of everything."""
 
 _WHAT = {"private": "private data", "untrusted": "untrusted content"}
 
 
 def host_contacted(state: State, call: ToolCall | ChildRun) -> str | None:
-    """Return the host that a call contacts: None where it contacts none, empty where that can't be told."""
+    """Return the host that a call contacts: None if it contacts none, empty if unknown."""
     spec = state.terms.tools.get(call.tool)
     if spec is None or not spec.outward:
         return None
@@ -37,14 +37,14 @@ def host_contacted(state: State, call: ToolCall | ChildRun) -> str | None:
 
 
 def carried_to(state: State, host: str) -> tuple[DataRead, ...]:
-    """Return what a call to the host would carry there unasked; empty where it may."""
+    """Return the data that a call would carry to the host without permission; empty if there is none."""
     if is_named(host, (*state.terms.settings.hosts, *state.hosts_allowed)):
         return ()
     return tuple(read for read in state.data_read if not host or read.host != host)
 
 
 def allowed_by_person(state: State, call: ToolCall) -> str:
-    """Return the host that the call contacts only because a person allowed it for this run; empty where none is."""
+    """Return the host that the call contacts only because a person allowed it for this run; empty if none is."""
     host = host_contacted(state, call) if state.hosts_allowed and state.data_read else None
     if not host or is_named(host, state.terms.settings.hosts):
         return ""
@@ -52,7 +52,7 @@ def allowed_by_person(state: State, call: ToolCall) -> str:
 
 
 def why_ask(host: str, read: DataRead) -> str:
-    """Return the reason to ask before a call to a host that has not been named."""
+    """Return the reason to ask before a call to an unnamed host."""
     if not host:
         return f"This run has read {_told(read)}. The call does not say which host it contacts."
     return f"This run has read {_told(read)}. The call contacts {host}, which neither the launch nor the site names."
@@ -70,7 +70,7 @@ def _told(read: DataRead) -> str:
 
 
 def newly_read(state: State, pending: Pending | None, answer: Answer | None) -> tuple[DataRead, ...]:
-    """Return what the answer to a call made the run read, where it has not read from there before."""
+    """Return the data that the answer to a call brought into the run, if from a new source."""
     call = call_in(pending.effect) if pending else None
     spec = state.terms.tools.get(call.tool) if call else None
     if pending is None or call is None or spec is None or not spec.reads or not _gives(call, answer):
@@ -82,7 +82,7 @@ def newly_read(state: State, pending: Pending | None, answer: Answer | None) -> 
 
 
 def _gives(call: ToolCall | ChildRun, answer: Answer | None) -> bool:
-    """Return whether the answer is the call's own result, and not what a person or a rule gave in its place."""
+    """Return True if the answer is the call's own result, not given by a person or a rule in its place."""
     match answer:
         case ToolReturned(ran=ran):
             return ran or (isinstance(call, ToolCall) and call.infra)
@@ -92,15 +92,15 @@ def _gives(call: ToolCall | ChildRun, answer: Answer | None) -> bool:
 
 
 def inherited(state: State) -> tuple[DataRead, ...]:
-    """Return what a child run has read through the goal that this run gives it."""
+    """Return the data that a child run gets through the goal from this run."""
     return tuple(DataRead(what=read.what, tool="", host="", step=0) for read in state.data_read[:1])
 
 
 def carried_on(state: State, run: int) -> tuple[DataRead, ...]:
-    """Return what a run has read that continues `run`, whose last state this is: it tells what that one had read."""
+    """Return the data inherited by a run that continues `run`, from its last state."""
     return tuple(read.model_copy(update={"run": run}) for read in inherited(state))
 
 
 def newly_allowed(call: HumanCall, said: HumanSaid) -> tuple[HostAllowed, ...]:
-    """Return the host that a person allows for the whole run with an approval."""
+    """Return the host allowed for the whole run with an approval."""
     return (HostAllowed(host=call.host, by=said.by),) if said.allow_host and call.host else ()

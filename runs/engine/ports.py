@@ -1,4 +1,4 @@
-"""What the driver needs of the world, as protocols; `runs/adapters` fulfils them.
+"""The driver's needs of the world, as protocols; `runs/adapters` fulfils them.
 
 A port turns the exceptions of its own world into `Failed`; nothing else crosses.
 """
@@ -14,7 +14,7 @@ from runs.engine.values import Value
 
 
 class Message(Value):
-    """One message of a prompt. Text of tools and people is data, and never stands in a system message."""
+    """One message of a prompt. Text of tools and people is untrusted, and never part of a system message."""
 
     author: Literal["system", "user", "assistant"]
     text: str
@@ -27,30 +27,30 @@ class ModelRequest(Value):
     nth: int
     messages: tuple[Message, ...]
     reply_schema: dict[str, Any] | None
-    """JSON schema of the reply, or None where text is wanted."""
+    """JSON schema of the reply, or None for text."""
     reply_name: str = "reply"
     reply_tokens: int = 0
-    """The longest reply, in tokens, where a limit of the run forbids what the model could give; else 0."""
+    """The longest reply, in tokens, if a limit of the run allows less than the model gives; else 0."""
     room: int = 1
-    """How many times its usual length the reply may have, as far as the model allows: 2 after one that was cut off."""
+    """Factor on the reply's usual length, as far as the model allows: 2 after a reply that was cut off."""
     temperature: float = 0.0
 
 
 Watch = Callable[[Callable[[], str]], bool]
 """Given a way to read the text so far, tells whether the call is still wanted; False cuts it.
 
-Each reading costs as much as the text is long: a watcher reads when it shows the text, and not at each look.
+Each reading costs as much as the text is long: a watcher reads only to show the text, not at each check.
 """
 
 
 class ModelPort(Protocol):
-    """A model behind one door. It has a deadline for everything."""
+    """A model. Every call has a deadline."""
 
     def ask(self, request: ModelRequest, watch: Watch) -> ModelReplied | ContextOverflowed | Failed:
-        """The reply; a fault of any kind is a `Failed`."""
+        """Return the reply; every fault is a `Failed`."""
 
     def price(self, input_tokens: int) -> float:
-        """What a call with so many input tokens may cost at most, in USD; 0 where unknown."""
+        """Return the largest cost of a call with so many input tokens, in USD; 0 if unknown."""
 
 
 class ToolPort(Protocol):
@@ -58,7 +58,7 @@ class ToolPort(Protocol):
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
-        """Every registered tool by name; `permitted` tells whether this run may call it."""
+        """Return every registered tool by name; `permitted` tells whether this run may call it."""
 
     def call(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
         """Run the tool. `nth` counts this run's attempts at the tool from 1; `key` is the idempotency key."""

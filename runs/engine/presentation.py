@@ -1,7 +1,7 @@
 """How a machine reads for people, as data: its facts, its exits, its panel, its part of the launch form.
 
-Pages, comparisons and exports draw it. Nothing here knows HTML, a database, or how long a text may be: texts are given
-whole, and who shows them cuts them and writes out what hides in them.
+Pages, comparisons and exports draw it. It knows no HTML, no database and no length limits: texts are given whole, and
+readers cut them and reveal hidden characters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runs.engine.values import Value
 Data = dict[str, Any]
 
 Level = Literal["turn", "step", "all"]
-"""The coarsest detail at which a step is still shown."""
+"""The coarsest detail that still shows a step."""
 
 
 def spoken(name: str) -> str:
@@ -32,14 +32,14 @@ class Word(NamedTuple):
 
 
 def money(usd: float) -> str:
-    """Return an amount in USD: cents where it has any, else what there is of it."""
+    """Return an amount in USD: in cents, or with more digits if below a cent."""
     if usd == 0:
         return "$0.00"
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.5f}".rstrip("0")
 
 
 class BudgetRow(Value):
-    """One line of a run's budget, as it is shown and stored."""
+    """One line of a run's budget, as shown and stored."""
 
     scope: str
     name: str
@@ -75,18 +75,18 @@ class Said:
     quote: str = ""
     """A person's words, after the text."""
     goes_on: bool = False
-    """Whether the text continues the title's sentence."""
+    """True if the text continues the title's sentence."""
     not_run: bool = False
-    """Whether it is about a call that did not take place."""
+    """True if it is about a call that did not take place."""
 
 
 class Beside(NamedTuple):
-    """The mark that a fact leaves on a step whose line is another fact's."""
+    """The mark that a fact leaves on a step with another fact's line."""
 
     tag: str
     tone: str = ""
     alone: bool = False
-    """Whether it takes the place of the line's own tag."""
+    """True if it takes the place of the line's own tag."""
 
 
 def call_of(fact: Data) -> Call | None:
@@ -99,29 +99,29 @@ class Reads:
     """How one kind of fact reads, wherever it is shown."""
 
     line: Callable[[Data], Said] | None
-    """Its line, on the timeline, in comparisons and exports; None where it says nothing by itself."""
+    """Its line, on the timeline, in comparisons and exports; None if it has none of its own."""
     reply: bool = False
-    """Whether it is what the model replied: it speaks before every other fact of its step."""
+    """True if it is the model's reply: it speaks before every other fact of its step."""
     said: str = ""
     """The name of the value with the thought behind it; cards show it."""
     call: Callable[[Data], Call | None] = call_of
-    """Of a reply: the call that it wants."""
+    """Of a reply: the wanted call."""
     before_end: bool = False
-    """Whether it speaks though the step also ends the run."""
+    """True if it speaks though the step also ends the run."""
     beside: Callable[[Sequence[Data]], Beside | None] | None = None
-    """The mark that all facts of the kind leave where another fact speaks."""
+    """The mark that all facts of the kind leave beside another fact's line."""
     at_ask: Literal["", "told", "again"] = ""
-    """Whether it speaks on a step that asks the model: as it is, or as a retry."""
+    """Tells how it speaks on a step that asks the model: as it is, or as a retry."""
     yields: bool = False
-    """Whether the run's answer speaks in its place."""
+    """True if the run's answer speaks in its place."""
     by_chance: tuple[str, ...] = ()
     """Values that differ between any two runs: comparisons skip them."""
     counts: Literal["", "call", "skip"] = ""
-    """Whether it tells how a call ended, or that a step was skipped: an ended run counts both."""
+    """`call`: it tells how a call ended. `skip`: a step was skipped. An ended run counts both."""
     part: tuple[str, str] = ("", "")
-    """What its block is called in the prompt's picture, and its colour there."""
+    """Its block's name in the prompt's picture, and its colour there."""
     noun: str = ""
-    """What its block is called in a list."""
+    """Its block's name in a list."""
 
 
 # --- the panel ----------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Told(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A call whose end a stopped run did not hear of: what became of it, the same in words, and where it was asked."""
+    """A call in flight when its run was stopped: its outcome, the same in words, and the step of its question."""
 
     tool: str
     outcome: Literal["done", "failed", "not_done", "under_way", "unknown"]
@@ -144,7 +144,7 @@ class Lost(NamedTuple):
 
 
 class Meter(NamedTuple):
-    """A number with its limit. One that only advises is no fault when it is used up."""
+    """A number with its limit. Reaching an advisory limit is no fault."""
 
     label: str
     used: float
@@ -181,7 +181,7 @@ class PanelRow(NamedTuple):
 
 
 def panel_of(said: str, rows: Sequence[PanelRow] = (), meters: Sequence[Meter] = ()) -> Data:
-    """Return what the panel that every machine can use is drawn from: a sentence, a list, numbers."""
+    """Return the data of the panel that every machine can use: a sentence, a list, numbers."""
     return {"said": said, "rows": list(rows), "meters": list(meters)}
 
 
@@ -191,13 +191,13 @@ class Panel:
 
     title: str
     kinds: tuple[str, ...]
-    """The facts that it tells of."""
+    """The kinds of its facts."""
     context: Callable[[Any, Sequence[Told], Lost | None], Data]
-    """What is drawn, from the newest state, the steps with those facts, and a lost call."""
+    """Its data, from the newest state, the steps with those facts, and a lost call."""
     template: str = ""
     """A template of the machine's own; empty: the one for `panel_of`."""
     open: bool = True
-    """Whether a page begins with the part unfolded."""
+    """True if a page begins with the part unfolded."""
 
 
 # --- the launch form ----------------------------------------------------------------------------------------------
@@ -210,14 +210,14 @@ class Control:
     name: str
     label: str
     setting: str = field(default="", kw_only=True)
-    """The setting, where it has another name than the field."""
+    """The setting, if its name differs from the field's."""
     text: str = field(default="", kw_only=True)
-    """What the page says at the field, where that is longer than its label."""
+    """The page's text at the field, if longer than its label."""
     hint: str = field(default="", kw_only=True)
     """Beside the label, in small letters."""
     placeholder: str = field(default="", kw_only=True)
     place: Literal["", "fold", "more"] = field(default="", kw_only=True)
-    """Whether it stands in the fold at the end, or among the other settings."""
+    """Its place: the fold at the end, or among the other settings."""
 
     @property
     def of(self) -> str:
@@ -247,19 +247,19 @@ class Check(Control):
     on: Any = field(default=None, kw_only=True)
     off: Any = field(default=None, kw_only=True)
     instead_of: str = field(default="", kw_only=True)
-    """A setting that must be empty where this is ticked."""
+    """A setting that must be empty if this is ticked."""
     conflict: str = field(default="", kw_only=True)
-    """The sentence where it is not."""
+    """The sentence if it is not."""
 
     @property
     def ticked(self) -> bool:
-        """Return whether it is ticked on an empty form: where ticking sets nothing."""
+        """Return True if it is ticked on an empty form: ticking sets nothing."""
         return self.on is None
 
 
 @dataclass(frozen=True)
 class Lines(Control):
-    """A list of texts, one a line. `what` is what all of them are called."""
+    """A list of texts, one a line. `what` names them."""
 
     what: str
 
@@ -272,7 +272,7 @@ class Json(Control):
     must_be: str
     rows: int = field(default=3, kw_only=True)
     names_skills: bool = field(default=False, kw_only=True)
-    """Whether the page names the site's skills at it."""
+    """True if the page names the site's skills at it."""
 
 
 @dataclass(frozen=True)
@@ -285,11 +285,11 @@ class Column:
     choices: tuple[str, ...] = ()
     code: bool = False
     required: str = ""
-    """The sentence where a row leaves it empty."""
+    """The sentence if a row leaves it empty."""
     json: str = ""
-    """Where a cell is a JSON object: the sentence for one that is none."""
+    """For a cell with a JSON object: the sentence if it has none."""
     tools: bool = False
-    """Whether the tools are suggested."""
+    """True if the tools are suggested."""
 
 
 @dataclass(frozen=True)
@@ -298,12 +298,12 @@ class Rows(Control):
 
     columns: tuple[Column, ...]
     one: str
-    """What one row is called; its look is named for it too."""
+    """The name of one row, and of its look."""
     pasted: Json
     telling: tuple[str, ...] = field(default=(), kw_only=True)
-    """The columns that make a row, where not all do: one in which only others say something is blank."""
+    """The columns that make a row, if not all do: a row with only other columns filled is blank."""
     empty: bool = field(default=False, kw_only=True)
-    """Whether an empty list says something else than none."""
+    """True if an empty list means something else than none."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ class Form:
     numbers_about: str = ""
     """A sentence under the small fields."""
     fold: str = ""
-    """What the fold is called."""
+    """The name of the fold."""
 
 
 # --- all of it ----------------------------------------------------------------------------------------------------
@@ -327,19 +327,19 @@ class Presentation:
     """How a machine reads for people."""
 
     facts: Mapping[str, Reads] = field(default_factory=dict)
-    """By kind; of several facts of a step the first one in this order speaks."""
+    """By kind; of a step's facts, the first in this order gives the line."""
     exits: Mapping[str, str] = field(default_factory=dict)
     """Its own exit reasons, each as the rest of a sentence."""
     violation: Callable[[str], str] = lambda code: ""
-    """The violation that a notice's code names, in words; empty where it names none."""
+    """A notice code's violation, in words; empty if it names none."""
     speaking_notices: tuple[str, ...] = ()
-    """Codes of notices that speak where the model is asked again."""
+    """Codes of notices with a line of their own on a retry of the model."""
     panel: Panel | None = None
     form: Form | None = None
     progress: str = ""
-    """The line of its budget that tells how far a run is; empty: the first one."""
+    """The line of its budget that shows a run's progress; empty: the first one."""
     usual: bool = False
-    """Whether a fresh launch form has chosen it."""
+    """True if a fresh launch form has chosen it."""
 
 
 EXITS: Mapping[str, str] = {
@@ -352,4 +352,4 @@ EXITS: Mapping[str, str] = {
     "fatal_error": "fatal error",
     "aborted": "cancelled by a person",
 }
-"""The exit reasons that every machine may have."""
+"""Exit reasons of every machine."""

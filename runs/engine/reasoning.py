@@ -1,7 +1,7 @@
-"""What a model thinks before it replies is never its reply: it is taken off first, in whatever form it comes.
+"""Take off a model's reasoning before its reply is read, in whatever form it comes.
 
 Tags in several spellings, a closing tag alone (all before it is reasoning), an opening one that is never closed (all
-after it is), channels. A tag inside an object that can be read is part of that object.
+after it is), channels. A tag inside a readable object is part of that object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Parted(NamedTuple):
 
 
 def heard(replied: ModelReplied, *, prose: bool) -> ModelReplied:
-    """The reply as it may be read: without reasoning. A text that was cut for its length is left for the reader."""
+    """Return the reply without its reasoning. A text cut for its length is left for the reader."""
     if len(replied.text) > MAX_TEXT and not prose:
         return replied
     spoken, thought = parted(replied.text, seam="" if prose else SEAM)
@@ -30,12 +30,12 @@ def heard(replied: ModelReplied, *, prose: bool) -> ModelReplied:
 
 
 def joined(*thoughts: str) -> str:
-    """Several pieces of reasoning as one text."""
+    """Return several pieces of reasoning as one text."""
     return "\n".join(stripped for thought in thoughts if (stripped := thought.strip()))
 
 
 def parted(text: str, seam: str = "") -> Parted:
-    """`text` in its two parts; `seam` stands where reasoning was taken out of what is left."""
+    """Return `text` in its two parts; `seam` marks the places of removed reasoning."""
     if bare := _BARE.match(text):
         return Parted(text[bare.end() :].strip(), joined(bare[0]))
     if _TOKEN.search(text) is None:
@@ -51,7 +51,7 @@ _NAME = (
     r"|(?:inner|internal)_(?:monologue|thoughts?)"
 )
 _TOKEN = re.compile(
-    rf"`</?(?:{_NAME})>`(?P<named>)"  # only spoken of
+    rf"`</?(?:{_NAME})>`(?P<named>)"  # only mentioned
     rf"|[<\[◁⟨](?P<bar>[|｜])?\s*(?P<mark>/|(?:begin|start|end)(?:_of)?_)?\s*(?:[a-z]\w{{0,20}}:)?(?P<name>{_NAME})"
     r"(?P<tail>_(?:begin|start|end))?(?(bar)[|｜])(?:\s[^<>\[\]]{0,300})?[>\]▷⟩]"
     r"|<\|channel\|?>\s*(?P<channel>[a-z]*)"
@@ -61,25 +61,25 @@ _TOKEN = re.compile(
 )
 
 ROOM = MAX_TEXT
-"""Characters of braces that are no objects which are looked through; tags in what comes later count as tags."""
+"""Characters of braces without objects to look through; tags in later text count as tags."""
 
 TRY = 100
-"""Characters that each of them counts as beside its own."""
+"""Characters that each failed brace adds to the count beside its own length."""
 
 
 class _Listener:
-    """Goes through a text once, and sorts its pieces."""
+    """One pass through a text that sorts its pieces."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.pieces: list[tuple[str, bool]] = []
         """Each piece, and whether it is reasoning."""
         self.before = 0
-        """How many pieces turned out to be reasoning by a closing tag alone."""
+        """How many pieces a lone closing tag turned into reasoning."""
         self.inside: list[str] = []
-        """What has been opened and not closed."""
+        """Opened and not yet closed."""
         self.final = False
-        """Whether the channel at hand is that of the reply."""
+        """True if the channel at hand is that of the reply."""
         self.room = ROOM
 
     def parted(self, seam: str) -> Parted:
@@ -108,7 +108,7 @@ class _Listener:
         return Parted(seam.join(spoken).strip(), joined(*thoughts))
 
     def _past(self, brace: int) -> int:
-        """The end of the object that begins there; the place behind the brace where none can be read."""
+        """Return the end of the object that begins there; the place behind the brace if none can be read."""
         if self.room <= 0:
             return brace + 1
         end = closing(self.text, brace)
@@ -138,12 +138,12 @@ class _Listener:
             self.final = False
 
     def _open(self, name: str, piece: str) -> None:
-        """One that is opened twice with nothing between is opened once."""
+        """Open a tag; one opened twice with nothing between counts once."""
         if self.inside[-1:] != [name] or piece.strip():
             self.inside.append(name)
 
     def _close(self, name: str) -> None:
-        """Close it, and what was opened in it; with nothing open all that stands before is reasoning."""
+        """Close it, and everything opened in it; with nothing open all text before is reasoning."""
         if name in self.inside:
             while self.inside.pop() != name:
                 pass

@@ -1,7 +1,7 @@
-"""The one reader of what a model says, for every role and machine: the one object that fits the role.
+"""The one reader of a model's reply, for every role and machine: the one object that fits the role.
 
-The kernel has taken the reasoning off before (`reasoning`). A reply that can't be read is refused with place and cause.
-See docs/machines.md, "What all machines share".
+The kernel removes the reasoning before (`reasoning`). An unreadable reply is refused with place and cause. See
+docs/machines.md, "What all machines share".
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from runs.engine.values import MAX_TEXT, Value, clean
 Shape = TypeVar("Shape", bound=Value)
 
 ONE_ACTION = "one_action_per_reply"
-"""Code of the notice on a reply that held more than one action."""
+"""Code of the notice on a reply with more than one action."""
 
 REST_SHOWN = 4_000
-"""Characters of what was not read that the notice keeps."""
+"""Most unread characters kept in the notice."""
 
 
 class Read(NamedTuple, Generic[Shape]):
-    """A reply that was read. `notices` tell the model what else stood there and was not read."""
+    """A read reply. `notices` tell the model about its unread parts."""
 
     reply: Shape
     notices: tuple[Notice, ...] = ()
 
 
 class Unread(NamedTuple):
-    """A reply that can't be read, and why. `found` is its object, where that is of another shape than is wanted."""
+    """Why a reply can't be read. `found` is its object, if of the wrong shape."""
 
     why: str
     notices: tuple[Notice, ...] = ()
@@ -45,9 +45,9 @@ class Unread(NamedTuple):
 def read(
     replied: ModelReplied, shape: type[Shape], harmless: Callable[[Shape], bool]
 ) -> Read[Shape] | Unread:
-    """The one object of the reply that fits `shape`.
+    """Return the one object of the reply that fits `shape`.
 
-    Where several do, the first counts if it is `harmless`: it changes nothing and ends nothing.
+    If several do, the first counts if it is `harmless`: it changes nothing and ends nothing.
     """
     text = replied.text
     if len(text) > MAX_TEXT:
@@ -71,9 +71,9 @@ def read(
 
 
 def _fitting(text: str, objects: Objects, shape: type[Shape]) -> list[Found]:
-    """The objects that are meant for the role, by their names: those that can't be read count, too.
+    """Return the objects meant for the role, by their names; unreadable ones count, too.
 
-    A lone object is taken for the reply whatever it holds, so that the model is told what is wrong with it.
+    A lone object is taken for the reply whatever it holds, so the model learns its fault.
     """
     wanted = _names(shape)
     fitting = [one for one in objects.found if wanted & _names_in(text, one)]
@@ -82,7 +82,7 @@ def _fitting(text: str, objects: Objects, shape: type[Shape]) -> list[Found]:
 
 
 def _names(shape: type[Shape]) -> set[str]:
-    """The names that tell an object for the role: those that it must have, or, where it need not have any, all."""
+    """Return the names that mark an object for the role: the required ones, or all if none is required."""
     fields = shape.model_fields
     return {name for name, field in fields.items() if field.is_required()} or set(fields)
 
@@ -110,7 +110,7 @@ def _validated(text: str, one: Found, shape: type[Shape]) -> Read[Shape] | Unrea
 
 
 def _nothing(text: str, objects: Objects, shape: type[Shape]) -> str:
-    """Why there is nothing for the role in the reply: by its longest object, where that can't be read."""
+    """Return why the reply has nothing for the role: by its longest object, if that can't be read."""
     if not objects.found:
         return "The reply holds no JSON object."
     longest = max(objects.found, key=lambda one: one.end - one.start)

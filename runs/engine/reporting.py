@@ -1,4 +1,4 @@
-"""What an answer to a call means, the same in every machine."""
+"""The meaning of an answer to a call, the same in every machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENDED = {"failed": "failed", "cancelled": "was cancelled", "stopped": "stopped w
 
 def _child_error(child: ChildFinished) -> str:
     """Return which child run gave no result, and why."""
-    if not child.exit_reason:  # recorded before the reason was kept: a replay must come to the same words
+    if not child.exit_reason:  # recorded before the reason was stored: a replay must give the same words
         return f"The child run ended {child.status}, without an answer."
     ended = ENDED.get(child.status, "ended without an answer")
     said = f": {child.message}" if child.message else "."

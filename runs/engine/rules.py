@@ -1,7 +1,7 @@
-"""The rules that gates look at, each under a name that stays: the site's of this moment, then the run's own.
+"""The rules that gates look at, each under a stable name: the site's current ones, then the run's own.
 
-A rule has the name of its place at launch. A site rule that came later, or was changed, is named by its content: what
-was answered to another rule does not count for it.
+A rule is named by its place at launch. A later or changed site rule is named by its content: an answer to another rule
+does not count for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runs.engine.settings import InterruptRule
 from runs.engine.values import fingerprint
 
 SETTING = "settings"
-"""Stands for the setting `interrupt_every` where rules are named."""
+"""Names the setting `interrupt_every` among the rules."""
 
 _LATER = "site:"
 
@@ -27,30 +27,30 @@ class NamedRule(NamedTuple):
 
 
 def at_launch(terms: Terms) -> tuple[NamedRule, ...]:
-    """The rules as the run was launched with them: the site's, then its own."""
+    """Return the rules as of launch: the site's, then the run's own."""
     return tuple(NamedRule(f"rule:{number}", rule) for number, rule in enumerate(terms.settings.rules, 1))
 
 
 def named(terms: Terms, site: Iterable[InterruptRule]) -> tuple[NamedRule, ...]:
-    """The rules where the site's are `site`."""
+    """Return the rules with `site` as the site's."""
     rules = at_launch(terms)
     known = _names(rules[: terms.site_rules])
     return (*(NamedRule(_name_of(rule, known), rule) for rule in site), *rules[terms.site_rules :])
 
 
 def is_of_site(name: str, at_launch: int) -> bool:
-    """Whether the rule of that name is the site's, which had so many `at_launch`."""
+    """Return True if the rule of that name is one of the site's, of which there were `at_launch`."""
     _, _, place = name.partition("rule:")
     return name.startswith(_LATER) or (place.isdigit() and int(place) <= at_launch)
 
 
 def is_rule(name: str) -> bool:
-    """Whether that is a rule's name, and not that of a setting or of a default."""
+    """Return True if the name is a rule's, not a setting's or a default's."""
     return name.startswith(("rule:", _LATER))
 
 
 def words_of(named_rule: NamedRule) -> str:
-    """The rule as a question names it."""
+    """Return the rule as a question names it."""
     name, rule = named_rule
     return f"{'Site rule' if name.startswith(_LATER) else f'Rule {name[5:]}'}: {rule.words()}"
 
@@ -58,10 +58,10 @@ def words_of(named_rule: NamedRule) -> str:
 def carried_over(
     source: Terms, terms: Terms, asked: Mapping[str, int], turns: int, *, changed: bool
 ) -> dict[str, int]:
-    """What the rules of a fork have asked already: what the same rules asked in the rows that it has.
+    """Return the multiples that a fork's rules have asked at already: those of the same rules in its copied steps.
 
-    A fork that is changed in anything begins anew for the rules on the first step. No rule on every N steps counts as
-    asked beyond the steps that the fork has.
+    In a changed fork, rules on the first step begin again. No rule on every N steps counts as asked beyond the fork's
+    steps.
     """
     found = {}
     if SETTING in asked and (every := terms.settings.interrupt_every):

@@ -1,4 +1,4 @@
-"""The settings that every run has; a machine adds its own. Unknown keys are errors.
+"""The settings of every run; a machine adds its own. Unknown keys are errors.
 
 See docs/machines.md, "Settings of every run".
 """
@@ -16,28 +16,28 @@ from runs.engine.values import Value
 
 LimitName = Literal["cost_usd", "tokens", "active_seconds"]
 LIMIT_NAMES: tuple[LimitName, ...] = ("cost_usd", "tokens", "active_seconds")
-"""In the order in which they are checked."""
+"""In the order of their checks."""
 
 WHOLE_LIMITS: tuple[LimitName, ...] = ("tokens",)
-"""Those that are whole numbers."""
+"""Whole-number limits."""
 
 PAID_LIMITS: tuple[LimitName, ...] = ("cost_usd", "tokens")
-"""Those on what is paid; a run shares them with all that comes from it. Time is each run's own."""
+"""Limits on costs; a run shares them with its forks and children. Time is each run's own."""
 
 MOST = 1e12
 """The largest limit: of USD, tokens and seconds alike."""
 
 MOST_ROUNDS = 1_000_000
-"""The largest number of steps, rounds, retries."""
+"""The largest number of steps, turns, retries."""
 
 MOST_ENTRIES = 500
-"""The largest number of entries that one setting may have: rules, answers, slots."""
+"""The largest number of entries in one setting: rules, answers, slots."""
 
 MOST_PLAN_STEPS = 200
-"""The largest number of steps that a plan may have: it stands in every prompt, and on the page."""
+"""The largest number of steps in a plan: it is part of every prompt, and of the page."""
 
 MOST_STEP_TEXT = 2_000
-"""The characters that one step of a plan may have."""
+"""Most characters in one step of a plan."""
 
 YEAR_S = 366 * 86_400.0
 """The longest deadline: seconds of a year."""
@@ -50,12 +50,12 @@ LIMIT_REASONS: dict[LimitName, str] = {
 
 
 def sentence_of(flaw: str) -> str:
-    """A flaw that is told by itself."""
+    """Return a flaw as a sentence of its own."""
     return f"{flaw[0].upper()}{flaw[1:]}."
 
 
 def plan_flaw(steps: Sequence[str]) -> str:
-    """How a plan of these texts is too long, in words without a full stop; empty where it is not."""
+    """Return how a plan of these texts is too long, in words without a full stop; empty if it is not."""
     if len(steps) > MOST_PLAN_STEPS:
         return f"the plan has {len(steps):,} steps; it may have {MOST_PLAN_STEPS} at most"
     for number, text in enumerate(steps, 1):
@@ -72,13 +72,13 @@ class Limits(Value):
     active_seconds: float | None = Field(default=None, ge=0, le=MOST)
 
     def of(self, name: LimitName) -> float | None:
-        """The limit of that name, or None where it is not set."""
+        """Return the limit of that name, or None if it is not set."""
         limit: float | None = getattr(self, name)
         return limit
 
 
 class ArgumentTest(Value):
-    """One comparison on an argument; every one that is given must hold."""
+    """One comparison on an argument; every given one must hold."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
     equals: Any = None
@@ -90,7 +90,7 @@ class ArgumentTest(Value):
 
     @model_serializer
     def _as_given(self) -> dict[str, Any]:
-        """Only what was given: `equals: null` is a test, an absent `equals` is none."""
+        """Return only the given comparisons: `equals: null` is a test, an absent `equals` is none."""
         given = [name for name in type(self).model_fields if name in self.model_fields_set]
         return {name.rstrip("_"): getattr(self, name) for name in given}
 
@@ -102,7 +102,7 @@ class ArgumentTest(Value):
 
 
 class When(Value):
-    """What a rule looks at; all keys that are given must hold."""
+    """The conditions of a rule; all given keys must hold."""
 
     tool: str | None = None
     effects: list[EffectClass] | None = None
@@ -131,12 +131,12 @@ class When(Value):
 
     @property
     def about_calls(self) -> bool:
-        """Whether the rule looks at tool calls."""
+        """Return True if the rule looks at tool calls."""
         return self.every_n_steps is None and self.first_step is None and self.next_cost_usd is None
 
 
 class InterruptRule(Value):
-    """When something is about to happen, do: allow, ask, deny or notify. The first match wins."""
+    """A rule: when something is about to happen, allow, ask, deny or notify. The first match wins."""
 
     when: When = When()
     do: Literal["allow", "ask", "deny", "notify"]
@@ -145,7 +145,7 @@ class InterruptRule(Value):
     name: str = ""
 
     def words(self) -> str:
-        """The rule as a person reads it."""
+        """Return the rule in words for people."""
         if self.name:
             return self.name
         when = self.when
@@ -171,7 +171,7 @@ class InterruptRule(Value):
 
 
 class GivenAnswer(Value):
-    """A decision given beforehand, applied to the interrupts as they open."""
+    """A decision given in advance, applied to interrupts as they open."""
 
     verdict: Verdict
     args: dict[str, Any] | None = None
@@ -181,7 +181,7 @@ class GivenAnswer(Value):
 
 
 class ContextSettings(Value):
-    """How much the model may read (docs/context.md, "Window and estimate"). Tokens."""
+    """How much the model may read, in tokens (docs/context.md, "Window and estimate")."""
 
     limit_tokens: int | None = Field(default=None, ge=256, le=MOST)
     compact_at: float = Field(default=0.9, gt=0, le=1)
@@ -189,31 +189,31 @@ class ContextSettings(Value):
 
 
 class Subgraph(Value):
-    """A named child: its machine and that machine's settings (checked when the run is launched)."""
+    """A named child: its machine and that machine's settings (checked at launch)."""
 
     machine: str
     settings: dict[str, Any] = {}
     at: Literal["", "thought"] = ""
-    """Empty: a tool that the model may call. `thought`: a fixed node, after the first thought that passed."""
+    """Empty: a tool for the model. `thought`: a fixed node, after the first passed thought."""
 
 
 SubgraphName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
 def patterns_of(hosts: Sequence[str]) -> tuple[str, ...]:
-    """Return the hosts as patterns, once each; raises ValueError with a sentence where one is none."""
+    """Return the hosts as patterns, once each; raises ValueError with a sentence if one is none."""
     if len(hosts) > MOST_HOSTS:
         raise ValueError(f"{len(hosts):,} hosts are named; {MOST_HOSTS} may be at most")
     return tuple(dict.fromkeys(map(pattern_of, hosts)))
 
 
 class Settings(Value):
-    """What every machine's run can be told."""
+    """The settings of every machine's run."""
 
     model: str = ""
     tools: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    """The hosts that calls may contact whatever the run has read; `*` is any."""
+    """Hosts that calls may contact, whatever the run has read; `*` is any."""
     limits: Limits = Limits()
     on_limit: Literal["ask", "stop"] = "ask"
     on_clarify: Literal["ask", "exit"] = "ask"
@@ -221,12 +221,12 @@ class Settings(Value):
     rules: tuple[InterruptRule, ...] = ()
     context: ContextSettings = ContextSettings()
     cache_reads: bool = False
-    """Answer the same call of a tool that only reads from the run's own record, until something changes."""
+    """Answer a repeated call of a tool that only reads from the run's own record, until something changes."""
     subgraphs: dict[SubgraphName, Subgraph] = {}
     answers: tuple[GivenAnswer, ...] = ()
 
     places: ClassVar[tuple[str, ...]] = ()
-    """Where in the machine's graph a subgraph may stand as a fixed node."""
+    """Places in the machine's graph for a subgraph as a fixed node."""
 
     @field_validator("subgraphs")
     @classmethod

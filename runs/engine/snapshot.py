@@ -1,4 +1,4 @@
-"""What the kernel may know of a run at one moment."""
+"""The kernel's view of a run at one moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runs.engine.values import add_cost
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a run has used; never less than before, a rollback included."""
+    """A run's usage; never less than before, even after a rollback."""
 
     model_calls: int = 0
     cached_model_calls: int = 0
@@ -36,7 +36,7 @@ class Totals:
     active_seconds: float = 0.0
 
     def used(self, name: LimitName) -> float:
-        """What counts against the limit of that name."""
+        """Return the amount that counts against the limit of that name."""
         match name:
             case "cost_usd":
                 return self.cost_usd
@@ -46,9 +46,9 @@ class Totals:
                 return self.active_seconds
 
     def after(self, answer: Answer | None) -> Totals:
-        """With what `answer` cost. A failed attempt at a tool call that is tried again must not come here.
+        """Return the totals with the cost of `answer`. Do not pass a failed tool call that is retried.
 
-        A reply that did not end in order is paid, and is no model call; so is what a failed attempt at one used.
+        A cut-off reply is paid, but is no model call; the same holds for the usage of a failed attempt.
         """
         match answer:
             case ModelReplied(usage=usage, cached=cached, ended=ended):
@@ -76,7 +76,7 @@ class Totals:
         return self
 
     def after_losses(self, facts: Iterable[Fact]) -> Totals:
-        """With the model calls that `facts` say were cut off: billed, perhaps, and nobody will tell how much."""
+        """Return the totals with the cut-off model calls in `facts`: possibly billed, at an unknown amount."""
         totals = self
         for fact in facts:
             if isinstance(fact, Recovered):
@@ -88,13 +88,13 @@ class Totals:
         return totals
 
     def after_call_failed(self, answer: Failed) -> Totals:
-        """With a tool call that ran and failed for good."""
+        """Return the totals with a tool call that ran and failed for good."""
         return replace(self, tool_calls=self.tool_calls + 1) if answer.ran else self
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An ask that has not been concluded: its effect, its row's seq, its attempt."""
+    """An open ask: its effect, its step's seq, its attempt."""
 
     effect: Effect
     seq: int
@@ -103,7 +103,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A model call that waited for a compaction, and the gates that it had passed."""
+    """A model call waiting for a compaction, and the gates that it had passed."""
 
     call: ModelCall
     passed: tuple[str, ...] = ()
@@ -111,53 +111,53 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class SharedLimit:
-    """A limit that holds for a run and all that came from it: their sum."""
+    """A limit on the sum of a run and all its forks and children."""
 
     limit: float
     elsewhere: float
-    """What the others have used and set aside."""
+    """Usage and reservations of the others."""
     root: int
-    """The run that it was given to."""
+    """The owning run."""
     aside: float = 0.0
-    """What of `elsewhere` is only set aside, for calls that are under way."""
+    """The part of `elsewhere` that is only reserved, for calls in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one call of the run's model may use at most."""
+    """The largest usage of one call of the run's model."""
 
     reply_tokens: int
     input_usd: float = 0.0
     output_usd: float = 0.0
-    """USD for one token; 0 where unknown."""
+    """USD for one token; 0 if unknown."""
     call_usd: float = 0.0
-    """What each call costs beside its tokens."""
+    """USD of each call beside its tokens."""
 
     def cost(self, input_tokens: int, reply_tokens: int) -> float:
-        """USD for a call with so many tokens."""
+        """Return the USD for a call with so many tokens."""
         return input_tokens * self.input_usd + reply_tokens * self.output_usd + self.call_usd
 
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """What one model call may use at most."""
+    """The largest usage of one model call."""
 
     cost_usd: float | None
-    """None where it is not known beforehand."""
+    """None if unknown beforehand."""
     tokens: int
 
     def of(self, name: LimitName) -> float:
-        """The amount that counts against the limit of that name, as far as it is known."""
+        """Return the amount that counts against the limit of that name, if known."""
         return (self.cost_usd or 0.0) if name == "cost_usd" else self.tokens
 
     def fits(self, name: LimitName, left: float) -> bool:
-        """Whether what is left of the limit is enough; a sum of costs may have been rounded."""
+        """Return True if the rest of the limit is enough; a sum of costs may have been rounded."""
         return self.of(name) <= left + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the model has been shown so far, and how much it may read at once; a run without a limit has none."""
+    """The blocks shown to the model so far, and how much it may read at once; a run without a limit has none."""
 
     blocks: Sequence[Block]
     limit: int
@@ -165,38 +165,38 @@ class Window:
     compact_at: float
     keep_recent: float
     tokens_per_character: float = 0.25
-    """A quarter at first, then what the provider's own counts for this run say."""
+    """A quarter at first, then from the provider's own counts for this run."""
     price: Price | None = None
-    """None where the worst case of a call is not known (a script charges what it says)."""
+    """None if the worst case of a call is unknown (a script charges its own figures)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A run between two moves. `limits` are those in force: the settings' and what people added."""
+    """A run between two moves. `limits` are those in force: the settings', with people's raises."""
 
     node: str
     state: State
     head: int = 0
     pending: Pending | None = None
     held: Held | None = None
-    """After a compaction: the call that it was made for."""
+    """After a compaction: the call behind it."""
     totals: Totals = Totals()
     limits: Mapping[LimitName, float] = field(default_factory=dict)
     next_cost_usd: float = 0.0
-    """What the next model call may cost."""
+    """The next model call's largest cost."""
     calls: Mapping[str, int] = field(default_factory=dict)
-    """How often each call (by fingerprint) has been reached; filled where a rule looks at it."""
+    """How often each call (by fingerprint) was reached; filled if a rule looks at it."""
     window: Window | None = None
     shared: Mapping[LimitName, SharedLimit] = field(default_factory=dict)
     next_use: Mapping[Role, Worst] = field(default_factory=dict)
-    """What the next model call of each role uses, where that is known beforehand and others share a limit: a script."""
+    """Usage of the next model call of each role, if known beforehand and other runs share a limit: a script."""
     rules_now: tuple[NamedRule, ...] | None = None
-    """The rules where the site's are others than at launch; None where they are not."""
+    """The rules, if the site's have changed since launch; else None."""
 
     restored: int = 0
-    """The last row that says that a restore brought the run back; 0 where none does."""
+    """The last step with a restore of the run; 0 if there is none."""
 
     @property
     def rules(self) -> tuple[NamedRule, ...]:
-        """The rules in force, the site's first."""
+        """Return the rules in force, the site's first."""
         return at_launch(self.state.terms) if self.rules_now is None else self.rules_now

@@ -1,7 +1,7 @@
 """The sources that a run's searches found. Each has a number that stays the same through the run.
 
-A tool's result is one of sources where it is a list of objects with a `url`; the pool is a fold of such results, in
-order, so that it needs no place of its own. See docs/context.md, "Sources".
+A tool's result holds sources if it is a list of objects with a `url`. The pool is a fold of such results, in order, and
+is not stored itself. See docs/context.md, "Sources".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from runs.engine.values import Value
 
 MOST = 500
-"""Sources of one run that get a number; what is found beyond can't be cited."""
+"""Most sources of one run with a number; later ones can't be cited."""
 
 LONGEST_URL = 2_000
 LONGEST_TITLE = 200
@@ -22,7 +22,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Source(Value):
-    """One page that a search found. `number` counts from 1 and is 0 before it has one."""
+    """One page found by a search. `number` counts from 1 and is 0 before it has one."""
 
     number: int = 0
     url: str
@@ -30,7 +30,7 @@ class Source(Value):
 
 
 def normalised(url: str) -> str | None:
-    """The URL in the spelling that tells two of them apart; None where it is no web address."""
+    """Return the URL in a spelling fit for comparison; None if it is no web address."""
     url = url.strip()
     if len(url) > LONGEST_URL:
         return None
@@ -48,7 +48,7 @@ def normalised(url: str) -> str | None:
 
 
 def found_in(value: Any) -> tuple[Source, ...]:
-    """The sources in a tool's result; none where it is no list of such."""
+    """Return the sources in a tool's result; none if it is no such list."""
     if not isinstance(value, list) or not value or not all(map(_is_source, value)):
         return ()
     found = (
@@ -68,7 +68,7 @@ def _is_source(entry: Any) -> bool:
 
 
 def with_found(pool: tuple[Source, ...], found: Iterable[Source]) -> tuple[Source, ...]:
-    """The pool with what else was found, each new address under the next number."""
+    """Return the pool with further sources, each new address under the next number."""
     known = {source.url for source in pool}
     for source in found:
         if source.url not in known and len(pool) < MOST:

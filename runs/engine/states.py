@@ -1,4 +1,4 @@
-"""A control state as values that a person may set, and what of it follows from the settings."""
+"""A control state as values for a person to set, and those of them that follow from the settings."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from runs.engine.settings import MOST, MOST_ROUNDS, sentence_of
 from runs.engine.values import Value
 
 KEPT_BY_GATES = ("interrupts_asked", "data_read", "hosts_allowed")
-"""Values that gates decide by, and only the run's own facts write."""
+"""Values that gates decide by; only the run's own facts write them."""
 
 WRITTEN_AT_THE_END = ("exit_reason", "answer", "answer_source")
-"""Values that only the end of a run writes."""
+"""Values written only at the end of a run."""
 
 
 def control_values(machine: Machine) -> tuple[str, ...]:
-    """The names of the values that may be set, in the order of the machine's declaration."""
+    """Return the names of the values that may be set, in the order of the machine's declaration."""
     withheld = ("terms", *WRITTEN_AT_THE_END, *KEPT_BY_GATES)
     return tuple(name for name in machine.state.model_fields if name not in withheld)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Beside the type of a control value: what else must hold where a person sets it.
+    """A further check of a control value that a person sets, beside its type.
 
-    It says what does not in words without a full stop, of the whole state; nothing where it holds. The fold never asks:
-    a log that has such a value can still be read.
+    It returns a fault of the whole state, in words without a full stop; nothing if there is none. The fold never
+    checks: a log with such a value stays readable.
     """
 
     flaw: Callable[[Any], str]
 
 
 def refused(before: State, after: State) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Where `after` has values that can't be, each with a sentence. What stood so in `before` is not the person's."""
+    """Yield the faulty values in `after`, each with a sentence. Faults already in `before` are not the person's."""
     known = dict(_numbers(State, before, ()))
     for place, number in _numbers(State, after, ()):
         most = MOST_ROUNDS if isinstance(number, int) else MOST
@@ -52,7 +52,7 @@ def refused(before: State, after: State) -> Iterator[tuple[tuple[str, ...], str]
 def taken_for_another(
     given: Any, taken: Any, place: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Where a value was not what it was taken for: true for 1, "5" for 5. Each with a sentence."""
+    """Yield each value that was given as another type: true for 1, "5" for 5. Each with a sentence."""
     match given, taken:
         case dict(), dict():
             for key in given.keys() & taken.keys():
@@ -67,7 +67,7 @@ def taken_for_another(
 
 
 def _numbers(kind: Any, value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int | float]]:
-    """The numbers that the types declare, each with its place; what a tool is called with is no number of the state."""
+    """Yield the numbers that the types declare, each with its place; a tool's arguments are no numbers of the state."""
     if kind is Any:
         return
     match value:
@@ -88,7 +88,7 @@ def _numbers(kind: Any, value: Any, place: tuple[str, ...]) -> Iterator[tuple[tu
 
 
 def _of_items(kind: Any, container: type) -> Any:
-    """The type of what a container holds, also where it is one of several."""
+    """Return the type of a container's items, also if it is one of several types."""
     for one in (kind, *get_args(kind)):
         if get_origin(one) is container:
             return get_args(one)[1 if container is dict else 0]
@@ -96,9 +96,9 @@ def _of_items(kind: Any, container: type) -> Any:
 
 
 def carried(before: dict[str, Any], after: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The values in `now` that still are as the old settings opened them, where the new settings open them otherwise.
+    """Return `now`, with values untouched since the old settings opened them set as the new settings open them.
 
-    So a larger budget counts at once, and what a run has used, or made of it since, stays.
+    So a larger budget counts at once, and everything used or made since stays.
     """
     found = {}
     for name, opened in after.items():

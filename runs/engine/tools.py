@@ -1,6 +1,6 @@
-"""What a machine may know of a tool: its name, its arguments, its effect on the world.
+"""A machine's view of a tool: its name, its arguments, its side effects.
 
-Calling a tool is the adapters' part; here calls are only checked.
+The adapters call tools; here calls are only checked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FaultCode = Literal["missing_required", "type_mismatch", "unknown_param"]
 DropCode = Literal["param_dropped", "unknown_param"]
 
 Reads = Literal["", "private", "untrusted"]
-"""What a result brings into a run: nothing of note, data of the owner, or words of a stranger."""
+"""Data that a result brings into a run: none of note, private to the owner, or untrusted."""
 
 
 class ToolSpec(Value):
@@ -33,29 +33,29 @@ class ToolSpec(Value):
     idempotent: bool = False
     """Called again with the same key it has no second effect."""
     cacheable: bool = True
-    """Whether the same call of a tool that reads gives the same result until something is changed."""
+    """True if a repeated call of a tool that only reads gives the same result until something changes."""
     permitted: bool = True
     child: str = ""
-    """Name of the subgraph, where the tool is a child run."""
+    """Name of the subgraph, if the tool is a child run."""
     outward: str = ""
-    """The argument that holds the URL or host which a call contacts, or that host itself; empty where there is none."""
+    """The argument with the URL or host of a call, or that host itself; empty if there is none."""
     reads: Reads = ""
-    """What a result of it makes the run have read."""
+    """The kind of data that a result brings into the run."""
 
     @property
     def harmless(self) -> bool:
-        """Whether a call of it changes nothing and begins nothing."""
+        """Return True if a call of it changes nothing and begins nothing."""
         return not self.child and not changes_something(self.effects)
 
 
 def is_harmless(tools: Mapping[str, ToolSpec], name: str | None) -> bool:
-    """Whether a call of the tool of that name changes nothing; one that is not there can't be called."""
+    """Return True if a call of the tool of that name changes nothing; an unknown tool can't be called."""
     spec = tools.get(name or "")
     return spec is None or spec.harmless
 
 
 class Flaw(Value):
-    """Something about one argument that the model is told of."""
+    """A remark to the model about one argument."""
 
     code: str
     param: str
@@ -63,19 +63,19 @@ class Flaw(Value):
 
 
 class Fault(Flaw):
-    """What is wrong with one argument; the call is not run."""
+    """A fault of one argument; the call is not run."""
 
     code: FaultCode
 
 
 class Drop(Flaw):
-    """An argument that was left out; the call goes on."""
+    """A dropped argument; the call goes on."""
 
     code: DropCode
 
     @property
     def as_fault(self) -> Fault:
-        """The same of a call of which nothing is left out: who wrote it can write it again."""
+        """Return the drop as a fault, for a call that must be whole: its author can write it again."""
         unknown = self.code == "unknown_param"
         cure = "take it out" if unknown else "mend it, or take it out"
         message = f"{self.message.removesuffix(_DROPPED)}; {cure}."
@@ -86,7 +86,7 @@ _DROPPED = "; dropped."
 
 
 class CheckedCall(Value):
-    """The arguments that may be passed on, with what was wrong and what was dropped."""
+    """The arguments to pass on, with their faults and drops."""
 
     args: dict[str, Any]
     faults: tuple[Fault, ...] = ()
@@ -94,18 +94,18 @@ class CheckedCall(Value):
 
 
 class InspectedCall(Value):
-    """A call as a model wrote it: what it names, what may be passed on, what is wrong with it."""
+    """A model's call, inspected: its tool, the arguments to pass on, its flaws."""
 
     spec: ToolSpec | None
     args: dict[str, Any]
     flaws: tuple[Flaw, ...]
-    """What keeps it from running, in this order: codes `missing_tool_id`, `unknown_tool_id`,
+    """The faults that keep it from running, in this order: codes `missing_tool_id`, `unknown_tool_id`,
     `tool_not_allowed`, `bad_params`, `missing_required`, `type_mismatch`, `unknown_param`."""
     drops: tuple[Drop, ...]
 
 
 def inspect_call(tools: Mapping[str, ToolSpec], tool_id: object, params: object) -> InspectedCall:
-    """A call against the tools of the run. Where the tool is not known, its arguments can't be judged."""
+    """Check a call against the tools of the run. The arguments of an unknown tool can't be judged."""
     if not isinstance(tool_id, str) or not tool_id:
         flaw = Flaw(code="missing_tool_id", param="", message="The call names no tool.")
         return InspectedCall(spec=None, args={}, flaws=(flaw,), drops=())
@@ -124,9 +124,9 @@ def inspect_call(tools: Mapping[str, ToolSpec], tool_id: object, params: object)
 
 
 def check_arguments(spec: ToolSpec, args: dict[str, Any]) -> CheckedCall:
-    """`args` against the tool's schema (docs/machines.md, "What all machines share").
+    """Check `args` against the tool's schema (docs/machines.md, "What all machines share").
 
-    Of a call that changes something nothing is left out: what would be dropped from another is a fault of it.
+    A call with side effects loses no argument: a drop is a fault there.
     """
     properties: dict[str, Any] = spec.parameters.get("properties") or {}
     required = spec.parameters.get("required") or []
@@ -160,7 +160,7 @@ def _missing(spec: ToolSpec, name: str) -> Fault:
 
 
 def mismatch(schema: Any, value: Any) -> str:
-    """How `value` differs from a property's schema, as the rest of a sentence; empty where it fits."""
+    """Return how `value` differs from a property's schema, as the rest of a sentence; empty if it fits."""
     if not isinstance(schema, dict):
         return ""  # JSON schema's `true`: anything fits
     if "anyOf" in schema:
@@ -179,7 +179,7 @@ def mismatch(schema: Any, value: Any) -> str:
 
 
 def _wrong_inside(schema: dict[str, Any], value: list[Any] | dict[str, Any]) -> str:
-    """The first item or member that differs from its own schema."""
+    """Return the first item or member that differs from its own schema."""
     inner = _schemas_inside(schema, value)
     if isinstance(value, dict):
         missing = [name for name in schema.get("required") or () if name not in value]
@@ -195,7 +195,7 @@ def _wrong_inside(schema: dict[str, Any], value: list[Any] | dict[str, Any]) -> 
 
 
 def _schemas_inside(schema: dict[str, Any], value: list[Any] | dict[str, Any]) -> dict[Any, Any]:
-    """The schema of each item or member; `True` where anything fits."""
+    """Return the schema of each item or member; `True` if anything fits."""
     if isinstance(value, list):
         return dict.fromkeys(range(len(value)), schema.get("items", True))
     properties = schema.get("properties") or {}
@@ -207,7 +207,7 @@ def _items(value: list[Any] | dict[str, Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def with_integers(schema: Any, value: Any) -> Any:
-    """`value` with each number that its schema wants as an integer as one: 30.0 becomes 30."""
+    """Return `value` with each number that its schema wants as an integer as one: 30.0 becomes 30."""
     if not isinstance(schema, dict):
         return value
     if "anyOf" in schema:
@@ -244,7 +244,7 @@ def _out_of_bounds(schema: dict[str, Any], value: Any) -> str:
 
 
 def _is_found(pattern: str, text: str) -> bool:
-    """Whether the pattern is in the text; one that Python can't read (schemas come from elsewhere) holds nobody up."""
+    """Return True if the pattern is in the text, or can't be read by Python (schemas come from elsewhere)."""
     try:
         return re.search(pattern, text) is not None
     except re.error:
@@ -263,7 +263,7 @@ _ARTICLE = {
 
 
 def _is_a(name: str, value: Any) -> bool:
-    """JSON schema's types; a boolean is neither integer nor number, and 30.0 is an integer."""
+    """Return True if the value is of JSON schema's type; a boolean is no number, and 30.0 is an integer."""
     match name:
         case "string":
             return isinstance(value, str)

@@ -1,4 +1,4 @@
-"""Say how a model's reply ended that did not end in order: to the model, and to people."""
+"""Say how a model's cut-off reply ended: to the model, and to people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from runs.engine.effects import ModelReplied, Summarised
 
 
 def unended(answer: ModelReplied | Summarised) -> str:
-    """How a reply ended that did not end in order."""
+    """Return how a cut-off reply ended."""
     match answer.ended:
         case "length":
             used = answer.usage.output_tokens
@@ -18,13 +18,13 @@ def unended(answer: ModelReplied | Summarised) -> str:
 
 
 def unended_told(replied: ModelReplied) -> str:
-    """The same for the model, which is asked again."""
+    """Return the same for the model, which is asked again."""
     cure = "Reply again, and shorter." if replied.ended == "length" else "Reply again, in other words."
     return f"{unended(replied)} Nothing of it was read. {cure}"
 
 
 def unended_for_good(replied: ModelReplied, *, limited: bool) -> str:
-    """The same at the end of a run, with what a person can do. `limited`: a limit of the run cut the reply short."""
+    """Return the same at the end of a run, with a remedy. `limited`: a limit of the run cut the reply short."""
     match replied.ended:
         case "length" if limited:
             cure = "Raise the run's limits on cost and tokens, then run it again."

@@ -1,7 +1,7 @@
-"""Values that travel through the engine, and the one door that foreign data passes.
+"""Values that travel through the engine, and the one entrance of foreign data.
 
-Nothing here knows what a run is. A value is frozen; a stored text is canonical, so that hashes are taken of the
-text that is kept and never of something read back.
+Nothing here knows runs. A value is frozen. A stored text is canonical: hashes are taken of the stored text, never of
+something read back.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Json = Any
 MAX_DEPTH = 64
 MAX_NODES = 20_000
 MAX_JSON = 1_000_000
-"""Characters of one JSON text, or plan, that a person writes: what is longer is refused before it is read."""
+"""Most characters of one JSON text, or plan, from a person: a longer one is refused before it is read."""
 MAX_TEXT = 400_000
-"""Characters kept of one text; what is beyond is cut with a count."""
+"""Characters kept of one text; the rest is cut with a count."""
 
 _SAFE_INT = 2**53
 _SAFE_FLOAT = 1e300
@@ -36,12 +36,12 @@ class Value(BaseModel):
 
 
 def is_none(value: object) -> bool:
-    """Return whether a field has no value: a stored row leaves it out, as rows did before the field was there."""
+    """Return True if a field has no value: a stored step leaves it out, as steps did before the field existed."""
     return value is None
 
 
 def clean_text(text: str) -> str:
-    """`text` without lone surrogates and NUL, at most MAX_TEXT characters (both databases can store it)."""
+    """Return `text` without lone surrogates and NUL, at most MAX_TEXT characters (both databases can store it)."""
     text = _storable_text(text)
     if len(text) > MAX_TEXT:
         return f"{text[:MAX_TEXT]}… [{len(text) - MAX_TEXT} characters cut]"
@@ -55,14 +55,14 @@ def _storable_text(text: str) -> str:
 
 
 def clean(value: Any) -> Any:
-    """The JSON value nearest to `value` that every database can store and every reader can show."""
+    """Return the JSON value nearest to `value` that every database can store and every reader can show."""
     return _Cleaner().clean(value, 0)
 
 
 def storable(value: Any) -> Any:
     """Return the JSON value nearest to `value` that every database can store, and cut nothing.
 
-    For what a person wrote, once its length and depth were found to be within their limits.
+    For a person's input, after its length and depth were checked.
     """
     return _Cleaner(whole=True).clean(value, 0)
 
@@ -78,7 +78,7 @@ def depth_of(value: Any) -> int:
 
 
 def is_too_large(value: Any) -> bool:
-    """Whether `clean` would cut parts off a JSON value: it is too deep, or holds too many values."""
+    """Return True if `clean` would cut parts off a JSON value: it is too deep, or holds too many values."""
     level, nodes = [value], 0
     for _ in range(MAX_DEPTH + 1):
         nodes += len(level)
@@ -98,7 +98,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 class _Cleaner:
-    """Walks one value; counts nodes, so that a wide value is cut as a deep one is. `whole`: nothing is cut."""
+    """One walk through a value; counts nodes, so wide values are cut as deep ones are. `whole`: nothing is cut."""
 
     def __init__(self, *, whole: bool = False) -> None:
         self.nodes = 0
@@ -172,15 +172,15 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=F
 
 
 def canonical(value: Any) -> str:
-    """The one spelling of a clean JSON value: sorted keys, no blanks."""
+    """Return the one spelling of a clean JSON value: sorted keys, no blanks."""
     return _encode(value)
 
 
 def fingerprint(tool: str, arguments: Any) -> str:
-    """16 hex digits that stand for a call: its tool and its canonical arguments."""
+    """Return 16 hex digits for a call: its tool and its canonical arguments."""
     return hashlib.sha256(f"{tool}\n{canonical(arguments)}".encode()).hexdigest()[:16]
 
 
 def add_cost(one: float, other: float) -> float:
-    """The sum of two costs in USD, to ten places, so that a sum of many does not drift."""
+    """Return the sum of two costs in USD, to ten places, so a sum of many does not drift."""
     return round(one + other, 10)

@@ -1,7 +1,7 @@
-"""What a server process reads for its viewers: every row and every panel once, however many watch.
+"""A server process's reads for its viewers: every step and every panel once, however many watch.
 
-A feed belongs to one run and one event loop and lives while somebody watches. Rings, pings and a look every
-few seconds all end in the same reading of the database. Nothing here knows sockets.
+A feed belongs to one run and one event loop, and lives while it has viewers. Rings, pings and a look every few seconds
+all end in the same reading of the database. Feeds know no sockets.
 """
 
 from runs.feeds.feed import Audience, Feed, Viewer, feed_of

@@ -1,4 +1,4 @@
-"""One run as this process's viewers see it: looked at when rung, read and rendered once, woken together."""
+"""One run for this process's viewers: looked at when rung, read and rendered once, woken together."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ PAGE_BYTES: Final = 128 * 1024
 CACHED_BYTES: Final = 2 * 1024 * 1024
 CACHED_MESSAGES: Final = 64
 SPACING_SECONDS: Final = 0.015
-"""Between two looks at one run: a run that grows faster is shown in larger pieces."""
+"""Seconds between two looks at one run: a run that grows faster is shown in larger pieces."""
 LOOK_SECONDS: Final = 4.0
 LOOK_SECONDS_WITHOUT_RINGS: Final = 1.5
 LOOK_SECONDS_AFTER_THE_END: Final = 15.0
 PANELS_SECONDS: Final = 0.2
-"""Between two renderings of the panels while the status stays the same."""
+"""Seconds between two renderings of the panels while the status stays the same."""
 CROWD: Final = 20
-"""So many viewers are sent rows and panels in one go: each delivery costs more than the wait for the panels."""
+"""From so many viewers on, steps and panels are sent in one go: each delivery costs more than the wait for the
+panels."""
 
 log = logging.getLogger(__name__)
 
 
 class Audience(NamedTuple):
-    """All that the panels of a run depend on beside the run: two people of one audience see the same."""
+    """All inputs of a run's panels beside the run: two people of one audience see the same."""
 
     decides: bool
     steers: bool
@@ -52,31 +53,31 @@ class Audience(NamedTuple):
 
 
 class Viewer(Protocol):
-    """Who watches a run."""
+    """A viewer of a run."""
 
     def wake(self) -> None:
-        """Something has changed: the head, the moment, or the text that is being written."""
+        """Tell of a change: the head, the moment, or the text that is being written."""
 
 
 class ChildListener:
-    """Has a run looked at again when one of its children has moved."""
+    """A listener to a run's child: a change there has the run looked at again."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
 
     def rung(self, seq: int) -> None:
-        """It has grown."""
+        """Look at the run again: the child has grown."""
         self._feed.missed()
 
     def heard(self, node: str, text: str) -> None:
-        """What a child's model writes is shown on the child's own page."""
+        """Ignore the child's text: it is shown on the child's own page."""
 
     def missed(self) -> None:
-        """The feed hears that itself."""
+        """Ignore lost rings: the feed hears of them itself."""
 
 
 class Feed:
-    """One run as this process's viewers see it."""
+    """One run for this process's viewers."""
 
     def __init__(self, run_id: int) -> None:
         self.run_id = run_id
@@ -84,7 +85,7 @@ class Feed:
         self.stamp = 0
         """Rises whenever the moment changes."""
         self.text = ""
-        """The message with what the model has written so far; empty where there is none."""
+        """The message with the model's text so far; empty if there is none."""
         self.gone = False
         self._viewers: set[Viewer] = set()
         self._rung = asyncio.Event()
@@ -95,7 +96,7 @@ class Feed:
         self._messages: dict[tuple[int, int], str] = {}
         self._panels: dict[Audience, tuple[int, asyncio.Task[str]]] = {}
         self._people: dict[Audience, Person] = {}
-        """For each audience one of it."""
+        """One person of each audience."""
         self._rendered_at = float("-inf")
         self._paging = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -105,18 +106,18 @@ class Feed:
 
     @property
     def head(self) -> int:
-        """The newest row that was seen; 0 before the first look."""
+        """Return the newest step seen; 0 before the first look."""
         return self.moment.head if self.moment else 0
 
     def join(self, viewer: Viewer) -> None:
-        """From now on the viewer is woken."""
+        """Wake the viewer from now on."""
         self._viewers.add(viewer)
         if self._task is None:
             self._hub.join(self.run_id, self)
             self._task = asyncio.create_task(self._watch(), name=f"feed of run {self.run_id}")
 
     def leave(self, viewer: Viewer) -> None:
-        """The last one who leaves ends the feed."""
+        """Remove a viewer; the last one ends the feed."""
         self._viewers.discard(viewer)
         if self._viewers or self._task is None:
             return
@@ -128,24 +129,24 @@ class Feed:
         if feeds.get(self.run_id) is self:
             del feeds[self.run_id]
 
-    # What the hub says
+    # Calls by the hub
 
     def rung(self, seq: int) -> None:
-        """The run has grown, or (seq 0) something else about it has changed."""
+        """Note that the run has grown or (seq 0) otherwise changed."""
         if seq > self.head:
             self.text = ""
         self._rung.set()
 
     def heard(self, node: str, text: str) -> None:
-        """The model goes on writing."""
+        """Note the model's text so far."""
         self.text = json.dumps({"type": "delta", "node": node, "text": text})
         self._wake(self._viewers)
 
     def missed(self) -> None:
-        """Rings may have been lost."""
+        """Look again: rings may have been lost."""
         self._rung.set()
 
-    # What viewers ask
+    # Calls by viewers
 
     async def fresh(self, age: float = 0.0) -> None:
         """Wait for a look that began after this call, or is at most `age` seconds old; never fails."""
@@ -157,10 +158,10 @@ class Feed:
         await waiting
 
     async def message_after(self, after: int) -> tuple[int, str]:
-        """The next rows as one message, and the seq of its last; (after, "") if none can be found now."""
+        """Return the next steps as one message, and the seq of its last; (after, "") if none can be found now."""
         page = self._page(self._rows, after)
         if not page:
-            async with self._paging:  # a hundred viewers who come back at once read each page once
+            async with self._paging:  # a hundred viewers who return at once read each page once
                 page = self._page(self._rows, after)
                 if not page:
                     rows = await read(rows_after, self.run_id, after)
@@ -169,7 +170,7 @@ class Feed:
         return (page[-1].seq, self._message(after, page)) if page else (after, "")
 
     async def panels(self, audience: Audience, person: Person) -> str:
-        """The message with the panels, rendered once for each audience and moment."""
+        """Return the message with the panels, rendered once for each audience and moment."""
         self._people[audience] = person
         there = self._panels.get(audience)
         if there is None or there[0] != self.stamp:
@@ -190,7 +191,7 @@ class Feed:
         )
 
     def _message(self, after: int, page: list[Row]) -> str:
-        """The rows as one text: made once for all viewers who are equally far."""
+        """Return the steps as one text: made once for all viewers at the same place."""
         key = (after, page[-1].seq)
         if key not in self._messages:
             if len(self._messages) >= CACHED_MESSAGES:
@@ -201,7 +202,7 @@ class Feed:
         return self._messages[key]
 
     def _page(self, rows: Mapping[int, Row], after: int) -> list[Row]:
-        """As many of the next rows as are there, without a gap, up to a page."""
+        """Return as many of the next steps as are there, without a gap, up to a page."""
         page: list[Row] = []
         size, seq = 0, after + 1
         while len(page) < PAGE_ROWS and size < PAGE_BYTES and (row := rows.get(seq)):
@@ -213,7 +214,7 @@ class Feed:
     # Looking
 
     async def _watch(self) -> None:
-        """Look when rung, and every few seconds anyway, as long as somebody watches."""
+        """Look when rung, and every few seconds anyway, as long as there are viewers."""
         loop = asyncio.get_running_loop()
         while not self.gone:
             self._rung.clear()
@@ -245,7 +246,7 @@ class Feed:
         self._wake(self._viewers)
 
     def _patience(self) -> float:
-        """How long to wait for a ring."""
+        """Return how long to wait for a ring, in seconds."""
         if not self._hub.connected:
             seconds = LOOK_SECONDS_WITHOUT_RINGS
         elif self.moment and self.moment.status in FINISHED and not self.moment.stopping:
@@ -255,7 +256,7 @@ class Feed:
         return seconds * random.uniform(0.8, 1.2)
 
     def _take(self, found: Look) -> bool:
-        """Keep what a look has found; whether it is news."""
+        """Keep the findings of a look; return whether they are news."""
         self._keep(found.rows)
         if found.moment == self.moment or found.moment.head < self.head:
             return False
@@ -269,7 +270,7 @@ class Feed:
         return True
 
     async def _render_ahead(self) -> None:
-        """For a crowd the panels are made before anybody is woken, a few times a second."""
+        """For a crowd, render the panels before viewers are woken, a few times a second."""
         now = asyncio.get_running_loop().time()
         if len(self._viewers) >= CROWD and now - self._rendered_at >= PANELS_SECONDS:
             self._rendered_at = now
@@ -277,7 +278,7 @@ class Feed:
             await asyncio.gather(*wanted, return_exceptions=True)
 
     def _listen_to(self, children: frozenset[int]) -> None:
-        """Hear of these children, and of no other."""
+        """Listen to exactly these children."""
         for child in self._children - children:
             self._hub.leave(child, self._child_listener)
         for child in children - self._children:
@@ -285,7 +286,7 @@ class Feed:
         self._children = children
 
     def _keep(self, rows: Sequence[Row]) -> None:
-        """Into the cache, the oldest out; rows that a rewind has left behind look different from now on."""
+        """Cache the steps, dropping the oldest; rolled-back steps look different from now on."""
         for row in rows:
             if row.rewind_to is not None:
                 self._forget(seq for seq in tuple(self._rows) if row.rewind_to < seq < row.seq)
@@ -307,7 +308,7 @@ class Feed:
 
 
 def about(moment: Moment | None) -> dict[str, Any]:
-    """What each message says of the run."""
+    """Return the part about the run in each message."""
     return {"head": moment.head, "status": moment.status} if moment else {"head": 0, "status": ""}
 
 
@@ -315,7 +316,7 @@ _feeds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Feed]] = 
 
 
 def feed_of(run_id: int) -> Feed:
-    """The running event loop's feed of a run."""
+    """Return the running event loop's feed of a run."""
     feeds = _feeds.setdefault(asyncio.get_running_loop(), {})
     if run_id not in feeds:
         feeds[run_id] = Feed(run_id)

@@ -1,4 +1,4 @@
-"""What every page says, for all pages of this process: read once for each person and change."""
+"""The notices of every page, for all pages of this process: read once for each person and change."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ INBOX_SECONDS_WITHOUT_RINGS: Final = 4.0
 
 @dataclass(frozen=True)
 class Told:
-    """What every page of a person says."""
+    """The notices of a person's pages."""
 
     count: int
-    """How many decisions wait for them."""
+    """Number of decisions waiting for them."""
     halt: str
-    """The banner of a halted site, as HTML; empty where it works."""
+    """The banner of a halted site, as HTML; empty if it works."""
 
 
 class Inbox:
-    """What every page says, for all pages of this process: read once for each person and change."""
+    """The notices of every page, for all pages of this process: read once for each person and change."""
 
     def __init__(self) -> None:
         self._viewers: set[Viewer] = set()
@@ -39,7 +39,7 @@ class Inbox:
         self._hub = hub()
 
     def join(self, viewer: Viewer, person: Person) -> None:
-        """From now on the viewer is woken. Its page may be newer than what was read last: that is read anew."""
+        """Wake the viewer from now on. Its page may be newer than the last read, so the notices are read anew."""
         self._viewers.add(viewer)
         self._told.pop(person.pk, None)
         if self._task is None:
@@ -47,7 +47,7 @@ class Inbox:
             self._task = asyncio.create_task(self._watch(), name="inbox")
 
     def leave(self, viewer: Viewer) -> None:
-        """The last one who leaves ends it."""
+        """Remove a viewer; the last one ends the inbox."""
         self._viewers.discard(viewer)
         if self._viewers or self._task is None:
             return
@@ -58,25 +58,25 @@ class Inbox:
             del _inboxes[asyncio.get_running_loop()]
 
     def rung(self, seq: int) -> None:
-        """Something about interrupts, or a halt, has changed."""
+        """Note a change of interrupts, or a halt."""
         self._rung.set()
 
     def heard(self, node: str, text: str) -> None:
-        """Nobody writes to the inbox."""
+        """Do nothing: no model writes to the inbox."""
 
     def missed(self) -> None:
-        """Rings may have been lost."""
+        """Look again: rings may have been lost."""
         self._rung.set()
 
     async def told(self, person: Person) -> Told:
-        """What a person's pages say now."""
+        """Return the current notices of a person's pages."""
         there = self._told.get(person.pk)
         if there is None or (there.done() and (there.cancelled() or there.exception())):
             there = self._told[person.pk] = asyncio.create_task(read(told_to, person))
         return await asyncio.shield(there)
 
     async def _watch(self) -> None:
-        """Forget what was told when rung, and every few seconds anyway, and have the pages ask again."""
+        """Forget the notices when rung, and every few seconds anyway, and have the pages ask again."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(
@@ -91,7 +91,7 @@ class Inbox:
 
 
 def told_to(person: Person) -> Told:
-    """Read from the database."""
+    """Return the notices from the database."""
     return Told(cards.pending_count(person), banner.halt_banner(person))
 
 
@@ -99,7 +99,7 @@ _inboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Inbox] = weakref.
 
 
 def shared_inbox() -> Inbox:
-    """The running event loop's inbox."""
+    """Return the running event loop's inbox."""
     loop = asyncio.get_running_loop()
     if loop not in _inboxes:
         _inboxes[loop] = Inbox()

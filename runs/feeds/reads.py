@@ -1,4 +1,4 @@
-"""Reading for viewers: in threads, a page of rows at a time, rendered by the templates that paint the page."""
+"""Read for viewers: in threads, a page of steps at a time, rendered by the templates of the page."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="feed")
 
 
 async def read(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Ask the database in a thread, so that the event loop goes on."""
+    """Query the database in a thread, so the event loop goes on."""
     return await asyncio.get_running_loop().run_in_executor(
         _readers, lambda: _with_connection(question, *args, **kwargs)
     )
 
 
 def _with_connection(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """SQLite's connection stays with the thread; a server's goes back to the pool."""
+    """Run a query with a connection: SQLite's stays with the thread; a server's goes back to the pool."""
     try:
         return question(*args, **kwargs)
     except DATABASE_AWAY:
@@ -52,28 +52,28 @@ def _with_connection(question: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 
 
 class Moment(NamedTuple):
-    """What a run is, as far as its panels change with it."""
+    """A run, as far as its panels depend on it."""
 
     head: int
     status: str
     stopping: bool
     children: tuple[tuple[int, int, str], ...] = ()
-    """Of each unfinished child of a run that waits, and of theirs: its number, its head and its status."""
+    """Of each unfinished child of a waiting run, and of theirs: its number, its head and its status."""
     doing: str = ""
-    """The call that is under way for longer than a moment."""
+    """The call in flight for longer than a moment."""
     halted: bool = False
-    """Whether the site is, as long as the run has not ended."""
+    """True if the site is halted, as long as the run has not ended."""
     shared: tuple[tuple[LimitName, SharedLimit], ...] = ()
-    """The limits that a run that waits shares: others spend of them while nothing else about it changes."""
+    """A waiting run's shared limits: other runs' usage changes them while nothing else about it changes."""
     unheard: in_flight.Unheard | None = None
-    """The call that a stopped run did not hear of any more: how it ended may come to be known after the last row."""
+    """The call in flight when the run was stopped: its outcome may become known after the last step."""
     used: tuple[float, ...] = ()
-    """What a run that has ended used: a call that ends after it is counted still."""
+    """Usage of an ended run: a call that ends after it still counts."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A rendered row, ready to be sent."""
+    """A rendered step, ready to be sent."""
 
     seq: int
     rewind_to: int | None
@@ -82,7 +82,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Look:
-    """What one reading found: the moment, and the rows that were new."""
+    """The result of one reading: the moment, and the new steps."""
 
     moment: Moment
     rows: tuple[Row, ...]
@@ -97,7 +97,7 @@ class Gone(Exception):
 
 
 def look(run_id: int, after: int | None) -> Look:
-    """The run now, with the rows after `after` unless they are too many for one page; raises Gone."""
+    """Return the run now, with the steps after `after` unless they are too many for one page; raises Gone."""
     run = found(run_id)
     rows: tuple[Row, ...] = ()
     if after is not None and 0 < run.head - after <= PAGE_ROWS:
@@ -114,7 +114,7 @@ def look(run_id: int, after: int | None) -> Look:
 
 
 def children_of(run: Run) -> tuple[tuple[int, int, str], ...]:
-    """The unfinished children of a run that waits, and theirs: their lines and questions stand on its page."""
+    """Return the unfinished children of a waiting run, and theirs: its page has their lines and questions."""
     found: list[tuple[int, int, str]] = []
     parents = [run.pk]
     while parents and len(found) < CHILDREN:
@@ -126,17 +126,17 @@ def children_of(run: Run) -> tuple[tuple[int, int, str], ...]:
 
 
 def shared_by(run: Run) -> tuple[tuple[LimitName, SharedLimit], ...]:
-    """The limits that a run shares, as they stand; most runs were given none."""
+    """Return a run's current shared limits; most runs have none."""
     return tuple(shared_limits.limits_shared_by(run).items()) if shared_limits.may_share(run) else ()
 
 
 def rows_after(run_id: int, after: int) -> tuple[Row, ...]:
-    """A page of rows, oldest first; raises Gone."""
+    """Return a page of steps, oldest first; raises Gone."""
     return rendered(found(run_id), after)
 
 
 def found(run_id: int) -> Any:
-    """As much of the run as its rows need, and whether the site is halted; raises Gone."""
+    """Return as much of the run as its steps need, and whether the site is halted; raises Gone."""
     used = ("model_calls", "tool_calls", "input_tokens", "output_tokens", "cost_usd")
     columns = (
         "head",
@@ -157,7 +157,7 @@ def found(run_id: int) -> Any:
 
 
 def rendered(run: Run, after: int) -> tuple[Row, ...]:
-    """A page of rows by the template that paints the page."""
+    """Return a page of steps, rendered by the template of the page."""
     views = (
         row_views(run, after=after, limit=PAGE_ROWS)
         if after
@@ -170,7 +170,7 @@ def rendered(run: Run, after: int) -> tuple[Row, ...]:
 
 
 def panels_of(run_id: int, person: Person) -> dict[str, str]:
-    """The run's panels as `person` sees them; raises Gone."""
+    """Return the run's panels as `person` sees them; raises Gone."""
     run = Run.objects.filter(pk=run_id).first()
     if run is None:
         raise Gone(run_id)

@@ -1,4 +1,4 @@
-"""What people fill in: the launch of a run, and a decision."""
+"""Forms for people: the launch of a run, and a decision."""
 
 from runs.forms.deciding import NotTaken, Wanted, read_decision, take
 from runs.forms.demonstration import DEMONSTRATIONS, SHOWS

@@ -1,5 +1,4 @@
-"""The answer that a fork gives beforehand, as fields: it is for the question that was shown, and nothing of it is
-dropped without a word."""
+"""A fork's answer in advance, as fields: it is for the shown question, and no part of it is dropped silently."""
 
 from __future__ import annotations
 
@@ -19,30 +18,30 @@ from runs.reading.questions import titles_of
 from runs.store import copying
 
 NOT_BEFOREHAND = ("rollback",)
-"""What can't be answered beforehand: an earlier row is forked instead."""
+"""Verdicts that can't be given in advance: an earlier step is forked instead."""
 
 UNSEEN = "Your answer names no question. Read the question below and answer again."
 NO_VERDICT = "Choose an answer for what you typed."
 
 
 class AnswerFields(ReadingForm):
-    """What is answered to the first question after row `at` of `run`."""
+    """The answer to the first question after step `at` of `run`."""
 
     run: Run
     at: int
     asked = forms.CharField(required=False)
-    """The row of the question that was shown."""
+    """The step of the shown question."""
     verdict = forms.CharField(required=False)
     args = forms.CharField(required=False, strip=False)
     said = forms.CharField(required=False, strip=False)
     sure = forms.BooleanField(required=False)
 
     question: Interrupt | None
-    """The one that was shown, where something was sent; else the one that comes next now."""
+    """The shown one, if something was sent; else the one that comes next now."""
     was_shown: bool
-    """Whether what was sent names a question of the run."""
+    """True if the sent step is a question of the run."""
     kept: tuple[tuple[str, str], ...] = ()
-    """What was answered to a question that does not come next any more: name and text."""
+    """The answer to a question that no longer comes next: name and text."""
 
     def ask(self) -> None:
         """Find the question."""
@@ -60,7 +59,7 @@ class AnswerFields(ReadingForm):
         return found[0] if found else None
 
     def answer_initial(self) -> dict[str, Any]:
-        """The fields as they are where nobody has answered."""
+        """Return the fields of an unanswered question."""
         if self.question is None:
             return {"args": ""}
         return {
@@ -70,22 +69,22 @@ class AnswerFields(ReadingForm):
 
     @property
     def asks(self) -> str:
-        """What the question asks, all of it."""
+        """Return the whole question."""
         return titles_of([self.question])[self.question.pk] if self.question else ""
 
     @property
     def verdicts(self) -> list[str]:
-        """What the question can be answered."""
+        """Return the possible verdicts."""
         found = self.question.verdicts if self.question else []
         return [verdict for verdict in found if verdict not in NOT_BEFOREHAND]
 
     @property
     def arguments(self) -> ArgumentField:
-        """The arguments as they stand in their field, with what is said of characters that nobody sees."""
+        """Return the arguments in their field, with a warning about invisible characters."""
         return ArgumentField("args", "json", str(self["args"].value() or ""), required=False)
 
     def read_answer(self, data: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The answer, as the action takes it; None where there is none, or it can't be read."""
+        """Return the answer, as the action takes it; None if there is none, or it can't be read."""
         verdict, message = data["verdict"], lines(data["said"]).strip()
         typed = "args" in self.data and "args" not in self.unreadable
         changed = typed and lines(data["args"]) != self.answer_initial()["args"]
@@ -108,7 +107,7 @@ class AnswerFields(ReadingForm):
         return {"verdict": verdict, "args": args, "message": message, "question": self.question.seq}
 
     def ask_anew(self, why: str) -> None:
-        """Another question comes next now: it is shown, with nothing filled in. What was answered is kept beside it."""
+        """Show the question that comes next now, without any answer, and keep the old answer beside it."""
         written = {
             "Answer": words.spoken(self.data.get("verdict", "")),
             "Arguments": self.data.get("args", ""),

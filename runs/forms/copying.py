@@ -1,4 +1,4 @@
-"""A fork as a form: what goes on otherwise from a row. What was typed is kept, what is wrong stands at its field."""
+"""A fork as a form: the changes from a step on. Input is kept, and errors are shown at their fields."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ OWN_FIELDS = ("model", "limits", "hosts")
 """Settings that have a field of their own in this form."""
 
 How = Literal["fork", "rerun"]
-"""Whether something is to be otherwise, or nothing."""
+"""`fork` if something is to change, `rerun` if nothing is."""
 
 
 @dataclass(frozen=True)
 class StateValue:
-    """One control value, as it stands at the row."""
+    """One control value, as of the step."""
 
     name: str
     kind: str
@@ -51,11 +51,11 @@ class StateValue:
 
     @property
     def field(self) -> str:
-        """The name of its field."""
+        """Return the name of its field."""
         return f"state-{self.name}"
 
     def as_typed(self) -> str:
-        """The value as it would be typed."""
+        """Return the value as a person would type it."""
         if self.kind == "json":
             return pretty(self.value)
         if self.value is None:
@@ -63,16 +63,16 @@ class StateValue:
         return str(self.value).lower() if self.kind == "boolean" else str(self.value)
 
     def changed(self, text: str) -> bool:
-        """Whether what was typed says something else; browsers send line ends of their own."""
+        """Return True if the input differs; browsers send line ends of their own."""
         return lines(text) != lines(self.as_typed())
 
     @property
     def rows(self) -> int:
-        """How high a field of several lines is."""
+        """Return the height of a field of several lines."""
         return min(8, lines(self.as_typed()).count("\n") + 1)
 
     def read(self, text: str) -> Any:
-        """What was typed as a value; ValueError with a sentence."""
+        """Return the input as a value; raises ValueError with a sentence."""
         text = lines(text)
         if self.may_be_none and not text.strip():
             return None
@@ -98,7 +98,7 @@ def _number(value: float) -> str:
 
 
 def state_values(run: Run, at: int) -> tuple[StateValue, ...]:
-    """The control values of the run after row `at`, typed as the machine's state declares them."""
+    """Return the control values of the run after step `at`, typed as the machine's state declares them."""
     machine = CATALOGUE[run.machine]
     terms = loading.terms_of(run, {})
     now = loading.state_at(run, machine, terms, at).model_dump(mode="json")
@@ -106,13 +106,13 @@ def state_values(run: Run, at: int) -> tuple[StateValue, ...]:
     return tuple(
         _typed(name, schema["properties"][name], schema.get("$defs", {}), now[name])
         for name in control_values(machine)
-        if name in now  # one that is left out while it is empty has nothing to change
+        if name in now  # a value left out while empty has nothing to change
     )
 
 
 @cache
 def _schema_of(state: type[State]) -> dict[str, Any]:
-    """Return the types of a machine's control values; to work them out takes longer than the rest of the page."""
+    """Return the types of a machine's control values; computing them takes longer than the rest of the page."""
     return state.model_json_schema()
 
 
@@ -134,7 +134,7 @@ def _typed(name: str, schema: dict[str, Any], known: dict[str, Any], value: Any)
 
 
 class ForkForm(AnswerFields, HostFields, LimitFields):
-    """What is to be otherwise in a fork of `run` at row `at`."""
+    """The changes of a fork of `run` at step `at`."""
 
     LABELS: ClassVar[dict[str, str]] = AnswerFields.LABELS | {
         "verdict": "Answer",
@@ -170,7 +170,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
 
     @property
     def faults(self) -> list[Fault]:
-        """The fields with something to be put right; of those that change nothing where nothing is to be otherwise."""
+        """Return the faulty fields; those of changes only if there are any."""
         own = {value.field: value.name for value in self.values}
         found = [Fault(own.get(fault.place, fault.label), fault.place) for fault in super().faults]
         return [fault for fault in found if self.how == "fork" or fault.place == "message"]
@@ -181,7 +181,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
         return found | {value.field: value.as_typed() for value in self.values} | self.answer_initial()
 
     def state_rows(self) -> list[tuple[StateValue, Any, bool]]:
-        """The control values with their fields, and whether each is another one than at the row."""
+        """Return the control values with their fields, and whether each differs from the step's."""
         return [
             (value, field, self.is_bound and value.changed(str(field.value() or "")))
             for value in self.values
@@ -190,11 +190,11 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
 
     @property
     def changed_state(self) -> bool:
-        """Whether a control value is another one than at the row, or wrong."""
+        """Return True if a control value differs from the step's, or is wrong."""
         return any(changed or field.errors for _, field, changed in self.state_rows())
 
     def clean(self) -> dict[str, Any]:
-        """The settings, the control values and the decision, as far as they can be read."""
+        """Return the settings, the control values and the decision, as far as they can be read."""
         super().clean()
         data = self.read
         self.new_settings = self._new_settings(data)
@@ -206,7 +206,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
                 self.state[value.name] = value.read(data[value.field])
             except ValueError as fault:
                 self.fault(value.field, str(fault))
-        # A value that has no field here is told to be refused, and not passed over.
+        # A value without a field here must be refused, not ignored.
         self.state |= {name: self.data[f"state-{name}"] for name in self._without_field()}
         self.decision = self.read_answer(data) if self.how == "fork" else None
         return self.cleaned_data
@@ -216,7 +216,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
         return [name for name in sent if f"state-{name}" not in self.fields]
 
     def _new_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The other settings; what is not in the form at all, or can't be read, stays as it is."""
+        """Return the other settings; those missing from the form, or unreadable, stay as they are."""
         if "settings" not in self.data or "settings" in self.errors:
             return self.others
         found = data["settings"] or {}
@@ -226,7 +226,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
         return {name: value for name, value in found.items() if name not in doubled}
 
     def changes(self) -> dict[str, Any]:
-        """The settings that are others now, by name; None takes one away."""
+        """Return the changed settings, by name; None removes one."""
         data, new = self.read, self.new_settings
         names = [name for name in {**self.others, **new} if self.others.get(name) != new.get(name)]
         changes: dict[str, Any] = {name: new.get(name) for name in names}
@@ -240,7 +240,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
         return changes
 
     def launch(self) -> Launch:
-        """The launch that the fork would be, as far as it could be read."""
+        """Return the launch of the fork, as far as it could be read."""
         changes = self.changes()
         settings = {**self.run.settings, **changes}
         another_model = changes.get("model", self.run.model) != self.run.model
@@ -252,7 +252,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
         }
 
     def take(self, problems: Iterable[Problem]) -> None:
-        """Put what was refused beside the fields; what has none goes to the top."""
+        """Put refusals beside the fields; those without a field go to the top."""
         self.to_be_forked = self.how == "rerun"
         for problem in problems:
             if problem.path == "decision.question":
@@ -262,7 +262,7 @@ class ForkForm(AnswerFields, HostFields, LimitFields):
             self.add_error(place, f"{rest}: {problem.message}" if rest else problem.message)
 
     def _place_of(self, path: str) -> tuple[str | None, str]:
-        if self.how == "rerun":  # it has no fields for what is to be otherwise
+        if self.how == "rerun":  # a rerun has no fields for changes
             return None, path.removeprefix("settings.")
         head, _, rest = path.partition(".")
         name, _, deeper = rest.partition(".")

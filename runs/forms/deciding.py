@@ -1,6 +1,6 @@
-"""A decision, read from the card's form and taken; the pages and the admin send the same form the same way.
+"""Read a decision from the card's form and take it; the pages and the admin send the same form.
 
-A number stays a number; an approval with changes is an edit. What can't be taken comes back on the card.
+A number stays a number; an approval with changes is an edit. A decision that can't be taken comes back on the card.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from runs.rights import Person
 
 @dataclass(frozen=True)
 class Wanted:
-    """A decision as it was filled in. `errors` say, field by field, what can't be read."""
+    """A decision as it was filled in. `errors` name the unreadable fields."""
 
     verdict: str
     args: dict[str, Any] | None
     message: str
     to_step: int | None
     stays_done: int | None
-    """The row whose way back was confirmed, in sight of what stays done."""
+    """The target step of the confirmed rollback, as of the side effects shown."""
     revision: int | None
     fingerprint: str | None
     errors: dict[str, str]
     read: ReadArguments | None = None
     allow_host: bool = False
-    """Whether an approval allows the host that was asked about for the rest of the run."""
+    """True if an approval allows the host in question for the rest of the run."""
 
 
 MOST = 10**12
-"""What is added to a limit is less than this."""
+"""A raise of a limit is less than this."""
 
 MESSAGES = {"reject": "reason", "respond": "answer"}
 """The field that holds a verdict's message; the others share `note`."""
 
 
 ANOTHER_MODEL = "another_model"
-"""The button that resumes with the model that is chosen beside it."""
+"""The button that resumes with the model chosen beside it."""
 
 UNSEEN = "Your answer names no question. Read the current card and answer again."
 LOOK_BACK = "Read what the rollback changes, tick the box and roll back again."
 
 
 class NotTaken(Exception):
-    """The decision was not recorded. `card` is the question as it is now, with what was typed and what is wrong."""
+    """The decision was not recorded. `card` is the current question, with the input and its errors."""
 
     def __init__(self, card: Card, status: int) -> None:
         self.card, self.status = card, status
@@ -63,7 +63,7 @@ class NotTaken(Exception):
 
 
 def take(interrupt: Interrupt, data: Mapping[str, str], *, by: Person, channel: str) -> str:
-    """Record the decision in a form and return its verdict. Raise `NotTaken`, or `NotAllowed` where `by` may not."""
+    """Record the decision in a form and return its verdict. Raise `NotTaken`, or `NotAllowed` if `by` may not."""
     wanted = read_decision(interrupt, data)
     unconfirmed = None
     errors = _not_ready(interrupt, wanted, data)
@@ -94,7 +94,7 @@ def take(interrupt: Interrupt, data: Mapping[str, str], *, by: Person, channel: 
 
 
 def _not_ready(interrupt: Interrupt, wanted: Wanted, data: Mapping[str, str]) -> dict[str, str]:
-    """What is missing in the form, or can't be read, by the field that it is about."""
+    """Return the missing or unreadable parts of the form, by field."""
     if wanted.verdict == "rollback" and wanted.to_step is None:
         return {"to_step": "Choose a step to roll back to."}
     if wanted.revision is None or (interrupt.fingerprint and not wanted.fingerprint):
@@ -104,9 +104,9 @@ def _not_ready(interrupt: Interrupt, wanted: Wanted, data: Mapping[str, str]) ->
 
 
 def _unconfirmed(interrupt: Interrupt, wanted: Wanted, by: Person) -> Again | None:
-    """What a rollback leaves done outside, or undoes of people's, where nobody has ticked that for this very row.
+    """Return the effects of a rollback that are not confirmed yet for this very step.
 
-    None too where the decision can't be taken anyhow: whose it isn't, and of what has changed since it was seen.
+    None also if the decision can't be taken anyhow: without the right, or after a change since it was seen.
     """
     as_seen = wanted.revision == interrupt.revision and (wanted.fingerprint or "") == interrupt.fingerprint
     if wanted.verdict != "rollback" or wanted.stays_done == wanted.to_step or not as_seen:
@@ -115,7 +115,7 @@ def _unconfirmed(interrupt: Interrupt, wanted: Wanted, by: Person) -> Again | No
 
 
 def _field_of(bad: actions.BadDecision, verdict: str) -> str:
-    """The form's name of the field that a decision's fault is about."""
+    """Return the form's field that a decision's fault is about."""
     field = bad.field
     if field.startswith("args."):
         name = field.removeprefix("args.")
@@ -135,7 +135,7 @@ def _card_again(
     errors: dict[str, str],
     unconfirmed: Again | None = None,
 ) -> Card:
-    """The card as it is now, with what was typed kept."""
+    """Return the current card, with the input kept."""
     now = Interrupt.objects.select_related("run", "run__owner", "decision", "decision__by").get(
         pk=interrupt.pk
     )
@@ -149,7 +149,7 @@ def _card_again(
 
 
 def read_decision(interrupt: Interrupt, data: Mapping[str, str]) -> Wanted:
-    """The decision in a form. An approval with changed arguments is an edit, and only then."""
+    """Return the decision in a form. An approval with changed arguments is an edit, and only then."""
     verdict = data.get("verdict", "")
     errors: dict[str, str] = {}
     args: dict[str, Any] | None = None
@@ -186,7 +186,7 @@ def _text(data: Mapping[str, str], field: str) -> str:
 
 
 def _answers(interrupt: Interrupt, data: Mapping[str, str]) -> str:
-    """The answers to several questions, each under its question; empty where there is none."""
+    """Return the answers to several questions, each under its question; empty if there is none."""
     questions = questions_of([interrupt])[interrupt.pk]
     given = [_text(data, answer_field(number)) for number in range(1, len(questions) + 1)]
     if not any(given):
@@ -196,13 +196,13 @@ def _answers(interrupt: Interrupt, data: Mapping[str, str]) -> str:
 
 
 def approved(interrupt: Interrupt, args: Any) -> tuple[str, Any]:
-    """The verdict of who lets the call run with `args`, and the new ones: an edit where they are others, only then."""
+    """Return the verdict that lets the call run with `args`, and the new ones: an edit only if they differ."""
     same = args == interrupt.args and _same_types(args, interrupt.args)
     return ("approve", None) if same else ("edit", args)
 
 
 def _same_types(one: Any, other: Any) -> bool:
-    """1, 1.0 and true are equal in Python, and not the same in JSON."""
+    """Return True if both have the same JSON: 1, 1.0 and true are equal in Python, but not there."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 

@@ -1,6 +1,6 @@
-"""Launches that are filled in already, one for each machine, for a newcomer without a model.
+"""Prefilled launches, one for each machine, for a newcomer without a model.
 
-A machine brings its own as `demonstration.json` in its folder: the goal, the settings, and a script's replies.
+A machine's own is `demonstration.json` in its folder: the goal, the settings, and a script's replies.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ PACE = {"model_s": 1.5, "tool_s": 0.4}
 
 
 def _told() -> dict[str, dict[str, Any]]:
-    """Return what the machines bring, the usual one first."""
+    """Return the machines' demonstrations, the usual one first."""
     order = sorted(CATALOGUE, key=lambda name: not CATALOGUE[name].presentation.usual)
     files = {name: FOLDERS[name] / "demonstration.json" for name in order if name in FOLDERS}
     return {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.is_file()}
 
 
 def _demonstration(machine: str, told: dict[str, Any]) -> dict[str, Any]:
-    """Return a form that is filled in: a script plays the model, and asks before it writes."""
+    """Return a prefilled form: a script plays the model, and asks before it writes."""
     usual = {"asks": "writes", "on_limit": "ask", "on_clarify": "ask"}
     settings = dict(told["settings"])
     own = {"machine": machine, "goal": told["goal"], "model": SCRIPT, "tools": settings.pop("tools", [])}
@@ -36,7 +36,7 @@ def _demonstration(machine: str, told: dict[str, Any]) -> dict[str, Any]:
 _TOLD = _told()
 
 DEMONSTRATIONS: dict[str, dict[str, Any]] = {name: _demonstration(name, told) for name, told in _TOLD.items()}
-"""By the machine's name; the first one is what a newcomer is shown."""
+"""By the machine's name; a newcomer sees the first one."""
 
 SHOWS: dict[str, str] = {name: told["shows"] for name, told in _TOLD.items()}
-"""What each demonstration shows."""
+"""The point of each demonstration."""

@@ -1,4 +1,4 @@
-"""The kinds of fields that the forms have: each reads what was typed, or says in one sentence what to write."""
+"""The kinds of fields in the forms: each reads the input, or asks in one sentence for another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs.models import SiteHost
 
 
 class Launch(TypedDict):
-    """What a run is launched with, but for its owner."""
+    """The terms of a launch, except its owner."""
 
     machine: str
     goal: str
@@ -25,7 +25,7 @@ class Launch(TypedDict):
 
 
 def read_json(text: str) -> Any:
-    """What the text says; ValueError with a sentence."""
+    """Return the text's JSON value; raises ValueError with a sentence."""
     if len(text) > MAX_JSON:
         raise ValueError(f"This JSON has {len(text):,} characters; the limit is {MAX_JSON:,}.")
     try:
@@ -43,7 +43,7 @@ def read_json(text: str) -> Any:
 
 
 class WholeField(forms.IntegerField):
-    """A whole number, or None where none was typed."""
+    """A whole number, or None if none was typed."""
 
     def __init__(self, least: int = 0) -> None:
         sentence = f"Enter a whole number of at least {least}."
@@ -53,7 +53,7 @@ class WholeField(forms.IntegerField):
 
 
 class AmountField(forms.FloatField):
-    """A number from 0 to `MOST`, or None where none was typed."""
+    """A number from 0 to `MOST`, or None if none was typed."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class AmountField(forms.FloatField):
         )
 
     def clean(self, value: Any) -> float | None:
-        """The number; one that is too large is named as it was typed, not as a computer keeps it."""
+        """Return the number; too large a one is named as typed, not as stored."""
         number: float | None = super().clean(value)
         if number is not None and number > MOST:
             raise forms.ValidationError(f"This must be at most {MOST:,.0f}, not {str(value).strip()[:80]}.")
@@ -78,14 +78,14 @@ class OneOfField(forms.ChoiceField):
 
 
 class JsonField(forms.CharField):
-    """A list or an object as JSON, or None where nothing was typed."""
+    """A list or an object as JSON, or None if nothing was typed."""
 
     def __init__(self, kind: type, what: str) -> None:
         super().__init__(required=False)
         self.kind, self.what = kind, what
 
     def to_python(self, value: Any) -> Any:
-        """What the text says."""
+        """Return the text's value."""
         text = super().to_python(value)
         if not text:
             return None
@@ -102,7 +102,7 @@ class HostsField(forms.CharField):
     """Hosts by line or comma, in their one spelling."""
 
     def to_python(self, value: Any) -> Any:
-        """Return the hosts as a list; the first that is none is named."""
+        """Return the hosts as a list; the error names the first bad one."""
         text = super().to_python(value) or ""
         try:
             return list(patterns_of([host for host in re.split(r"[\s,;]+", text) if host]))
@@ -111,30 +111,30 @@ class HostsField(forms.CharField):
 
 
 class Fault(NamedTuple):
-    """A field with something to be put right: its name on the page, and the id of its first control."""
+    """A faulty field: its name on the page, and the id of its first control."""
 
     label: str
     place: str
 
 
 class ReadingForm(forms.Form):
-    """A form that can be judged further where a part of it can't be read."""
+    """A form that can be checked further if a part of it can't be read."""
 
     LABELS: ClassVar[dict[str, str]] = {"cost_usd": "Cost", "active_seconds": "Time"}
-    """How the page calls fields, where it is not by their own names."""
+    """The page's names of fields, if they differ from their own."""
 
     @property
     def faults(self) -> list[Fault]:
-        """The fields with something to be put right, in their order: the page's first words lead to each."""
+        """Return the faulty fields, in their order: the page's first words lead to each."""
         wrong = [name for name in self.fields if name in self.errors]
         return [Fault(self.LABELS.get(name) or str(self[name].label), self.place_of(name)) for name in wrong]
 
     def place_of(self, name: str) -> str:
-        """The id of a field's first control."""
+        """Return the id of a field's first control."""
         return name
 
     def clean(self) -> dict[str, Any]:
-        """What could be read; a field that could not counts as left empty, and its fault is noted."""
+        """Return the readable values; an unreadable field counts as left empty, and its fault is noted."""
         super().clean()
         self.unreadable = frozenset(self.errors)
         empty: dict[str, Any] = {name: field.to_python(None) for name, field in self.fields.items()}
@@ -142,7 +142,7 @@ class ReadingForm(forms.Form):
         return self.cleaned_data
 
     def fault(self, name: str, sentence: str) -> None:
-        """Note what is wrong with a field, unless it could not even be read."""
+        """Note the fault of a field, unless it could not even be read."""
         if name not in self.unreadable:
             self.add_error(name, sentence)
 
@@ -162,7 +162,7 @@ class HostFields(ReadingForm):
     any_host = forms.BooleanField(required=False)
 
     def site_hosts(self) -> list[str]:
-        """Return the hosts that the site names for every run."""
+        """Return the site's hosts for every run."""
         return list(SiteHost.objects.values_list("host", flat=True))
 
     def wanted_hosts(self) -> list[str]:
@@ -172,6 +172,6 @@ class HostFields(ReadingForm):
 
 
 def hosts_initial(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields as they stand for these settings."""
+    """Return the fields for these settings."""
     hosts = settings.get("hosts", [])
     return {"hosts": "\n".join(host for host in hosts if host != ANY), "any_host": ANY in hosts}

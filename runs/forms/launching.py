@@ -1,4 +1,4 @@
-"""The launch of a run, as a form: what was typed is kept, and what is wrong stands beside its field."""
+"""The launch of a run, as a form: input is kept, and errors are shown beside their fields."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PLACES = {
     "settings.rules": "rules",
     "settings.cache_reads": "cache_reads",
 }
-"""Where in the form a problem of a launch stands, by its path; a longer path falls to its beginning."""
+"""The place of a launch's problem in the form, by its path; a longer path falls to its beginning."""
 
 COMMON = frozenset(
     {"model", "tools", "hosts", "limits", "on_limit", "on_clarify", "interrupt_every", "rules", "cache_reads"}
@@ -71,11 +71,11 @@ ROWS = machines.rows_of_fields()
 """Fields of rows, with their columns: a problem names the row."""
 
 MANIFOLD = (*ROWS, "more")
-"""Fields that hold many things: that one is wrong says nothing of the others."""
+"""Fields with many entries: an error in one says nothing about the others."""
 
 
 def fields_of(machine: str) -> frozenset[str]:
-    """The settings that have a field of their own where `machine` is chosen."""
+    """Return the settings that have a field of their own if `machine` is chosen."""
     return COMMON | {control.of for control in machines.controls_of(machine)}
 
 
@@ -83,7 +83,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
     """The terms of a new run."""
 
     conflict = False
-    """Whether what the form was about has changed since."""
+    """True if the form's subject has changed since."""
 
     field_order = (
         "goal",
@@ -114,7 +114,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
     rules = JsonField(list, 'a JSON list of rules, such as [{"when": {"tool": "write_*"}, "do": "ask"}]')
     cache_reads = forms.BooleanField(required=False)
     more = JsonField(dict, 'one JSON object, such as {"context": {"limit_tokens": 4096}}')
-    """Settings without a field of their own, as JSON: what "launch one like this" brings along."""
+    """Settings without a field of their own, as JSON: "launch one like this" fills it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -125,18 +125,18 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         self.fields["tools"].choices = [(name, name) for name in offered]  # type: ignore[attr-defined]
 
     def _wanted_tools(self) -> list[str]:
-        """Tools that are asked for are judged by the launch itself: a script may bring its own."""
+        """Return the wanted tools, unchecked: the launch checks them, and a script may bring its own."""
         if not self.is_bound:
             return list(self.initial.get("tools") or ())
         getlist = getattr(self.data, "getlist", None)
         return list(getlist("tools"))[:MOST_ENTRIES] if getlist else []
 
     def clean_goal(self) -> str:
-        """Browsers send line ends of their own."""
+        """Return the goal with plain line breaks; browsers send their own."""
         return str(self.cleaned_data["goal"]).replace("\r\n", "\n")
 
     def clean(self) -> dict[str, Any]:
-        """What can be told without the launch itself; all of it, whatever could not be read."""
+        """Run all checks that don't need the launch itself, whatever could not be read."""
         super().clean()
         data = self.read
         if data["model"] == SCRIPT and not data["script"].strip():
@@ -150,7 +150,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         return self.cleaned_data
 
     def _more_settings(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The other settings, without those that have a field of their own."""
+        """Return the other settings, without those that have a field of their own."""
         more = data["more"] or {}
         doubled = sorted(fields_of(data["machine"]) & set(more))
         if doubled:
@@ -158,13 +158,13 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         return {name: value for name, value in more.items() if name not in doubled}
 
     def _refuse_foreign_settings(self, data: Mapping[str, Any]) -> None:
-        """A setting that the machine does not know would be lost without a word."""
+        """Refuse settings unknown to the machine, which would be lost silently."""
         machine = data["machine"]
         for name, sentence in machines.foreign(machine, data).items():
             self.fault(name, sentence)
 
     def launch(self) -> Launch:
-        """The launch that was asked for, as far as it could be read."""
+        """Return the requested launch, as far as it could be read."""
         data = self.read
         return {
             "machine": data["machine"],
@@ -175,11 +175,11 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
 
     @property
     def script_given(self) -> str | None:
-        """The script's text, where one is to be played."""
+        """Return the script's text, if one is to be played."""
         return self.read["script"] if self.read["model"] == SCRIPT else None
 
     def settings(self) -> dict[str, Any]:
-        """The launch settings: what was left empty stays a default."""
+        """Return the launch settings: empty fields stay defaults."""
         data = self.read
         settings = dict(self.more_settings)
         if data["model"] != SCRIPT:
@@ -204,18 +204,18 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         return settings | self.own_settings
 
     def take(self, problems: Iterable[Problem]) -> None:
-        """Put what the launch found wrong beside the fields; what has none goes to the top."""
+        """Put the launch's problems beside the fields; those without a field go to the top."""
         places = self._places()
         standing = set(self.errors) - set(MANIFOLD)
         cells = self.faulty_cells()
         for problem in problems:
             place, rest = _place_of(problem.path, places)
             if place == "model" and self.read["model"] == SCRIPT:
-                continue  # no model is wanted: what is wrong is the script
+                continue  # no model is wanted: the script is at fault
             said = _said(place, rest, problem)
             named = _cell_of(said) if place in ROWS else []
             if place in standing or (place in ROWS and cells[place].intersection(named)):
-                continue  # that it is wrong is known
+                continue  # already known to be wrong
             self.add_error(place, said)
             if place in ROWS:
                 cells[place].update(named)
@@ -225,7 +225,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         return PLACES | {f"settings.{path}": place for path, place in own.items()}
 
     def more_is_open(self, parts: Iterable[PartView]) -> bool:
-        """Return whether something among the other settings is wrong, or is JSON that says something."""
+        """Return True if one of the other settings is wrong, or is non-empty JSON."""
         views = [view for part in parts for view in part.more]
         told = any(view.field.value() for view in views if view.kind == "json")
         return (
@@ -236,7 +236,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         )
 
     def place_of(self, name: str) -> str:
-        """The id of a field's first control; of rows the first cell that is wrong, else the first of all."""
+        """Return the id of a field's first control; of rows the first faulty cell, else the first of all."""
         if name not in ROWS:
             return name
         first = ROWS[name][0]
@@ -244,7 +244,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         return f"{name}-{row - 1}-{column if column in ROWS[name] else first}"
 
     def faulty_cells(self) -> dict[str, set[tuple[int, str]]]:
-        """For each field of rows the cells that its errors name, by the row's number and the column."""
+        """Return, for each field of rows, the cells named in its errors, by the row's number and the column."""
         return {
             name: {cell for error in self.errors.get(name, ()) for cell in _cell_of(str(error))}
             for name in ROWS
@@ -252,7 +252,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
 
 
 def _place_of(path: str, places: Mapping[str, str]) -> tuple[str | None, list[str]]:
-    """The field where a problem stands, and what of its path is left."""
+    """Return the field of a problem, and the rest of its path."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         found = places.get(".".join(parts[:length]))
@@ -262,7 +262,7 @@ def _place_of(path: str, places: Mapping[str, str]) -> tuple[str | None, list[st
 
 
 def _said(place: str | None, rest: list[str], problem: Problem) -> str:
-    """The sentence beside the field: where the field holds much, with the place in it."""
+    """Return the sentence beside the field, with the place if the field has many entries."""
     if place in ROWS:
         if rest and rest[0].isdigit():
             return f"Row {int(rest[0]) + 1}, {'.'.join(rest[1:]) or 'all of it'}: {problem.message}"
@@ -280,7 +280,7 @@ CELL = re.compile(r"Row ([0-9]+), ([a-z]+)")
 
 
 def initial_launch() -> dict[str, Any]:
-    """An empty form."""
+    """Return an empty form."""
     model = ModelProfile.objects.filter(enabled=True).values_list("name", flat=True).first()
     usual = (name for name, machine in CATALOGUE.items() if machine.presentation.usual)
     machine = next(usual, next(iter(CATALOGUE)))
@@ -289,7 +289,7 @@ def initial_launch() -> dict[str, Any]:
 
 
 def launch_like(run: Run) -> dict[str, Any]:
-    """The form that launches the same again."""
+    """Return the form that launches the same again."""
     settings = run.settings
     rules = list(settings.get("rules", []))
     asks = "writes"

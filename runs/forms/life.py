@@ -1,4 +1,4 @@
-"""A form names the life of the site that its page was made in: one from before a restore changes nothing."""
+"""Refuse forms from pages made before a restore: a form names the restore epoch of its page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from runs.store.backups import restored_id
 
 
 class PageOfAnotherLife(Exception):
-    """What was sent comes from a page that was made before the site was restored: nothing of it counts."""
+    """The form comes from a page made before the site was restored: nothing of it counts."""
 
     sentence = (
         "The site was restored from a backup after this page was loaded, so the page is out of date. "
@@ -17,7 +17,7 @@ class PageOfAnotherLife(Exception):
 
 
 def check_life(request: HttpRequest) -> None:
-    """Refuse a form from a page of another life of the site; a form that names no life passes."""
+    """Refuse a form from a page of another restore epoch; a form without one passes."""
     said = request.POST.get("life")
     if said is not None and said != restored_id():
         raise PageOfAnotherLife

@@ -1,7 +1,7 @@
-"""The machines' own parts of the launch form: what each declares, as fields, settings, and what the page draws.
+"""The machines' own parts of the launch form: their declarations as fields, settings, and drawings.
 
-A field belongs to one machine. Where a script hides the fields of the other machines they are not sent; without
-scripts they all are, so that what is filled in for another machine is refused, and defaults are passed over.
+A field belongs to one machine. If a script hides the fields of the other machines they are not sent. Without scripts
+they all are, so input for another machine is refused, and defaults are ignored.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from runs.machines import CATALOGUE
 
 TAKEN = ("goal", "machine", "model", "script", "tools", "hosts", "any_host", "cost_usd", "tokens", "active_seconds",
          "on_limit", "on_clarify", "asks", "interrupt_every", "rules", "cache_reads", "more")  # fmt: skip
-"""The fields that every launch has."""
+"""The fields of every launch."""
 
 Settings = dict[str, Any]
 Fault = Callable[[str, str], None]
-"""Says what is wrong with a field."""
+"""Notes the fault of a field."""
 
 
 class Cleaned(Protocol):
-    """What a form has read."""
+    """A form's values, as read."""
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a field."""
+        """Return the value of a field."""
 
 
 def form_of(machine: str) -> Form | None:
-    """Return a machine's part of the form; None where it has none."""
+    """Return a machine's part of the form; None if it has none."""
     found = CATALOGUE.get(machine)
     return found.presentation.form if found else None
 
 
 def controls_of(machine: str) -> list[Control]:
-    """Return the fields that a machine declares."""
+    """Return the fields declared by a machine."""
     return [control for other, control in every_control() if other == machine]
 
 
@@ -110,7 +110,7 @@ class MachineFields(ReadingForm):
         self.fields = {**self.fields, **own}
 
     def parts(self, faulty: Mapping[str, set[tuple[int, str]]]) -> list[PartView]:
-        """Return the machines' parts as the page draws them; `faulty` are the cells that are wrong."""
+        """Return the machines' parts as the page draws them; `faulty` are the wrong cells."""
         parts = [(machine, form_of(machine)) for machine in CATALOGUE]
         return [
             PartView(
@@ -153,7 +153,7 @@ class ControlView:
 
     @property
     def small(self) -> bool:
-        """Whether several stand beside each other."""
+        """Return True if several are shown beside each other."""
         return isinstance(self.control, Whole | Choice)
 
 
@@ -167,12 +167,12 @@ class PartView:
 
     @property
     def large(self) -> list[ControlView]:
-        """Return the fields that have a line of their own."""
+        """Return the fields with a line of their own."""
         return [view for view in self.views if not view.small and not view.control.place]
 
     @property
     def small(self) -> list[ControlView]:
-        """Return the fields that stand beside each other."""
+        """Return the fields shown beside each other."""
         return [view for view in self.views if view.small and not view.control.place]
 
     @property
@@ -187,7 +187,7 @@ class PartView:
 
     @property
     def unfolded(self) -> bool:
-        """Whether something in the fold is filled in, or wrong."""
+        """Return True if something in the fold is filled in, or wrong."""
         return any(view.field.value() or view.field.errors for view in self.folded)
 
 
@@ -195,7 +195,7 @@ class PartView:
 
 
 def read(machine: str, data: Cleaned, fault: Fault) -> Settings:
-    """Return the settings that a machine's fields come to; what was left empty stays a default."""
+    """Return the settings in a machine's fields; empty fields stay defaults."""
     found: Settings = {}
     controls = controls_of(machine)
     pasted = {control.pasted.name for control in controls if isinstance(control, Rows)}
@@ -262,12 +262,12 @@ def _object_in(text: str) -> Any:
 
 
 def pretty(value: Any) -> str:
-    """JSON for a text field."""
+    """Return JSON for a text field."""
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def write(machine: str, settings: Settings) -> dict[str, Any]:
-    """Return a machine's fields as they stand for these settings."""
+    """Return a machine's fields for these settings."""
     fields: dict[str, Any] = {}
     for control in controls_of(machine):
         fields[control.name] = _written(control, settings)
@@ -301,7 +301,7 @@ def _cell(column: Column, row: Settings) -> Any:
 
 
 def places(machine: str, data: Cleaned) -> dict[str, str]:
-    """Return where a problem stands, by the name of its setting."""
+    """Return the place of a problem, by the name of its setting."""
     found: dict[str, str] = {}
     for control in controls_of(machine):
         found.setdefault(control.of, control.name)
@@ -311,7 +311,7 @@ def places(machine: str, data: Cleaned) -> dict[str, str]:
 
 
 def usual_fields() -> dict[str, Any]:
-    """Every machine's fields as an empty form has them."""
+    """Return every machine's fields as an empty form has them."""
     fields: dict[str, Any] = {}
     for machine in CATALOGUE:
         fields = write(machine, {}) | fields
@@ -319,7 +319,7 @@ def usual_fields() -> dict[str, Any]:
 
 
 def foreign(machine: str, data: Mapping[str, Any]) -> dict[str, str]:
-    """Fields filled in for another machine, each with the sentence for it: what would be lost without a word."""
+    """Return fields filled in for another machine, each with its sentence: they would be lost silently."""
     own = {control.name for control in controls_of(machine)}
     return {
         control.name: f"The machine {machine} does not have this setting. Leave it empty."
@@ -331,7 +331,7 @@ def foreign(machine: str, data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _says_something(control: Control, value: Any) -> bool:
-    """Return whether a person has filled it in; 0 is a number like any other."""
+    """Return True if a person has filled it in; 0 is a number like any other."""
     match control:
         case Check(ticked=ticked):
             return bool(value) and not ticked

@@ -1,4 +1,4 @@
-"""A field of rows: the same few inputs again and again, as many as somebody fills in. Works without scripts."""
+"""A field of rows: the same few inputs again and again, as many as a person fills in. Works without scripts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MOST_ROWS = 200
 
 
 class RowsWidget(forms.Widget):
-    """Reads inputs that are called NAME-NUMBER-COLUMN; a row in which nothing was written is none."""
+    """A reader of inputs called NAME-NUMBER-COLUMN; an empty row counts as none."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         super().__init__()
         self.columns = columns
         self.telling = columns
-        """The columns that make a row: one in which only the others say something is a blank one."""
+        """The columns that make a row: with only other columns filled it is blank."""
 
     def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> list[Row]:
-        """The rows that say something, in the order of their numbers."""
+        """Return the non-empty rows, in the order of their numbers."""
         wanted = re.compile(rf"{re.escape(name)}-([0-9]{{1,4}})-({'|'.join(self.columns)})")
         found: dict[int, Row] = {}
         for key in data:
@@ -34,7 +34,7 @@ class RowsWidget(forms.Widget):
         return [row for row in rows if any(row[column] for column in self.telling)][:MOST_ROWS]
 
     def value_omitted_from_data(self, data: Mapping[str, Any], files: Any, name: str) -> bool:
-        """Whether no row was sent at all."""
+        """Return True if no row was sent at all."""
         return not any(key.startswith(f"{name}-") for key in data)
 
     def _whole(self, row: Row) -> Row:
@@ -42,7 +42,7 @@ class RowsWidget(forms.Widget):
 
 
 class RowsField(forms.Field):
-    """Rows of text; what a row means is the form's to say."""
+    """Rows of text; the form gives them their meaning."""
 
     def __init__(self, columns: tuple[str, ...], telling: tuple[str, ...] | None = None) -> None:
         widget = RowsWidget(columns)
@@ -50,11 +50,11 @@ class RowsField(forms.Field):
         super().__init__(required=False, widget=widget)
 
     def clean(self, value: Any) -> list[Row]:
-        """The rows as they were written."""
+        """Return the rows as they were written."""
         return list(value or [])
 
 
 def blank_rows(given: list[Row], columns: tuple[str, ...], least: int, spare: int) -> list[Row]:
-    """The rows to show: those that are given and a few to fill in."""
+    """Return the rows to show: the given ones and a few to fill in."""
     blank = dict.fromkeys(columns, "")
     return [*given, *(dict(blank) for _ in range(max(spare, least - len(given))))]

@@ -1,8 +1,8 @@
 """The doorbell: "run X has grown to seq N". The log is the letter; a lost ring costs a viewer some seconds.
 
-Writers ring from any thread and are never kept waiting nor told of an error (`ring`, `ring_inbox`, `delta`).
-A server process listens with one subscription and wakes its own listeners (`hub`). Rings carry no data; only
-`delta`, the text that a model is writing, does, and is not kept.
+Writers ring from any thread, without waiting and without errors (`ring`, `ring_inbox`, `delta`). A server process
+listens with one subscription and wakes its own listeners (`hub`). Rings carry no data. Only `delta`, the text that a
+model is writing, does, and it is not stored.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ def ring(run_id: int, seq: int) -> None:
 
 
 def ring_inbox() -> None:
-    """Tell every page that something about interrupts, or a halt, has changed; call it after the commit."""
+    """Tell every page of a change of interrupts, or a halt; call it after the commit."""
     if bell := _doorbell():
         bell.put(INBOX, 0)
 
 
 def ring_person(person: int) -> None:
-    """Have a person's sockets ask again whether they may stay; call it after the commit."""
+    """Have a person's sockets recheck their rights; call it after the commit."""
     if bell := _doorbell():
         bell.put(topic_of(person), 0)
 
 
 def delta(run_id: int, node: str, text: str) -> None:
-    """Show the viewers what a model has written so far, all of it; the row will replace it."""
+    """Show the viewers the model's whole text so far; the step will replace it."""
     if bell := _doorbell():
         bell.put_text(run_id, node, text)
 
 
 def flush(seconds: float = FLUSH_AT_EXIT_SECONDS) -> bool:
-    """Wait until everything has been sent or given up; whether that was so in time."""
+    """Wait until everything has been sent or given up; return whether that was in time."""
     return _bell is None or _bell.flush(seconds)
 
 
 def hub() -> Hub:
-    """The hub of the running event loop; without a message layer one that is never connected."""
+    """Return the hub of the running event loop; without a message layer one that is never connected."""
     loop = asyncio.get_running_loop()
     url = settings.REDIS_URL if settings.HINTS else ""
     there = _hubs.get(loop)
@@ -80,7 +80,7 @@ _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakK
 
 
 def _doorbell() -> Doorbell | None:
-    """This process's doorbell, or None where hints are off or there is no message layer."""
+    """Return this process's doorbell, or None if hints are off or there is no message layer."""
     global _bell
     url = settings.REDIS_URL
     if not (settings.HINTS and url):
@@ -96,11 +96,11 @@ def _doorbell() -> Doorbell | None:
         return _bell
 
 
-def _begin_anew_after_fork() -> None:
-    """A child process has neither its parent's thread nor a use for its connection."""
+def _reset_after_fork() -> None:
+    """Forget the parent's thread and connection in a child process."""
     global _bell, _bell_lock
     _bell, _bell_lock = None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_begin_anew_after_fork)
+os.register_at_fork(after_in_child=_reset_after_fork)
 atexit.register(flush)

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 class Doorbell:
     """A small buffer and the one thread that empties it into the message layer.
 
-    The buffer holds the latest ring and the latest text of each run: it is only as long as the number of runs
-    that moved since it was emptied last, whatever the server does.
+    The buffer holds the latest ring and the latest text of each run. So it is only as long as the number of runs that
+    moved since it was last emptied, whatever the server does.
     """
 
     def __init__(self, url: str, channel: str) -> None:
@@ -42,7 +42,7 @@ class Doorbell:
         self._failing = False
 
     def put(self, topic: int, seq: int) -> None:
-        """Keep a ring for the thread; a text of the same run is out of date by it."""
+        """Keep a ring for the thread; it outdates a text of the same run."""
         with self._lock:
             self._texts.pop(topic, None)
             if topic not in self._rings and len(self._rings) >= LONGEST_BUFFER:
@@ -70,11 +70,11 @@ class Doorbell:
         self._something.set()
 
     def _wake(self) -> None:
-        """Have a thread look at the buffer. The lock is held."""
+        """Have a thread check the buffer. The lock is held."""
         self._idle.clear()
         self._something.set()
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._empty_again_and_again, name="doorbell", daemon=True)
+            self._thread = threading.Thread(target=self._send_loop, name="doorbell", daemon=True)
             try:
                 self._thread.start()
             except RuntimeError:  # the interpreter is going down, or has no thread left: it is a hint only
@@ -83,13 +83,13 @@ class Doorbell:
                 self._rings, self._texts = {}, {}
                 self._idle.set()
 
-    def _empty_again_and_again(self) -> None:
-        """The thread's life: what was kept is sent or given up, and nothing is ever sent twice."""
+    def _send_loop(self) -> None:
+        """Run the thread: every kept message is sent or given up, and none is sent twice."""
         client = redis.Redis.from_url(
             self.url,
             socket_timeout=SOCKET_SECONDS,
             socket_connect_timeout=SOCKET_SECONDS,
-            # a connection that a restart has cut is opened anew, once; a silent server is not asked again
+            # a connection that a restart has cut is opened anew, once; a silent server is not tried again
             retry=Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,)),
         )
         with contextlib.closing(client):
@@ -104,7 +104,7 @@ class Doorbell:
                         self._idle.set()
 
     def _take(self) -> list[str]:
-        """Everything kept, as messages; texts last, because a ring removes the texts that came before it."""
+        """Return all kept messages; texts last, because a ring removes the texts before it."""
         with self._lock:
             rings, self._rings = self._rings, {}
             texts, self._texts = self._texts, {}
@@ -114,7 +114,7 @@ class Doorbell:
         ]
 
     def _send(self, client: redis.Redis, messages: list[str]) -> None:
-        """One round trip for all; on failure they are counted, and the server is left alone for a moment."""
+        """Send all in one round trip; on failure count them, and leave the server alone for a moment."""
         try:
             with client.pipeline(transaction=False) as line:
                 for message in messages:

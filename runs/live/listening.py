@@ -1,4 +1,4 @@
-"""The server's side: one subscription for a process, and who in it listens to what."""
+"""The server's side: one subscription for a process, and its listeners by topic."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from redis.exceptions import RedisError
 from runs.live.messages import SOCKET_SECONDS, read_message
 
 QUIET_SECONDS = 5.0
-"""A subscription that hears nothing for so long asks whether the server is still there."""
+"""Seconds of silence after which a subscription checks the server."""
 LONGEST_PAUSE_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
-    """Who wants to know of one run, or of the inbox. Called in the event loop; must return at once."""
+    """A listener to one run, or to the inbox. Called in the event loop; must return at once."""
 
     def rung(self, seq: int) -> None:
-        """It has grown to `seq`."""
+        """Note that the run has grown to `seq`."""
 
     def heard(self, node: str, text: str) -> None:
-        """Its model has written this much."""
+        """Note the model's text so far."""
 
     def missed(self) -> None:
-        """Rings may have been lost: look for yourself."""
+        """Look again: rings may have been lost."""
 
 
 class Hub:
-    """A server process's one subscription, and who listens to which run.
+    """A server process's one subscription, and its listeners by run.
 
-    Lives in one event loop. It is connected only while somebody listens, and never gives up: after a failure
-    it tries again, a little later each time.
+    Lives in one event loop. It is connected only while it has listeners, and never gives up: after a failure it tries
+    again, a little later each time.
     """
 
     def __init__(self, url: str, channel: str) -> None:
@@ -50,13 +50,13 @@ class Hub:
         self._task: asyncio.Task[None] | None = None
 
     def join(self, topic: int, listener: Listener) -> None:
-        """From now on, tell `listener` about a run (or the INBOX)."""
+        """Tell `listener` about a run (or the INBOX) from now on."""
         self._listeners.setdefault(topic, set()).add(listener)
         if self.url and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._stay_subscribed(), name="hub")
 
     def leave(self, topic: int, listener: Listener) -> None:
-        """No more."""
+        """Stop telling `listener`."""
         there = self._listeners.get(topic, set())
         there.discard(listener)
         if not there:
@@ -66,7 +66,7 @@ class Hub:
             self._task, self.connected = None, False
 
     async def _stay_subscribed(self) -> None:
-        """Subscribe, pass on, and when that ends, do it again."""
+        """Subscribe and pass on messages; after each end, do it again."""
         failures = 0
         while True:
             try:
@@ -75,13 +75,13 @@ class Hub:
                 failures = 0 if self.connected else failures + 1
                 if self.connected:
                     log.warning("The message layer is gone (%s); pages look for themselves meanwhile.", why)
-            if _is_to_end():
+            if _is_cancelled():
                 return
             self.connected = False
             await asyncio.sleep(random.uniform(0, min(LONGEST_PAUSE_SECONDS, 0.1 * 2 ** min(failures, 10))))
 
     async def _subscribe_and_pass_on(self) -> None:
-        """One connection's life, ended by an error."""
+        """Run one connection, until an error ends it."""
         client = redis.asyncio.Redis.from_url(
             self.url,
             socket_timeout=SOCKET_SECONDS,
@@ -92,7 +92,7 @@ class Hub:
         try:
             await subscription.subscribe(self.channel)
             asked = False
-            while not _is_to_end():
+            while not _is_cancelled():
                 message = await subscription.get_message(timeout=QUIET_SECONDS)
                 if message is None:
                     if asked:
@@ -111,7 +111,7 @@ class Hub:
             await client.aclose()
 
     def _pass_on(self, data: bytes) -> None:
-        """A message to those whom it concerns; what can't be read is nobody's."""
+        """Pass a message to its listeners; drop an unreadable one."""
         match read_message(data):
             case {"run": int(topic), "seq": int(seq)}:
                 for listener in tuple(self._listeners.get(topic, ())):
@@ -121,13 +121,13 @@ class Hub:
                     listener.heard(node, text)
 
     def _tell_all(self, what: Callable[[Listener], None]) -> None:
-        """The same to every listener of every topic."""
+        """Tell every listener of every topic."""
         for listeners in tuple(self._listeners.values()):
             for listener in tuple(listeners):
                 what(listener)
 
 
-def _is_to_end() -> bool:
-    """Whether this task was cancelled: an error of the client at that moment may have taken the place of that."""
+def _is_cancelled() -> bool:
+    """Return True if this task was cancelled: a simultaneous error of the client may have hidden that."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

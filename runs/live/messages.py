@@ -1,4 +1,4 @@
-"""What goes over the message layer, and on which channel."""
+"""The messages of the message layer, and their channel."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from django.conf import settings
 INBOX: Final = 0
 """The topic of everything that waits for people; run ids count from 1; topics below 0 are people."""
 LONGEST_DELTA = 8_000
-"""Characters of a reply that are shown while it is written: its end."""
+"""Characters shown of a reply while it is written: its end."""
 SOCKET_SECONDS = 2.0
 
 
 def channel_name() -> str:
-    """The site's own channel: two sites may share one server, and never hear each other."""
+    """Return the site's own channel: two sites may share one server, and never hear each other."""
     return f"agentsite:live:{hashlib.sha256(b'live' + settings.SECRET_KEY.encode()).hexdigest()[:16]}"
 
 
 def topic_of(person: int) -> int:
-    """Return the topic of what a person may see."""
+    """Return the topic of a person's rights."""
     return -person
 
 
 def ring_message(topic: int, seq: int) -> str:
-    """A ring as it is sent."""
+    """Return a ring in its sent form."""
     return json.dumps({"run": topic, "seq": seq})
 
 
 def text_message(run_id: int, node: str, text: str) -> str:
-    """A model's text as it is sent: its end, if it is long."""
+    """Return a model's text in its sent form: its end, if it is long."""
     shown = text if len(text) <= LONGEST_DELTA else f"…{text[-LONGEST_DELTA:]}"
     return json.dumps({"run": run_id, "node": node, "text": shown})
 
 
 def read_message(data: bytes) -> Any:
-    """What was sent, or None."""
+    """Return a message's content, or None."""
     try:
         return json.loads(data)
     except ValueError:

@@ -1,7 +1,7 @@
 """The machines of this installation, by name. One folder is one machine.
 
-A new machine of agentsite is a folder here and a name in the list below. Those from elsewhere are named by the
-environment (`AGENTSITE_MACHINES`), which the site's settings pass to `install`.
+A new machine of agentsite is a folder here and a name in the list below. The environment names machines from elsewhere
+(`AGENTSITE_MACHINES`); the site's settings pass them to `install`.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _LIST = (
 
 
 class NoMachine(KeyError):
-    """There is no machine of that name in this version; there may be in another, and its runs wait for that."""
+    """This version lacks the machine; another may have it, and the machine's runs wait for that."""
 
     def __init__(self, name: str) -> None:
         self.sentence = (
@@ -33,7 +33,7 @@ class NoMachine(KeyError):
 
 
 class BadMachineName(ValueError):
-    """A name that leads to no machine, or to one whose own name is taken."""
+    """A name without a machine, or with one whose own name is taken."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name!r} can't be used: {why}. Write package:NAME")
@@ -45,17 +45,17 @@ class _Catalogue(dict[str, Machine]):
 
 
 CATALOGUE = _Catalogue()
-"""Every machine by its name; `NoMachine` where there is none."""
+"""Every machine by its name; raises `NoMachine` if there is none."""
 
 PACKAGES: dict[str, str] = {}
-"""The name of each machine's package."""
+"""The package name of each machine."""
 
 FOLDERS: dict[str, Path] = {}
-"""The folder of each machine that has one: its demonstration and its templates lie there."""
+"""The folder of each machine that has one, with its demonstration and its templates."""
 
 
 def install(names: Iterable[str]) -> None:
-    """Add the machines that are named as `package:NAME`; `BadMachineName` where one is not there."""
+    """Add the machines named as `package:NAME`; raises `BadMachineName` if one is not there."""
     for name in names:
         module, _, attribute = name.partition(":")
         try:

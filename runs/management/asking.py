@@ -1,4 +1,4 @@
-"""What the commands share: finding a run, reading JSON from a file or the line, and refusing in a sentence."""
+"""Shared parts of the commands: finding a run, reading JSON from a file or the line, and refusing in a sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runs.store import decisions, halting
 BAD_INPUT = 2
 NOT_AT_ITS_END = 6
 INTERRUPTED = 130
-"""What a shell gives for a command that Ctrl-C has ended."""
+"""A shell's exit code for a command ended by Ctrl-C."""
 STOPPED = 74
 """Something outside stopped the command, as `agentsite.stopped` has it."""
 _ENDS = {"succeeded": 0, "stopped": 3, "failed": 4, "cancelled": 5}
@@ -28,19 +28,19 @@ EXIT_CODES = (
     "Exit code: 0 succeeded, 3 stopped, 4 failed, 5 cancelled, 6 waiting for a person, 2 bad input, "
     "74 the site is halted."
 )
-"""What the help of a command says that drives or follows a run."""
+"""In the help of commands that drive or follow a run."""
 
 
 def bad_input(sentence: str) -> CommandError:
-    """The error that ends a command with exit code 2."""
+    """Return the error that ends a command with exit code 2."""
     return CommandError(sentence, returncode=BAD_INPUT)
 
 
 class RunsCommand(BaseCommand):
-    """A command about runs. What an action refuses ends it with exit code 2 and the sentence."""
+    """A command about runs. An action's refusal ends it with exit code 2 and the sentence."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Execute it; this is the one place where commands answer a refusal."""
+        """Execute it; every refusal of a command is answered here."""
         try:
             return super().execute(*args, **options)
         except actions.BadLaunch as fault:
@@ -51,12 +51,12 @@ class RunsCommand(BaseCommand):
 
 
 def exit_code(run: Run) -> int:
-    """How a command ends that followed or drove a run: 0 is for those that have succeeded alone."""
+    """Return the exit code of a command that followed or drove a run: 0 only for success."""
     return _ENDS[run.status] if run.finished else NOT_AT_ITS_END
 
 
 def halt_notice() -> str:
-    """What is said where the site is halted, since nothing moves then; empty where it works."""
+    """Return the notice on a halted site, since nothing moves then; empty if it works."""
     halt = halting.halt_now()
     if halt is None:
         return ""
@@ -64,21 +64,21 @@ def halt_notice() -> str:
 
 
 def stopped(halted: halting.Halted, what: str) -> CommandError:
-    """The error that ends a command which the halt of the site keeps from its end."""
+    """Return the error of a command that could not finish because of a halt."""
     return CommandError(f"{what} {visible(str(halted))} Let them: manage.py unhalt", returncode=STOPPED)
 
 
 def interrupted(run: Run) -> CommandError:
-    """Return the error that ends a command after Ctrl-C, with the calls of the run that were cut off."""
+    """Return the error that ends a command after Ctrl-C, with the run's cut-off calls."""
     going = [run.pk, *run.children.filter(ended_at__isnull=True).values_list("pk", flat=True)]
     said = f"Interrupted. Run {run.pk} stays {run.status}. {driver.what_is_cut(going)}"
     return CommandError(said.strip(), returncode=INTERRUPTED)
 
 
 def driven_inline(run: Run) -> tuple[Run, CommandError | None]:
-    """The run as it stands once this process can bring it no further; and the error that keeps it there, if any.
+    """Return the run once this process can bring it no further; and the error that stops it there, if any.
 
-    The run is there all the same, and is told of first.
+    The run exists all the same, and is reported first.
     """
     try:
         run = driver.drive_inline(run.pk)
@@ -95,13 +95,13 @@ def driven_inline(run: Run) -> tuple[Run, CommandError | None]:
 
 
 def unfit_answer(asked: list[Interrupt]) -> str:
-    """What is wrong with the answer of the settings that one of these questions could not take; empty if nothing is."""
+    """Return the fault of the settings' answer that one of these questions refused; empty if there is none."""
     found = (decisions.unfit_answer(question) for question in asked)
     return next((f"settings.answers: {sentence}" for sentence in found if sentence), "")
 
 
 def run_of(text: str) -> Run:
-    """The run that an argument names."""
+    """Return the run named by an argument."""
     run = _run_numbered(text)
     if run is None:
         raise bad_input(f"There is no run {text}.")
@@ -113,7 +113,7 @@ def _run_numbered(text: str) -> Run | None:
 
 
 def interrupt_of(text: str) -> Interrupt:
-    """The interrupt that an argument names: by its id, or as the one open question of a run by that run's number."""
+    """Return the interrupt named by an argument: by its id, or by the number of a run with one open question."""
     run = _run_numbered(text)
     if run is not None:
         return _only_question(run)
@@ -141,24 +141,24 @@ def _only_question(run: Run) -> Interrupt:
 
 
 def open_questions(run: Run) -> list[Interrupt]:
-    """What somebody must answer before the run goes on: its own questions, and those of unfinished children."""
+    """Return the questions to answer before the run goes on: its own, and those of unfinished children."""
     own = list(run.interrupts.filter(status=Interrupt.Status.PENDING).select_related("run"))
     children = run.children.filter(ended_at__isnull=True)
     return own + [question for child in children for question in open_questions(child)]
 
 
 def asked_by(run: Run) -> list[Interrupt]:
-    """What the run asks, where its status, as it was read, says that it waits: so both are of one moment."""
+    """Return the run's questions if its status, as read before, is waiting: so both are of one moment."""
     return open_questions(run) if run.status in (RunStatus.WAITING, RunStatus.PAUSED) else []
 
 
 def _title(question: Interrupt) -> str:
-    """What is asked, all of it; of a limit, how it stands now."""
+    """Return the whole question; of a limit, its current state."""
     return headline_now(question) if question.kind == "limit" else titles_of([question])[question.pk]
 
 
 def call_shown(question: Interrupt) -> str:
-    """The call that the question is about, whole and in lines, with signs for what hides in it; empty for no call."""
+    """Return the question's call, whole and in lines, with signs for hidden characters; empty for no call."""
     if not question.tool:
         return ""
     fields = fields_of(question.schema, question.args)
@@ -167,7 +167,7 @@ def call_shown(question: Interrupt) -> str:
 
 
 def how_to_answer(question: Interrupt, followed: Run) -> str:
-    """Return what is asked, by which run, about which call, and the command that answers it."""
+    """Return the question, its run, its call, and the command that answers it."""
     verdict, *others = question.verdicts
     child = question.run
     asks = "It asks"
@@ -186,13 +186,13 @@ def how_to_answer(question: Interrupt, followed: Run) -> str:
 
 
 def check_one_speaks(options: dict[str, Any]) -> None:
-    """A script plays in place of a model: a command that names both is refused, not one of them dropped."""
+    """Refuse a command with both a model and a script, which plays in place of one: neither is dropped."""
     if options["model"] and options["script"] is not None:
         raise bad_input("--script plays in place of a model: give --model or --script, not both.")
 
 
 def unasked_model(settings: Any, script: Any) -> str:
-    """What is said where settings name a model and a script plays in its place; empty where they don't."""
+    """Return a note that a script replaces the model named in the settings; empty if they name none."""
     model = settings.get("model") if isinstance(settings, dict) and script is not None else None
     return (
         f"The script plays; the model of the settings, {visible(str(model))}, is not asked." if model else ""
@@ -200,7 +200,7 @@ def unasked_model(settings: Any, script: Any) -> str:
 
 
 def json_of(text: str | None, what: str) -> Any:
-    """JSON given on the line or as the name of a file; None where nothing was given."""
+    """Return JSON given on the line or as the name of a file; None if nothing was given."""
     if text is None:
         return None
     if not text.lstrip().startswith(("{", "[", '"')):

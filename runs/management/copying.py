@@ -1,4 +1,4 @@
-"""What fork and rerun have in common."""
+"""Shared parts of fork and rerun."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from runs.store import after_row, copying
 
 
 class CopyingCommand(RunsCommand):
-    """A new run from a row of another one, as the installation's operator."""
+    """Begins a new run from a step of another one, as the installation's operator."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which run, from which row."""
+        """Add the run and the step."""
         parser.add_argument("run", metavar="RUN")
         parser.add_argument(
             "--at", type=int, required=True, metavar="SEQ", help="the seq of a live transition, or 0"
@@ -40,26 +40,27 @@ class CopyingCommand(RunsCommand):
         parser.add_argument("--json", action="store_true", help="print the export of the new run")
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
-        """The new run that a command is for."""
+        """Return the new run of the command."""
         raise NotImplementedError(f"{type(self).__module__} makes no run")
 
     def tell(self, found: Again, options: dict[str, Any]) -> None:
-        """What is said once the new run is there, and before it is driven."""
+        """Print notes once the new run exists, before it is driven."""
 
     def run_of(self, options: dict[str, Any]) -> Run:
-        """The run that is named, where it has the row that is named."""
+        """Return the named run, if it has the named step."""
         return run_of(options["run"])
 
     def answers(self, options: dict[str, Any]) -> actions.Answers:
-        """What becomes of the answers after the row."""
+        """Return the fate of the answers after the step."""
         return "keep" if options["keep_answers"] else "ask again"
 
     def driven_by(self, options: dict[str, Any]) -> Literal["a worker", "the caller"]:
-        """Who drives the new run."""
+        """Return the driver of the new run."""
         return "the caller" if options["inline"] else "a worker"
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make the run and print its number. Where it may repeat side effects, that is said first and needs --sure."""
+        """Make the run and print its number. If it may repeat side effects, a warning comes first, and --sure is
+        needed."""
         run, at = self.run_of(options), options["at"]
         copying.check_fork(run, at)
         seen, found = after_row.copy_mark(run, at), again(run, at)

@@ -1,4 +1,4 @@
-"""What the commands that go back to a row, or on from it, say of what came after it, and whom they obey."""
+"""Warnings of commands that roll back to a step, or go on from it, and their confirmation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from runs.reading.rollback import Again, LostChange
 
 GO_BACK = "roll back. Nothing was changed."
 BEGIN_AGAIN = "start the new run. None was started."
-"""What --sure is for, and what has not been done without it."""
+"""The purpose of --sure, and the note that it was not done."""
 
 
 def told_of_going_back(found: Again, to: int) -> str:
-    """What stays done, what counts no more, and what going on is likely to cost, when a run goes back to row `to`.
+    """Return the lasting side effects, the lost changes and the likely cost of a rollback to step `to`.
 
-    Empty where nothing stays done, and nothing that people did is lost.
+    Empty if there are no side effects, and no changes by people are lost.
     """
     lines = _told_outside(found, to)
     if found.lost:
@@ -29,25 +29,26 @@ def told_of_going_back(found: Again, to: int) -> str:
 
 
 def told_of_beginning_again(found: Again, at: int) -> str:
-    """What stays done, and what going on is likely to cost, when a new run begins at row `at`.
+    """Return the lasting side effects and the likely cost of a new run from step `at`.
 
-    Empty where nothing was done after it, as far as is known. What people did is not lost: the old run stays as it is.
+    Empty if there are no known side effects after it. People's changes are not lost: the old run stays as it is.
     """
     lines = _told_outside(found, at)
     return "\n".join([*lines, found.likely]) if lines else ""
 
 
 def check_sure(told: str, deed: str, options: dict[str, Any]) -> None:
-    """What has to be told first is done only for who says --sure; `deed` is what that is for, and what was not done."""
+    """Require --sure if there is a warning `told`; `deed` names its purpose, and the action not done."""
     if told and not options["sure"]:
         raise bad_input(f"{told}\nSay --sure with it to {deed}")
 
 
 @contextmanager
 def told_first(told: str, seen: str, deed: str, options: dict[str, Any]) -> Iterator[str | None]:
-    """Give the mark to act by, and say what has to be told only where nothing else refuses the deed.
+    """Yield the mark to act by, and print the warning only if nothing else refuses the action.
 
-    It is `seen`, the mark of what is told; none with --sure. Where something has to be told, no deed takes it.
+    `seen` is the mark of the warning. With --sure the mark is None; with a warning it is empty, and every action
+    refuses it.
     """
     try:
         yield None if options["sure"] else "" if told else seen
@@ -57,7 +58,7 @@ def told_first(told: str, seen: str, deed: str, options: dict[str, Any]) -> Iter
 
 
 def told_of_lost(change: LostChange) -> str:
-    """One change to the context, on a line of a list."""
+    """Return one change of the context, on a line of a list."""
     return f"  {change.line.plain} (step {change.seq})"
 
 

@@ -1,4 +1,4 @@
-"""What the commands say about files that runs made and that are gone, or are not what they were."""
+"""The commands' report on files of runs that are missing or changed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class LostFiles:
-    """Versions whose bytes are kept nowhere: those that are gone, and those that others stand in place of."""
+    """Versions without stored bytes: missing ones, and ones replaced by others."""
 
     gone: tuple[Artifact, ...]
     changed: tuple[Artifact, ...]
 
     @property
     def notice(self) -> str:
-        """Which they are, and where they should be; empty where none is lost."""
+        """Return their names and expected places; empty if none is lost."""
         folder = Path(settings.DATA_DIR) / "runs"
         said = []
         if self.gone:
@@ -37,7 +37,7 @@ class LostFiles:
 
 
 def lost_files(run: Run | None = None) -> LostFiles:
-    """What is lost of one run's files, or of all."""
+    """Return the lost files of one run, or of all."""
     gone: list[Artifact] = []
     changed: list[Artifact] = []
     for one in artifacts.lost_artifacts(run):

@@ -1,4 +1,4 @@
-"""What abort, pause, resume and rollback have in common."""
+"""Shared parts of abort, pause, resume and rollback."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from runs.models import Run, RunStatus
 
 
 class SteeringCommand(RunsCommand):
-    """One move on one run, as the installation's operator."""
+    """Makes one move on one run, as the installation's operator."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which run."""
+        """Add the run."""
         parser.add_argument("run", metavar="RUN")
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
-        """The move that a command is for."""
+        """Make the move of the command."""
         raise NotImplementedError(f"{type(self).__module__} makes no move")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make the move, and say where the run is."""
+        """Make the move, and print where the run is."""
         run = run_of(options["run"])
         after = self.steer(run, options)
         self.stdout.write(f"Run {after.pk}: {after.status}, at {after.node}, step {after.head}.")

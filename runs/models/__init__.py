@@ -1,6 +1,6 @@
-"""What is kept of a run. The database enforces what must never happen; only `store` writes steps and exchanges.
+"""The tables of a run. The database enforces what must never happen; only `store` writes steps and exchanges.
 
-JSON is kept as canonical text: hashes are taken of the text that is stored.
+JSON is stored as canonical text: hashes are taken of the stored text.
 """
 
 from runs.models.artifacts import Artifact

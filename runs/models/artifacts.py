@@ -1,4 +1,4 @@
-"""What runs made, version after version."""
+"""Artifacts of runs, version after version."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from runs.models.run import Run
 
 
 class Artifact(models.Model):
-    """One version of something that a run made: the same name again is the next version."""
+    """One version of an artifact: the same name again is the next version."""
 
     class Kind(models.TextChoices):
-        """What it is made for."""
+        """The use of an artifact."""
 
         INLINE = "inline"
         FILE = "file"
@@ -28,14 +28,14 @@ class Artifact(models.Model):
     size = models.PositiveBigIntegerField()
     """Bytes."""
     sha256 = models.CharField(max_length=64)
-    """Of the bytes, in hex; they are kept under this name in the run's own directory."""
+    """SHA-256 of the bytes, in hex; they are stored under this name in the run's own directory."""
     seq = models.PositiveIntegerField()
-    """The row that made it known."""
+    """The declaring step."""
     call_seq = models.PositiveIntegerField(null=True, blank=True)
-    """The ask of the tool call that made it."""
+    """The ask of its tool call."""
     tool = models.CharField(max_length=100, blank=True, default="")
     error = models.TextField(null=True, blank=True)
-    """Why it failed; None where it did not."""
+    """Why it failed; None if it did not."""
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""The log: a row for each committed move, what was asked of the world and answered, and the words of each row."""
+"""The log: a step for each committed move, each ask with its answer, and the words of each step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from runs.models.run import Run
 
 
 class FactKinds(models.TextField):
-    """The column of the fact kinds: it follows from `facts_json` whenever a row is saved."""
+    """The column of the fact kinds: derived from `facts_json` whenever a step is saved."""
 
     def pre_save(self, model_instance: models.Model, add: bool) -> str:  # noqa: FBT001 (Django's signature)
-        """Return the kinds of the row's facts."""
+        """Return the kinds of the step's facts."""
         found = fact_kinds(model_instance.facts_json)  # type: ignore[attr-defined]
         setattr(model_instance, self.attname, found)
         return found
@@ -43,10 +43,10 @@ def tells_of(kind: str, **mark: Any) -> Q:
 
 
 class Step(models.Model):
-    """One committed move. Never changed, `live` aside; `seq` counts from 1 without gaps."""
+    """One committed move. Never changed, except `live`; `seq` counts from 1 without gaps."""
 
     class Kind(models.TextChoices):
-        """Who made the move, and what it is."""
+        """The kind of a move, and its author."""
 
         TRANSITION = "transition"
         ASK = "ask"
@@ -70,12 +70,12 @@ class Step(models.Model):
     fact_kinds = FactKinds(default="", editable=False)
     """The kinds of its facts, for queries (`runs.engine.fact_kinds`); derived, and not hashed."""
     state_json = models.TextField(null=True, blank=True)
-    """The control state after the step; null where it is that of the row before."""
+    """The control state after the step; null if it equals the previous step's."""
     at = models.DateTimeField()
     """When the work on the move began."""
     ms = models.FloatField(default=0.0)
     seals = models.TextField(default="", blank=True, editable=False)
-    """Digests of what stands beside it, which its hash covers (`runs.store.seals`)."""
+    """Digests of the rows beside it, covered by its hash (`runs.store.seals`)."""
     hash = models.CharField(max_length=64)
 
     class Meta:
@@ -89,7 +89,7 @@ class Step(models.Model):
         return f"{self.run_id}:{self.seq} {self.kind}"
 
     def has(self, *kinds: str) -> bool:
-        """Return whether it has a fact of one of these kinds."""
+        """Return True if it has a fact of one of these kinds."""
         return has_kind(self.fact_kinds, kinds)
 
 
@@ -97,7 +97,7 @@ class Exchange(models.Model):
     """An effect with its answer: one for each ask."""
 
     class Status(models.TextChoices):
-        """How far it is."""
+        """The state of an exchange."""
 
         ASKED = "asked"
         STARTED = "started"
@@ -105,27 +105,27 @@ class Exchange(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="exchanges", db_index=False)
     seq = models.PositiveIntegerField()
-    """The row that asked."""
+    """The asking step."""
     kind = models.CharField(max_length=12)
     """Kind of the effect."""
     name = models.CharField(max_length=100, blank=True, default="")
-    """The role of a model call, the tool, the child, or what a person is asked about."""
+    """The role of a model call, the tool, the child, or the question's kind."""
     nth = models.PositiveIntegerField(default=0)
-    """Which of this run's attempts at `name` it is, from 1; 0 where the answer came from the cache or a person."""
+    """Number of this run's attempt at `name`, from 1; 0 if the answer came from the cache or a person."""
     attempt = models.PositiveSmallIntegerField(default=1)
     request_json = models.TextField()
     status = models.CharField(max_length=8, choices=Status.choices)
     answer_json = models.TextField(null=True, blank=True)
     key = models.CharField(max_length=64)
-    """The idempotency key: the same for every attempt of one worker after another at this ask."""
+    """The idempotency key: the same for every attempt of every worker at this ask."""
     fingerprint = models.CharField(max_length=16, blank=True, default="")
     prompt_hash = models.CharField(max_length=64, blank=True, default="")
     prompt_chars = models.PositiveIntegerField(default=0)
-    """Characters of the prompt that was sent; 0 where none was. With `input_tokens` it corrects the token estimate."""
+    """Characters of the sent prompt; 0 if none was. With `input_tokens` it corrects the token estimate."""
     prompt_upto = models.PositiveIntegerField(default=0)
-    """The newest row that the prompt was rendered from; 0 where none was."""
+    """The newest step in the prompt; 0 if there was none."""
     remembered = models.BooleanField(default=False)
-    """The reply has passed validation and may be given again from the cache."""
+    """The reply has passed validation, and the cache may repeat it."""
     input_tokens = models.PositiveIntegerField(default=0)
     output_tokens = models.PositiveIntegerField(default=0)
     cost_usd = models.FloatField(default=0.0)
@@ -148,22 +148,23 @@ class Exchange(models.Model):
 
     @property
     def took_ms(self) -> float | None:
-        """Milliseconds from the ask to its answer; None where it has none. A clock may have jumped between them."""
+        """Return the milliseconds from the ask to its answer; None if it has none. A clock may have jumped between
+        them."""
         if self.answered_at is None:
             return None
         return max(0.0, (self.answered_at - self.started_at).total_seconds() * 1000)
 
 
 class CompactionManager(models.Manager["Compaction"]):
-    """The rows that are compactions."""
+    """The manager of compactions."""
 
     def get_queryset(self) -> models.QuerySet[Compaction]:
-        """Those of kind `compaction`."""
+        """Return the steps of kind `compaction`."""
         return super().get_queryset().filter(kind=Step.Kind.COMPACTION)
 
 
 class Compaction(Step):
-    """A row that put a summary in place of older blocks; what people did to it since is in later rows."""
+    """A step that put a summary in place of older blocks; people's later changes to it are in later steps."""
 
     objects: ClassVar[models.Manager[Compaction]] = CompactionManager()
 
@@ -173,7 +174,7 @@ class Compaction(Step):
 
 
 class Remembered(models.Model):
-    """The text of a row's blocks, for full-text search; written when a search first needs it."""
+    """The text of a step's blocks, for full-text search; written when a search first needs it."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="remembered")
     seq = models.PositiveIntegerField()

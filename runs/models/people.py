@@ -1,4 +1,4 @@
-"""What people are asked, and what they decided."""
+"""Questions to people, and their decisions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Interrupt(models.Model):
     """A question to a person, bound to the exact call that it holds back."""
 
     class Status(models.TextChoices):
-        """Whether it can still be decided."""
+        """The state of a question."""
 
         PENDING = "pending"
         DECIDED = "decided"
@@ -40,11 +40,11 @@ class Interrupt(models.Model):
     risk = models.CharField(max_length=8, default="unknown")
     fingerprint = models.CharField(max_length=16, blank=True, default="")
     limit = models.CharField(max_length=20, blank=True, default="")
-    """Of kind `limit`: which one."""
+    """Of kind `limit`: its name."""
     figures_json = models.TextField(blank=True, default="")
-    """Of kind `limit`: how far it was used when this was asked (`AtLimit`); else empty."""
+    """Of kind `limit`: its use when this was asked (`AtLimit`); else empty."""
     host = models.CharField(max_length=MOST_NAME, blank=True, default="")
-    """The host that the call contacts, where that is what is asked; an approval may allow it for the whole run."""
+    """The host that the call contacts, if the question is about it; an approval may allow it for the whole run."""
     verdicts_json = models.TextField(default="[]")
     revision = models.PositiveIntegerField(default=1)
     deadline = models.DateTimeField(null=True, blank=True)
@@ -63,41 +63,41 @@ class Interrupt(models.Model):
 
     @property
     def args(self) -> dict[str, Any]:
-        """The arguments of the call that is held, typed as the tool's schema has them."""
+        """Return the arguments of the held call, typed as the tool's schema has them."""
         found: dict[str, Any] = json.loads(self.args_json)
         return found
 
     @property
     def figures(self) -> dict[str, Any] | None:
-        """How far the limit was used when this was asked; None where it asks about something else."""
+        """Return the limit's use when this was asked; None for other questions."""
         found: dict[str, Any] | None = json.loads(self.figures_json) if self.figures_json else None
         return found
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON schema of those arguments."""
+        """Return the JSON schema of those arguments."""
         found: dict[str, Any] = json.loads(self.schema_json)
         return found
 
     @property
     def holds_a_deed(self) -> bool:
-        """Whether it holds back a call that changes something."""
+        """Return True if it holds back a call with side effects."""
         return changes_something(self.effects)
 
     @property
     def may_be_done(self) -> bool:
-        """Whether the call may have been made already, before a restore."""
+        """Return True if the call may have been made already, before a restore."""
         return self.run.restored_at is not None and self.holds_a_deed
 
     @property
     def verdicts(self) -> list[str]:
-        """What may be answered."""
+        """Return the possible verdicts."""
         found: list[str] = json.loads(self.verdicts_json)
         return found
 
 
 class Decision(models.Model):
-    """What somebody decided, when, from where, and what they had seen. Append-only."""
+    """A decision: its author, time and channel, and the version that they saw. Append-only."""
 
     interrupt = models.OneToOneField(Interrupt, on_delete=models.CASCADE, related_name="decision")
     """One decision decides; the unique key settles a race."""
@@ -106,7 +106,7 @@ class Decision(models.Model):
     message = models.TextField(blank=True, default="")
     to_step = models.PositiveIntegerField(null=True, blank=True)
     allow_host = models.BooleanField(default=False)
-    """With an approval: whether the host may be contacted for the rest of the run."""
+    """With an approval: True if the host may be contacted for the rest of the run."""
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="decisions"
     )
@@ -114,7 +114,7 @@ class Decision(models.Model):
     channel = models.CharField(max_length=10)
     """web, admin, api, command, deadline or settings."""
     revision_seen = models.PositiveIntegerField(null=True, blank=True)
-    """None where whoever decided did not say what they had seen (a command, the deadline)."""
+    """None if the version was not given (a command, the deadline)."""
     fingerprint_seen = models.CharField(max_length=16, blank=True, default="")
     at = models.DateTimeField(default=timezone.now)
 

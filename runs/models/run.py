@@ -1,4 +1,4 @@
-"""A run: its terms, its head, its totals, who works on it, and the lines of its budget."""
+"""A run: its terms, its head, its totals, its worker, and the lines of its budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINISHED = ("succeeded", "stopped", "failed", "cancelled")
 
 
 class RunStatus(models.TextChoices):
-    """Where a run is in its life."""
+    """The status of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -32,7 +32,7 @@ class RunStatus(models.TextChoices):
 
 
 class ScriptText(models.Model):
-    """A script or the site's skills, once for all runs that have it: a run's row is written at every move."""
+    """A script or the site's skills, stored once for all its runs: a run's row is written at every move."""
 
     digest = models.CharField(max_length=64, primary_key=True)
     """SHA-256 of the text."""
@@ -43,10 +43,10 @@ class ScriptText(models.Model):
 
 
 LOOKS = 3
-"""Looks of the sweep, a second apart, in which the worker of a lease that has run out gives no sign."""
+"""Looks of the sweep, a second apart, without a sign from the worker of an expired lease."""
 
 LOST = Q(status=RunStatus.RUNNING) & (Q(worker="") | Q(lease_until__lt=Now(), silent_looks__gte=LOOKS))
-"""Runs whose worker is lost."""
+"""Runs with a lost worker."""
 
 
 def _seen_by(user: AbstractBaseUser | AnonymousUser) -> Literal["all", "own", "none"]:
@@ -57,10 +57,10 @@ def _seen_by(user: AbstractBaseUser | AnonymousUser) -> Literal["all", "own", "n
 
 
 class RunQuerySet(models.QuerySet["Run"]):
-    """Runs, as they are asked for."""
+    """Queries for runs."""
 
     def for_user(self, user: AbstractBaseUser | AnonymousUser) -> RunQuerySet:
-        """Those that `user` may see: their own, and all for who may view runs."""
+        """Return the runs that `user` may see: their own, and all with the permission to view runs."""
         match _seen_by(user):
             case "all":
                 return self
@@ -69,15 +69,15 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.none()
 
     def due(self) -> RunQuerySet:
-        """Those that want a worker now: queued and due, or held by a worker whose lease ran out.
+        """Return those that want a worker now: queued and due, or held by a lost worker.
 
-        A run whose machine this version has not wants none: it waits for a version that has it.
+        Runs of an unknown machine are not scheduled: they wait for a version that knows it.
         """
         return self.filter(Q(status=RunStatus.QUEUED, due_at__lte=Now()) | LOST, machine__in=CATALOGUE)
 
 
 class Run(models.Model):
-    """One run of a machine: its terms, its head, its totals, and who works on it."""
+    """One run of a machine: its terms, its head, its totals, and its worker."""
 
     id: int
     machine = models.CharField(max_length=40)
@@ -85,55 +85,55 @@ class Run(models.Model):
     settings_json = models.TextField(default="{}")
     """The launch settings, checked, as canonical JSON."""
     site_rules_json = models.TextField(default="[]")
-    """The site's interrupt rules as they stood at launch; where they change, the log says so."""
+    """The site's interrupt rules as of launch; the log has their changes."""
     site_hosts_json = models.TextField(default="[]")
-    """The hosts that the site named at launch."""
+    """The site's hosts as of launch."""
     script = models.ForeignKey(
         "ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
-    """What a scripted model and its tools play; none for a real model."""
+    """The script of a scripted model and its tools; none for a real model."""
     site_skills = models.ForeignKey(
         "ScriptText", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
-    """The site's skills as they stood at launch; none where the machine shows none, or the run is older than this."""
+    """The site's skills as of launch; none if the machine shows none, or the run is older than this column."""
     model = models.CharField(max_length=80, blank=True, default="")
-    """The model that it was launched with; empty for a script of its own."""
+    """The model at launch; empty for a script of its own."""
     switched_to = models.CharField(max_length=80, blank=True, default="", db_default="")
-    """The model that has taken its place since, by a person or as its fallback; the log says so. Empty: none has."""
+    """The model that has replaced it since, by a person or as its fallback, as logged. Empty: none has."""
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="runs"
     )
     by_operator = models.BooleanField(default=False)
-    """Launched by the installation's operator, and by no person: an owner who is deleted leaves none behind either."""
+    """Launched by the installation's operator, not by a person: deleting an owner leaves no owner, too."""
     parent = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="children"
     )
     parent_seq = models.PositiveIntegerField(null=True, blank=True)
-    """The parent's ask that waits for this run."""
+    """The parent's ask for this run."""
     child_name = models.CharField(max_length=40, blank=True, default="")
     origin = models.CharField(max_length=8, blank=True, default="")
-    """How it came from `copied_from`: fork, replay or rerun; empty where it was launched."""
+    """How it came from `copied_from`: fork, replay or rerun; empty if it was launched."""
     copied_from = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="copies"
     )
     copied_upto = models.PositiveIntegerField(null=True, blank=True)
-    """The row of `copied_from` up to which its live rows are this run's beginning."""
+    """The step of `copied_from` up to which its live steps are this run's beginning."""
     continues = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="continued_by"
     )
-    """The run before it in a conversation of runs; what it knows of that stands in its own first row."""
+    """The run before it in a conversation; this run's first step has its data."""
     restored_at = models.DateTimeField(null=True, blank=True)
-    """When a restore paused it, or the run that it comes from: it asks before each call that changes something."""
+    """When a restore paused it, or the run that it comes from: it asks before each call with side effects."""
     root = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="family")
-    """The run that this one was started or forked from in the end: its limits on cost and tokens hold for all."""
+    """The first run of its family of children and forks: that one's limits on cost and tokens hold for all."""
     copied_usd = models.FloatField(default=0.0)
     copied_tokens = models.PositiveBigIntegerField(default=0)
-    """What the copied rows had used: it counts for the run that they were copied from."""
+    """Usage of the copied steps: it counts for their source run."""
     reserved_usd = models.FloatField(default=0.0)
     reserved_tokens = models.PositiveBigIntegerField(default=0)
-    """What the model call that is under way may use at most; settled by the row that concludes it."""
+    """Reserved usage of the model call in flight; settled by the step that concludes it."""
     reserved_epoch = models.PositiveIntegerField(default=0)
-    """The epoch of the worker whose call that is: rows that others write meanwhile settle nothing."""
+    """The epoch of the worker with that call: steps that others write meanwhile settle nothing."""
 
     status = models.CharField(max_length=10, choices=RunStatus.choices, default=RunStatus.QUEUED)
     exit_reason = models.CharField(max_length=40, null=True, blank=True)
@@ -144,7 +144,7 @@ class Run(models.Model):
     head = models.PositiveIntegerField(default=0)
     head_hash = models.CharField(max_length=64, default="", blank=True)
     prompt_hash = models.CharField(max_length=64, default="", blank=True)
-    """Hash chain over the blocks that the model has been shown, so that a worker need not read them again."""
+    """Hash chain over the model's blocks, so a worker need not read them again."""
 
     model_calls = models.PositiveIntegerField(default=0)
     cached_model_calls = models.PositiveIntegerField(default=0)
@@ -156,14 +156,14 @@ class Run(models.Model):
 
     epoch = models.PositiveIntegerField(default=0)
     worker = models.CharField(max_length=40, blank=True, default="")
-    """Token of the worker that holds the run; empty where none does."""
+    """Token of the run's worker; empty if there is none."""
     lease_until = models.DateTimeField(default=timezone.now)
     silent_looks = models.PositiveSmallIntegerField(default=0)
-    """Looks of the sweep since the lease ran out. A clock that jumps, or a machine that wakes up, ends a lease early;
-    its worker renews it before the sweep has looked often enough."""
+    """Looks of the sweep since the lease expired. A jumping clock, or a machine that wakes up, ends a lease early; its
+    worker renews it before the sweep has looked often enough."""
     doing_json = models.TextField(default="", blank=True)
-    """The call that takes its worker longer than a moment: seq, epoch, kind, name, attempt, and since when. It is under
-    way while the epoch is the run's and no row after it is written."""
+    """The call that takes its worker longer than a moment: seq, epoch, kind, name, attempt, and since when. It is in
+    flight while the epoch is the run's and no step after it is written."""
     due_at = models.DateTimeField(default=timezone.now)
     hinted_at = models.DateTimeField(null=True, blank=True)
 
@@ -196,52 +196,52 @@ class Run(models.Model):
 
     @property
     def model_name(self) -> str:
-        """The model that it calls now."""
+        """Return its current model."""
         return self.switched_to or self.model
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended for good."""
+        """Return True if it has ended for good."""
         return self.status in FINISHED
 
     def seen_by(self, user: AbstractBaseUser | AnonymousUser) -> bool:
-        """Return whether `user` may see it: what `for_user` asks the database, of a run that is read already."""
+        """Return True if `user` may see it: the same as `for_user`, for a loaded run."""
         seen = _seen_by(user)
         return seen == "all" or (seen == "own" and self.owner_id == user.pk)
 
     @property
     def stopping(self) -> bool:
-        """Whether a worker has yet to notice that the run was stopped or paused."""
+        """Return True if a worker has yet to notice that the run was stopped or paused."""
         return self.is_held and (self.finished or self.status == RunStatus.PAUSED)
 
     @property
     def is_held(self) -> bool:
-        """Whether a worker has it, and may be busy with a call."""
+        """Return True if a worker has it, and may be busy with a call."""
         return bool(self.worker) and self.lease_until > timezone.now()
 
     @property
     def origin_words(self) -> str:
-        """How it came from another run, in words; empty where it was launched."""
+        """How it came from another run, in words; empty if it was launched."""
         return {"fork": "fork of", "replay": "replay of", "rerun": "run again from"}.get(self.origin, "")
 
     @property
     def replayed_only(self) -> bool:
-        """Whether it ended because the rows that it made again did: a row of its own says so, and nobody stopped it."""
+        """Return True if it ended only because its replayed steps did: a step of its own says so, and no person stopped
+        it."""
         own_end = self.origin == "replay" and self.head > (self.copied_upto or 0)
         return own_end and self.status == RunStatus.CANCELLED
 
     def ends_replay(self, seq: int) -> bool:
-        """Return whether row `seq` is the one that a replay ends with because its record goes no further."""
+        """Return True if step `seq` ends a replay because its record goes no further."""
         return self.replayed_only and seq == (self.copied_upto or 0) + 1
 
     @property
     def script_json(self) -> str:
-        """The script, or empty."""
+        """Return the script, or an empty text."""
         return self.script.text if self.script is not None else ""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The launch settings."""
         found: dict[str, Any] = json.loads(self.settings_json)
         return found
 

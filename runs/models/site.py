@@ -1,4 +1,4 @@
-"""What holds for the whole site: models, skills, rules, the kill switch, and which of its lives the database is in."""
+"""Tables of the whole site: models, skills, rules, the kill switch, and the restore epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.utils import timezone
 from runs.engine.hosts import MOST_NAME, pattern_of
 
 KEY_VARIABLE = re.compile(r"AGENTSITE_KEY_\w+", re.ASCII)
-"""Environment variables that may hold a model's key; any other may hold a secret that no model server may have."""
+"""Environment variables that may hold a model's key; any other may hold a secret not meant for model servers."""
 
 
 ADDRESSES = {
@@ -25,14 +25,14 @@ ADDRESSES = {
     "mistral": "https://api.mistral.ai",
     "openrouter": "https://openrouter.ai/api/v1",
 }
-"""Where a provider's own servers are, by the kind of model."""
+"""The addresses of the providers' own servers, by the kind of model."""
 
 
 class ModelProfile(models.Model):
-    """A model that runs may use: a scripted one, or one of a provider or of any OpenAI-compatible server."""
+    """A model for runs: a scripted one, or one of a provider or of any OpenAI-compatible server."""
 
     class Kind(models.TextChoices):
-        """Which adapter speaks to it."""
+        """The adapter of a model."""
 
         SCRIPT = "script", "Script (plays prepared replies)"
         OPENAI = "openai", "OpenAI-compatible server"
@@ -43,7 +43,7 @@ class ModelProfile(models.Model):
         OPENROUTER = "openrouter", "OpenRouter"
 
     class OutputMode(models.TextChoices):
-        """How a reply schema is asked for."""
+        """The form of a requested reply schema."""
 
         NATIVE = "native", "JSON schema (response_format)"
         JSON_OBJECT = "json_object", "JSON object, schema in the prompt"
@@ -134,7 +134,7 @@ class ModelProfile(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Refuse a fallback that a run could not call, and one that leads back here."""
+        """Refuse a fallback that a run could not call, or one that leads back here."""
         if self.fallback is None:
             return
         if self.fallback.kind == self.Kind.SCRIPT or self.kind == self.Kind.SCRIPT:
@@ -149,15 +149,15 @@ class ModelProfile(models.Model):
             raise ValidationError({"fallback": f"The fallbacks form a circle: {names}."})
 
     variable_confirmed = False
-    """Whether a person says that the key in the same variable may go to a new address; not stored."""
+    """True if a person confirms that the key in the same variable may go to a new address; not stored."""
 
     @property
     def address(self) -> str:
-        """The server's address: as given, else the provider's own."""
+        """Return the server's address: as given, else the provider's own."""
         return self.base_url or ADDRESSES.get(self.kind, "")
 
     def save(self, *args: Any, **options: Any) -> None:
-        """Save, without a key that was entered for another address."""
+        """Save, without a key for another address."""
         forgotten = self._keys_of_another_address()
         for name in forgotten:
             setattr(self, name, "")
@@ -174,14 +174,14 @@ class ModelProfile(models.Model):
 
 
 class ModelTurn(models.Model):
-    """A call of a model that a limit of its profile counts: while it is made, and for a minute after it began."""
+    """A call that counts against a limit of its model's profile: while in flight, and for a minute after its start."""
 
     profile = models.ForeignKey(ModelProfile, on_delete=models.CASCADE, related_name="turns", db_index=False)
     run = models.ForeignKey("Run", on_delete=models.CASCADE, related_name="+")
     epoch = models.PositiveIntegerField()
-    """Of the worker that makes the call: with its lease its place is free again."""
+    """Of the call's worker: with its lease its place is free again."""
     tokens = models.PositiveBigIntegerField()
-    """An estimate of what the call uses at most, until it ends; then what it used."""
+    """An estimate of the call's largest usage, until it ends; then its true usage."""
     began_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -193,7 +193,7 @@ class ModelTurn(models.Model):
 
 
 def same_server(one: str, other: str) -> bool:
-    """Whether two addresses have the same scheme, host and port."""
+    """Return True if two addresses have the same scheme, host and port."""
     return _server(one) == _server(other)
 
 
@@ -207,7 +207,7 @@ def _server(url: str) -> tuple[str, ...]:
 
 
 class Skill(models.Model):
-    """A named text that a run may show its model for one round."""
+    """A named text that a run may show its model for one turn."""
 
     name = models.SlugField(max_length=80, unique=True)
     text = models.TextField()
@@ -220,7 +220,7 @@ class Skill(models.Model):
 
 
 class SiteRule(models.Model):
-    """An interrupt rule for every run, looked at before the run's own; the first match wins."""
+    """An interrupt rule for every run, checked before the run's own; the first match wins."""
 
     position = models.PositiveIntegerField(default=100)
     rule_json = models.TextField(help_text='As JSON, e.g. {"when": {"tool": "send_*"}, "do": "ask"}.')
@@ -255,7 +255,7 @@ class SiteHost(models.Model):
 
 
 class Halt(models.Model):
-    """One throw of the kill switch: while one is on, no run is claimed and no effect begins. None is forgotten."""
+    """One use of the kill switch: while one is on, no run is claimed and no effect begins. All are kept."""
 
     on = models.BooleanField(default=False)
     by_name = models.CharField(max_length=150, blank=True, default="")
@@ -281,12 +281,12 @@ class Halt(models.Model):
 
 
 class RestoreEpoch(models.Model):
-    """One row: by which of its lives the database is told from an older copy of itself."""
+    """One row that tells the database from older copies of itself."""
 
     value = models.CharField(max_length=32)
-    """Stands in a file beside the database too, and is another one after each minute; on a server it stays."""
+    """Stored in a file beside the database too, and replaced every minute; on a database server it stays."""
     restored = models.CharField(max_length=32, blank=True, default="")
-    """Another one after each restore; sign-in links of before are void by it."""
+    """Replaced by each restore; earlier sign-in links become void."""
 
     def __str__(self) -> str:
         return self.value[:8]

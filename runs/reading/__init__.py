@@ -1,1 +1,1 @@
-"""The read side: what pages, sockets, exports and commands show of a run. Nothing here writes."""
+"""The read side: a run's data for pages, sockets, exports and commands. It writes nothing."""

@@ -1,7 +1,7 @@
-"""Two sequences laid side by side: what is the same, what stands in the place of what, what only one of them has.
+"""Align two sequences: equal elements, replaced ones, and those of one side only.
 
 The work grows with the length, never with its square: equal ends and elements that occur once on both sides are found
-first, and what lies between is aligned in windows.
+first, and the rest is aligned in windows.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 Pair = tuple[int | None, int | None]
-"""Places in the left and in the right sequence; None on the side that has nothing there."""
+"""Places in the left and in the right sequence; None on the side without one."""
 
 WINDOW = 160
-"""Elements of each side that are aligned at once."""
+"""Elements of each side aligned at once."""
 
 EQUAL, ALIKE, IN_PLACE = 60, 12, 2
-"""What a pair is worth; one that may not stand together is worth nothing."""
+"""The worth of a pair; a forbidden one is worth nothing."""
 
 _UP, _BACK, _BOTH = 0, 1, 2
 
 
 class Mark(NamedTuple):
-    """What is compared of an element: equal ones are the same, alike ones may differ, others of a place may swap."""
+    """The compared part of an element: equal ones are the same, alike ones may differ, others of a place may swap."""
 
     same: int
     alike: str
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
 
 def align(left: Sequence[Mark], right: Sequence[Mark]) -> list[Pair]:
-    """Every element of both, in order, once: in pairs where two belong together."""
+    """Return every element of both, in order, once: in pairs if two belong together."""
     begin = _common(zip(left, right, strict=False))
     most = min(len(left), len(right)) - begin
     tail = min(most, _common(zip(reversed(left), reversed(right), strict=False)))
@@ -50,7 +50,7 @@ def align(left: Sequence[Mark], right: Sequence[Mark]) -> list[Pair]:
 
 
 def _common(pairs: Iterable[tuple[Mark, Mark]]) -> int:
-    """How many pairs at the beginning are the same."""
+    """Return how many pairs at the beginning are the same."""
     count = 0
     for one, other in pairs:
         if one.same != other.same:
@@ -62,7 +62,7 @@ def _common(pairs: Iterable[tuple[Mark, Mark]]) -> int:
 def _anchors(
     left: Sequence[Mark], right: Sequence[Mark], begin: int, left_end: int, right_end: int
 ) -> list[tuple[int, int]]:
-    """Elements that each side has exactly once, as many as stand in the same order in both."""
+    """Return elements that each side has exactly once, as many as have the same order in both."""
     once = Counter(mark.same for mark in left[begin:left_end])
     places = {right[place].same: place for place in range(begin, right_end)}
     often = Counter(mark.same for mark in right[begin:right_end])
@@ -75,7 +75,7 @@ def _anchors(
 
 
 def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest part of `pairs` whose second numbers rise as the first ones do."""
+    """Return the longest part of `pairs` whose second numbers rise as the first ones do."""
     ends: list[int] = []
     holders: list[int] = []
     before: list[int] = []
@@ -95,7 +95,7 @@ def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def _between(
     left: Sequence[Mark], right: Sequence[Mark], lefts: tuple[int, int], rights: tuple[int, int]
 ) -> Iterator[Pair]:
-    """The stretch between two anchors; a long one window after window, the first half of each kept."""
+    """Yield the pairs between two anchors; a long stretch window after window, keeping the first half of each."""
     (i, left_end), (j, right_end) = lefts, rights
     while i < left_end and j < right_end:
         a, b = min(left_end, i + WINDOW), min(right_end, j + WINDOW)
@@ -114,7 +114,7 @@ def _between(
 
 
 def _window(left: Sequence[Mark], right: Sequence[Mark]) -> list[Pair]:
-    """The pairing that is worth most; of several the one whose pairs stand early."""
+    """Return the most valuable pairing; of several the one with the earliest pairs."""
     ways = _ways(left[::-1], right[::-1])
     i = j = 0
     pairs: list[Pair] = []
@@ -135,7 +135,7 @@ def _window(left: Sequence[Mark], right: Sequence[Mark]) -> list[Pair]:
 
 
 def _ways(left: Sequence[Mark], right: Sequence[Mark]) -> list[bytearray]:
-    """For each two beginnings how the last elements of the best pairing stand."""
+    """Return, for each two beginnings, how the last elements of the best pairing are placed."""
     above = [0] * (len(right) + 1)
     ways = []
     for one in left:
@@ -167,10 +167,10 @@ def _worth(one: Mark, other: Mark) -> int:
 # --- words ------------------------------------------------------------------------------------------------------
 
 WORDS = 4000
-"""Words and signs of a text that are compared one by one."""
+"""Words and signs of a text compared one by one."""
 
 EDITS = 240
-"""Words that may come and go until two texts count as two texts."""
+"""Most changed words of two versions of one text; beyond, they count as two texts."""
 
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
@@ -183,7 +183,8 @@ class Piece(NamedTuple):
 
 
 def differing_words(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
-    """Both texts in pieces, those marked that the other one lacks; none is where they have little in common."""
+    """Return both texts in pieces, with those marked that the other one lacks; unmarked if they have little in
+    common."""
     ours, theirs = _WORD.findall(left), _WORD.findall(right)
     ends = _ends(ours, theirs)
     if len(ours) > WORDS or len(theirs) > WORDS:
@@ -206,7 +207,7 @@ def differing_words(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
 
 
 def _ends(ours: list[str], theirs: list[str]) -> tuple[int, int]:
-    """How many words both begin with, and end with."""
+    """Return how many words both begin with, and end with."""
     most = min(len(ours), len(theirs))
     begin = next((place for place in range(most) if ours[place] != theirs[place]), most)
     end = next(
@@ -216,7 +217,7 @@ def _ends(ours: list[str], theirs: list[str]) -> tuple[int, int]:
 
 
 def _kept(ours: list[str], theirs: list[str]) -> list[tuple[int, int, int]] | None:
-    """The stretches that the shortest way from one to the other keeps; None where it is longer than EDITS."""
+    """Return the stretches that the shortest edit from one to the other keeps; None if it is longer than EDITS."""
     reached = {1: 0}
     trail = []
     for edits in range(min(EDITS, len(ours) + len(theirs)) + 1):
@@ -252,7 +253,7 @@ def _stretches(trail: list[dict[int, int]], x: int, y: int) -> list[tuple[int, i
 
 
 def _worth_keeping(ours: list[str], blocks: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Without the blanks and lone signs that two texts share by chance: marks in one piece read better."""
+    """Return the blocks without blanks and lone signs shared by chance: marks in one piece read better."""
     joined: list[tuple[int, int, int]] = []
     for i, j, size in blocks:
         if joined and (joined[-1][0] + joined[-1][2], joined[-1][1] + joined[-1][2]) == (i, j):

@@ -1,4 +1,4 @@
-"""The arguments of a call as form fields drawn from its JSON schema, and back: a number stays a number."""
+"""A call's arguments as form fields drawn from its JSON schema, and back: a number stays a number."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from runs.reading import hidden_text
 Shape = Literal["line", "text", "integer", "number", "switch", "choice", "json"]
 PREFIX = "arg."
 LONG = 32
-"""Characters that a field of one line shows on a phone; longer texts get a box."""
+"""Characters of a one-line field on a phone; longer texts get a box."""
 
 WHOLE = 1_500
 WHOLE_LINES = 40
-"""Characters and lines up to which a box shows all of a text; a longer one scrolls."""
+"""Most characters and lines of a box that shows the whole text; a longer one scrolls."""
 
 BOX_LINES = 14
-"""Lines of a box that scrolls."""
+"""Lines of a scrolling box."""
 
 NARROW = 36
 """Characters of a line on a phone."""
@@ -45,23 +45,23 @@ class ArgumentField:
     nullable: bool = False
     error: str = ""
     was: str = ""
-    """The text as it was proposed; the field is changed where `value` differs."""
+    """The proposed text; the field is changed if `value` differs."""
     given: bool = True
-    """Whether the call as it was proposed has the argument."""
+    """True if the proposed call has the argument."""
 
     @property
     def field(self) -> str:
-        """The field's name in the form."""
+        """Return the field's name in the form."""
         return f"{PREFIX}{self.name}"
 
     @property
     def changed(self) -> bool:
-        """Whether a person has written something else."""
+        """Return True if a person has changed the text."""
         return lines(self.value) != lines(self.was)
 
     @property
     def label(self) -> str:
-        """The argument's name; a model may have made it up."""
+        """Return the argument's name, escaped; a model may have made it up."""
         return hidden_text.escaped(self.name)
 
     @cached_property
@@ -74,7 +74,7 @@ class ArgumentField:
 
     @property
     def hidden(self) -> str:
-        """What is said beside a field in which something hides, in its name or its text."""
+        """Return the warning beside a field with hidden characters in its name or its text."""
         return " ".join(filter(None, (self._of_name, self._found.warning)))
 
     @property
@@ -84,62 +84,62 @@ class ArgumentField:
 
     @property
     def escaped(self) -> str:
-        """The text with signs and escapes for what hides in it."""
+        """Return the text with signs and escapes for hidden characters."""
         return self._found.escaped
 
     @property
     def was_hidden(self) -> str:
-        """What is said of the text as it was proposed."""
+        """Return the warning about the proposed text."""
         return " ".join(filter(None, (self._of_name, self._found_before.warning)))
 
     @property
     def was_escaped(self) -> str:
-        """The text as it was proposed, the same way."""
+        """Return the proposed text, the same way."""
         return self._found_before.escaped
 
     @property
     def tall(self) -> bool:
-        """Whether its box scrolls; one with gaps does, for its text stands below it with signs."""
+        """Return True if its box scrolls; one with gaps does, for its text is shown below it with signs."""
         return is_long(self.value) or bool(self._found.gaps)
 
     @property
     def long(self) -> bool:
-        """Whether it is to be scrolled to its end: no box shows all of it at once, with signs for gaps neither."""
+        """Return True if it must be scrolled to its end: no box shows all of it at once, even with signs for gaps."""
         return is_long(self.value) and is_long(self.escaped)
 
     @property
     def length(self) -> int:
-        """Characters of the text."""
+        """Return the characters of the text."""
         return len(self.value)
 
     @property
     def rows(self) -> int:
-        """How high a text field is where the browser does not fit it to its text: a phone shows all of it."""
+        """Return the lines of a text field if the browser does not fit it to its text: a phone shows all of it."""
         if self.tall:
             return BOX_LINES
         return max(2, sum(1 + len(line) // NARROW for line in lines(self.value).split("\n")))
 
 
 def is_long(text: str) -> bool:
-    """Whether a box does not show all of `text` at once."""
+    """Return True if a box does not show all of `text` at once."""
     return len(text) > WHOLE or lines(text).count("\n") >= WHOLE_LINES
 
 
 @dataclass(frozen=True)
 class ReadArguments:
-    """What came back from the form: typed arguments, and the fields as they were filled in."""
+    """The submitted form: typed arguments, and the fields as they were filled in."""
 
     args: dict[str, Any]
     fields: tuple[ArgumentField, ...]
 
     @property
     def wrong(self) -> bool:
-        """Whether a field can't be read."""
+        """Return True if a field can't be read."""
         return any(field.error for field in self.fields)
 
 
 def fields_of(schema: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[ArgumentField, ...]:
-    """A field for each argument that the schema has or the call gives: in that order, those of one line first."""
+    """Return a field for each argument of the schema or the call: in that order, those of one line first."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", [])
     names = [*properties, *(name for name in args if name not in properties)]
@@ -208,7 +208,7 @@ def _text(shape: Shape, value: Any) -> str:
 def read_arguments(
     schema: Mapping[str, Any], args: Mapping[str, Any], data: Mapping[str, str]
 ) -> ReadArguments:
-    """The arguments as the form has them; a field that was left alone keeps its very value."""
+    """Return the arguments as the form has them; an unchanged field keeps its very value."""
     read: dict[str, Any] = {}
     fields = []
     for field in fields_of(schema, args):
@@ -234,14 +234,14 @@ def read_arguments(
 
 
 def _wrong(schema: dict[str, Any], value: Any) -> str:
-    """Why a value can't stand there; what the engine would cut or change on its way is not taken."""
+    """Return why a value is not allowed; values that the engine would cut or change are refused."""
     if wrong := mismatch(schema, value):
         return wrong
     return "" if clean(value) == value else "is too large, or holds a character that can't be kept"
 
 
 def _value(field: ArgumentField, text: str) -> Any:
-    """What a person wrote, in the argument's type; MISSING where the argument is left out."""
+    """Return a person's input in the argument's type; MISSING if the argument is left out."""
     text = lines(text)
     blank = not text.strip()
     if blank and field.shape not in ("line", "text"):
@@ -306,7 +306,7 @@ def _json(name: str, text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of two values for one name, JSON readers silently keep either."""
+    """Return an object; raises on two values for one name, of which JSON readers would silently keep either."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -335,7 +335,7 @@ def _digits(text: str) -> int:
 
 
 def _too_deep(value: Any) -> bool:
-    """Whether a value has more levels than the engine keeps."""
+    """Return True if a value has more levels than the engine keeps."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [
@@ -348,5 +348,5 @@ def _too_deep(value: Any) -> bool:
 
 
 def lines(text: str) -> str:
-    """Browsers send line ends of their own."""
+    """Return the text with plain line breaks; browsers send their own."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

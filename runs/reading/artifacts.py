@@ -1,4 +1,4 @@
-"""What a run made, as the pages show it: the list, one artifact with its versions, and what is downloaded."""
+"""A run's artifacts as the pages show them: the list, one artifact with its versions, and downloads."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from runs.store.artifacts import artifact_bytes, artifacts_of
 from runs.store.creating import folder_of
 
 MOST_LISTED = 40
-"""Artifacts that the run page lists; a page of their own has all."""
+"""Artifacts listed on the run page; a page of their own has all."""
 MOST_READ = 5_000
-"""Versions of all artifacts that a list counts, newest first."""
+"""Versions of all artifacts counted in a list, newest first."""
 MOST_VERSIONS = 100
 
 _NUMBER = re.compile(r"([^0-9]*)([0-9]{0,18})")
-"""What stands before a number, and the number."""
+"""The text before a number, and the number."""
 
 _SUFFIX = {"application/json": ".json", "text/plain": ".txt"}
 
 
 @dataclass(frozen=True)
 class FileView:
-    """An artifact in a list; or a file in the run's directory that no row tells of."""
+    """An artifact in a list; or a file in the run's directory that no step made."""
 
     name: str
     url: str
@@ -43,16 +43,16 @@ class FileView:
     kind: str = "file"
     versions: int = 0
     seq: int | None = None
-    """The row that made it."""
+    """The step that made it."""
     failed: bool = False
     gone: bool = False
-    """Whether only rows made it that were gone back over: what was written stays written."""
+    """True if only rolled-back steps made it: the file stays written."""
     on_disk: bool = False
 
 
 @dataclass(frozen=True)
 class VersionView:
-    """One version in the list of them."""
+    """One version in the version list."""
 
     version: int
     url: str
@@ -82,25 +82,25 @@ class ArtifactView:
     error: str | None
     live: bool
     meant: bool
-    """Whether the name means this version now."""
+    """True if it is the current version of the name."""
     newest: VersionView | None
-    """The version that the name means, where it is another one."""
+    """The current version of the name, if it is another one."""
     lost: bool
-    """Whether its bytes are kept no longer."""
+    """True if its bytes are no longer kept."""
     preview: Preview | None
     download: str
     versions: tuple[VersionView, ...]
     older: int
     """Versions that are not listed."""
     on_disk: str
-    """How the file in the run's directory differs from what the name means; empty where it does not."""
+    """How the file in the run's directory differs from the current version; empty if it does not."""
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 
 def files_of(run: Run) -> list[FileView]:
-    """Everything that the run made, by name, and the files in its directory that no row tells of."""
+    """Return all artifacts of the run, by name, and the files in its directory that no step made."""
     entries = {entry.name: entry.size for entry in RunFolder(folder_of(run.pk)).entries()}
     by_name: dict[str, list[Artifact]] = {}
     for artifact in artifacts_of(run).order_by("-pk")[:MOST_READ]:
@@ -114,13 +114,13 @@ def files_of(run: Run) -> list[FileView]:
 
 
 def natural(name: str) -> tuple[list[tuple[str, int, str]], str]:
-    """What names are sorted by: the numbers in them as numbers, so that `out2` comes before `out10`."""
+    """Return a sort key with numbers as numbers, so `out2` comes before `out10`."""
     parts = _NUMBER.findall(name)
     return [(text.casefold(), int(digits or -1), digits) for text, digits in parts], name
 
 
 def _listed(run: Run, versions: list[Artifact], *, on_disk: bool) -> FileView:
-    """By its newest live version; where there is none, the newest."""
+    """Return the line of an artifact: of its newest live version, else of the newest."""
     live = [artifact for artifact in versions if _is_live(artifact)]
     shown = (live or versions)[0]
     return FileView(
@@ -142,7 +142,7 @@ def _is_live(artifact: Artifact) -> bool:
 
 
 def artifact_url(run_id: int, name: str, **query: str | int) -> str:
-    """The page of an artifact; a name that can't stand in a path goes into the query."""
+    """Return the page of an artifact; a name that can't be part of a path goes into the query."""
     parts = name.split("/")
     plain = name.isprintable() and "\\" not in name and len(parts) <= MAX_PARTS
     if plain and not any(part in ("", ".", "..") for part in parts):
@@ -153,7 +153,7 @@ def artifact_url(run_id: int, name: str, **query: str | int) -> str:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     if size < 1000:
         return f"{size} B"
     return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
@@ -163,7 +163,7 @@ def size_text(size: int) -> str:
 
 
 def artifact_of(run: Run, name: str, version: int | None) -> Artifact | None:
-    """A version of a name; without a number the newest live one, else the newest."""
+    """Return a version of a name; without a number the newest live one, else the newest."""
     named = artifacts_of(run).filter(name=clean_text(name)).order_by("-version")
     if version is not None:
         return named.filter(version=version).first()
@@ -172,7 +172,7 @@ def artifact_of(run: Run, name: str, version: int | None) -> Artifact | None:
 
 
 def artifact_view(run: Run, artifact: Artifact) -> ArtifactView:
-    """Everything that the page of an artifact shows."""
+    """Return the data of an artifact's page."""
     others = list(artifacts_of(run).filter(name=artifact.name).order_by("-version"))
     meant = next((one for one in others if _is_live(one)), None)
     content = artifact_bytes(artifact)
@@ -216,7 +216,7 @@ def _version(run: Run, artifact: Artifact, shown: Artifact) -> VersionView:
 
 
 def _difference(run: Run, name: str, versions: Iterable[Artifact], meant: Artifact | None) -> str:
-    """The file in the directory may be another than the name means: a rollback takes none back, for one."""
+    """Return how the file on disk differs from the current version: a rollback restores no file, for one."""
     try:
         content = RunFolder(folder_of(run.pk)).read(name)
     except (ToolError, OSError):
@@ -233,12 +233,13 @@ def _difference(run: Run, name: str, versions: Iterable[Artifact], meant: Artifa
 
 
 def saved_name(artifact: Artifact) -> str:
-    """What a browser saves it as: the last part of its name, without what a disk or a header could stumble over."""
+    """Return the file name of a download: the last part of its name, without characters that a disk or a header
+    rejects."""
     shown = "".join(char if char.isprintable() and char not in '\\:*?"<>|' else "_" for char in artifact.name)
     last = PurePosixPath(shown).name.strip(". ") or "artifact"
     return last if PurePosixPath(last).suffix else last + _SUFFIX.get(artifact.media_type, "")
 
 
 def saved_type(media_type: str) -> str:
-    """The type that a download is sent with: a raster picture's own, so that a page can show it; else just bytes."""
+    """Return the type of a download: a raster picture's own, so a page can show it; else just bytes."""
     return media_type if media_type in RASTER else "application/octet-stream"

@@ -1,4 +1,4 @@
-"""A run as a pytest file that makes it again from its record: no database, no model, no tool."""
+"""A run as a pytest file that replays it from its record: no database, no model, no tool."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_run_stands_where_it_stood():
 
 
 class NothingToTest(NotPossible):
-    """The run has no row that could be made again."""
+    """The run has no step to replay."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(f"Run {run.pk} has no steps up to there to reproduce.")
@@ -57,9 +57,9 @@ class NothingToTest(NotPossible):
 
 @of_one_moment
 def pytest_file(run: Run, upto: int | None = None) -> str:
-    """The file's text, for the rows up to `upto` or all, and for the children that the run had started by then.
+    """Return the file's text, for the steps up to `upto` or all, and for the children started by then.
 
-    `NotPossible` where there is no row `upto`.
+    Raises `NotPossible` without a step `upto`.
     """
     if upto is not None:
         check_row(run, upto)

@@ -1,4 +1,4 @@
-"""What every page says above its content while the site is halted: one picture, for first paint and socket."""
+"""The banner of every page while the site is halted: one template, for first paint and socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _template() -> Any:
 
 
 def halt_banner(person: Person) -> SafeString:
-    """The banner as `person` sees it; empty where the site works."""
+    """Return the banner for `person`; empty if the site works."""
     halt = halt_now()
     if halt is None:
         return SafeString("")

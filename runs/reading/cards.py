@@ -1,4 +1,4 @@
-"""An interrupt as the card that a person decides on: what, why, arguments, context, time left."""
+"""An interrupt as a card for decisions: what, why, arguments, context, time left."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from runs.store.switching import others_than
 Person = User | AnonymousUser
 
 UNITS = {"cost_usd": "USD", "tokens": "tokens", "active_seconds": "seconds"}
-"""In what amounts are added to a limit."""
+"""The unit of raises of a limit."""
 
 CONTEXT_ROWS = 12
 TARGETS = 40
@@ -51,7 +51,7 @@ TARGETS = 40
 
 @dataclass(frozen=True)
 class Target:
-    """A step that the run can go back to."""
+    """A step that the run can be rolled back to."""
 
     seq: int
     text: str
@@ -59,20 +59,20 @@ class Target:
 
 @dataclass(frozen=True)
 class LimitLine:
-    """A limit that can be raised, its lines as they stand. `suggested` is what the form offers to add."""
+    """A raisable limit, with its current lines. `suggested` is the raise offered by the form."""
 
     name: str
     label: str
     lines: tuple[Standing, ...]
-    """The run's own, and the one that it shares: what is added counts for both."""
+    """The run's own, and the shared one: a raise counts for both."""
     suggested: str
-    """Also for another limit than the one that is asked about, where that would soon be reached too."""
+    """Also for another limit than the one in question, if it would soon be reached too."""
     unit: str
 
 
 @dataclass(frozen=True)
 class Card:
-    """Everything that the card shows. `typed` keeps what a person wrote when it could not be taken."""
+    """The data of the card. `typed` keeps a person's input that could not be accepted."""
 
     interrupt: Interrupt
     run: Run
@@ -82,56 +82,57 @@ class Card:
     fields: tuple[ArgumentField, ...]
     """The arguments of the call, whole."""
     call: str
-    """The call that runs next, as code; of a request to a model, for what."""
+    """The next call, as code; of a request to a model, its purpose."""
     draft: Draft | None
-    """The draft that an approval accepts."""
+    """The draft to approve."""
     thought: str
     context: tuple[Line, ...]
     limits: tuple[LimitLine, ...]
     title: str
-    """What is asked, where it is no call."""
+    """The question, if it is about no call."""
     questions: tuple[str, ...]
-    """What is asked one by one, where it is more than one thing; the title has all of them too."""
+    """The single questions, if there are several; the title has all of them too."""
     why: str
-    """Why it is asked now; empty where the title says it."""
+    """Why it is asked now; empty if the title says it."""
     whose_rule: str
-    """Whose rule asks, in words: a rule's name is its author's, and may claim anything. Empty where no rule asks."""
+    """The owner of the asking rule, in words: a rule's name is its author's, and may claim anything. Empty without a
+    rule."""
     targets: tuple[Target, ...]
     may_decide: bool
     models: tuple[str, ...] | None = None
-    """The models that may take the place of one that can't be called; None where something else is asked."""
+    """The models that may replace an unavailable one; None for other questions."""
     doubt: str = ""
-    """Why it may have been answered already, and done; empty where nothing speaks for it."""
+    """Why the call may have been approved and made already; empty if nothing speaks for it."""
     began: datetime | None = None
-    """When the call began that may have happened."""
+    """Start of the call with the unknown outcome."""
     late_end: str = ""
-    """How that call ended, where its worker was thought lost and has come back since."""
+    """How that call ended, if its worker was thought lost and has come back since."""
     decision: Decision | None = None
     typed: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     staying: Again | None = None
-    """What a rollback that was asked for would leave done, where that has still to be confirmed."""
+    """The side effects and changes that a requested rollback would keep or undo, if it has still to be confirmed."""
 
     @property
     def pending(self) -> bool:
-        """Whether it can still be decided."""
+        """Return True if it can still be decided."""
         return self.interrupt.status == Interrupt.Status.PENDING
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """What may be answered, for templates to look up."""
+        """Return the possible verdicts, for templates to look up."""
         return dict.fromkeys(self.interrupt.verdicts, True)
 
     @property
     def outcome(self) -> words.Word:
-        """What was decided, or how it stands."""
+        """Return the decision, or the state without one."""
         if self.decision is not None:
             return words.VERDICT_DONE[self.decision.verdict]
         return words.INTERRUPT_STATUS[self.interrupt.status]
 
     @property
     def decided_fields(self) -> tuple[ArgumentField, ...]:
-        """What whoever decided gave: the whole new arguments, or the amounts that were added."""
+        """Return the new arguments of the decision, or its raises."""
         if self.decision is None or self.decision.args_json is None:
             return ()
         given = json.loads(self.decision.args_json)
@@ -144,10 +145,10 @@ class Card:
 
     @property
     def kept(self) -> list[tuple[str, str]]:
-        """What a person wrote for a question that is closed: name and text."""
+        """Return a person's input for a closed question: name and text."""
         names = {"reason": "Reason", "answer": "Answer", "note": "Message", "to_step": "Roll back to step"}
         names |= {name: f"Answer to “{question}”" for name, question, _ in self.answers}
-        if self.typed.get("verdict") == "top_up":  # the form offers amounts to whoever answers otherwise too
+        if self.typed.get("verdict") == "top_up":  # the form offers amounts for other verdicts too
             names |= {f"amount.{name}": f"Amount in {unit}" for name, unit in UNITS.items()}
         written = [(label, self.typed.get(name, "")) for name, label in names.items()]
         written += [(one.name, self.typed.get(one.field, "")) for one in self.fields if one.changed]
@@ -155,28 +156,28 @@ class Card:
 
     @property
     def answers(self) -> list[tuple[str, str, str]]:
-        """Of several questions each with its field's name, and what was typed there."""
+        """Return several questions, each with its field's name and typed answer."""
         fields = ((answer_field(number), question) for number, question in enumerate(self.questions, 1))
         return [(name, question, self.typed.get(name, "")) for name, question in fields]
 
     @property
     def channel(self) -> str:
-        """From where it was decided, in words."""
+        """Return the channel of the decision, in words."""
         return words.channel(self.decision.channel, self.decision.by_name) if self.decision else ""
 
     @property
     def default(self) -> str:
-        """What happens at the deadline, in words."""
+        """Return the outcome at the deadline, in words."""
         return words.TIMEOUT.get(self.interrupt.on_timeout, "denied")
 
     @property
     def deadline(self) -> datetime | None:
-        """When that happens."""
+        """Return the deadline."""
         return self.interrupt.deadline
 
     @property
     def time_left(self) -> str:
-        """How long until then."""
+        """Return the time until the deadline."""
         if self.interrupt.deadline is None:
             return ""
         left = (self.interrupt.deadline - timezone.now()).total_seconds()
@@ -184,32 +185,32 @@ class Card:
 
     @property
     def waiting(self) -> str:
-        """How long it has been waiting."""
+        """Return the waiting time so far."""
         return words.seconds(max(0.0, (timezone.now() - self.interrupt.created_at).total_seconds()))
 
     @property
     def editable(self) -> bool:
-        """Whether the arguments can be changed."""
+        """Return True if the arguments can be changed."""
         return "edit" in self.interrupt.verdicts
 
     @property
     def long(self) -> bool:
-        """Whether not all of an argument is seen at once."""
+        """Return True if an argument is too long to be seen at once."""
         return any(field.long for field in self.fields)
 
     @property
     def high_risk(self) -> bool:
-        """Whether approving asks for a second look: a call that does much, or hides something."""
+        """Return True if approving asks for a second look: a risky call, or one that hides something."""
         return is_risky(self.interrupt) or self.hides
 
     @property
     def second_look(self) -> bool:
-        """Whether approving asks for a tick; it did where it says so, whatever was written as an escape."""
+        """Return True if approving asks for a tick; it did if an error says so, whatever was written as an escape."""
         return bool(self.doubt) or self.high_risk or self.long or "sure" in self.errors
 
     @property
     def wants_a_tick(self) -> bool:
-        """Whether there is a box to tick: for an approval, and for room that lets such a call go."""
+        """Return True if there is a box to tick: for an approval, and for a raise that releases such a call."""
         if self.verdicts.get("approve"):
             return self.second_look
         raised = bool(self.verdicts.get("top_up")) and lets_act(self.interrupt, "top_up")
@@ -217,17 +218,17 @@ class Card:
 
     @property
     def uncertain(self) -> bool:
-        """Whether it asks about a call that may have happened, and does not hold one back."""
+        """Return True if it asks about a call that may have happened, and does not hold one back."""
         return self.interrupt.kind == "may_have_happened"
 
     @property
     def hides(self) -> bool:
-        """Whether something hides in the call."""
+        """Return True if something hides in the call."""
         return hides(self.interrupt, self.fields)
 
 
 def headlines(interrupts: Collection[Interrupt]) -> dict[Any, str]:
-    """What each asks, by its key, in one line: the call, or how far a limit is used; as it was when it was asked."""
+    """Return each question, by its key, in one line: the call, or the use of a limit; as of its opening."""
     questions = questions_of(interrupts)
     return {found.pk: _headline(found, questions[found.pk]) for found in interrupts}
 
@@ -248,7 +249,7 @@ class Asked(NamedTuple):
 
 
 def asked_now(interrupts: list[Interrupt]) -> dict[Any, Asked]:
-    """What each that is open asks, by its key; limits as they stand now, read at once for all."""
+    """Return each open question, by its key; with current limits, read at once for all."""
     about = [found for found in interrupts if found.kind == "limit"]
     others = [found for found in interrupts if found.kind != "limit"]
     questions = questions_of(others)
@@ -270,12 +271,12 @@ def _limits_asked_now(interrupts: list[Interrupt]) -> dict[Any, Asked]:
 
 
 def headline_now(interrupt: Interrupt) -> str:
-    """The line of a question that is open."""
+    """Return the line of an open question."""
     return asked_now([interrupt])[interrupt.pk].headline
 
 
 def pending_for(person: Any) -> QuerySet[Interrupt]:
-    """The interrupts that wait for `person`: those of the runs they may see, where they may decide."""
+    """Return the interrupts that wait for `person`: of visible runs, with the right to decide."""
     if not decides(person):
         return Interrupt.objects.none()
     visible = Run.objects.for_user(person)
@@ -284,12 +285,12 @@ def pending_for(person: Any) -> QuerySet[Interrupt]:
 
 
 def pending_count(person: Any) -> int:
-    """How many interrupts wait for `person`."""
+    """Return how many interrupts wait for `person`."""
     return pending_for(person).count()
 
 
 def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
-    """The card of an interrupt for `person`."""
+    """Return the card of an interrupt for `person`."""
     run = run or interrupt.run
     thought, context = _context(run, interrupt.seq)
     pending = interrupt.status == Interrupt.Status.PENDING
@@ -332,7 +333,7 @@ def _call(interrupt: Interrupt, asked: HumanCall | None) -> str:
 
 
 def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:
-    """The thought that led here, and the last two results before it."""
+    """Return the thought that led here, and the last two results before it."""
     kinds = (Step.Kind.TRANSITION, Step.Kind.ASK)
     found = Step.objects.filter(run=run, live=True, seq__lte=seq, kind__in=kinds).exclude(facts_json="[]")
     thought = ""
@@ -347,13 +348,13 @@ def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:
 
 
 def _thought(machine: str, fact: dict[str, Any]) -> str:
-    """What a model said for its decision: each machine has its own name for it."""
+    """Return the model's thought for its decision: each machine has its own name for it."""
     reads = reads_of(machine).get(fact["kind"])
     return str(fact.get(reads.said) or "") if reads and reads.said else ""
 
 
 def _why(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
-    """Why it is asked, where that is in words for people and not the title once more."""
+    """Return why it is asked, if that is in words for people and does not repeat the title."""
     if interrupt.kind == "limit" or interrupt.why == interrupt.title:
         return ""
     return reason_of(interrupt, questions)
@@ -369,7 +370,7 @@ def _whose_rule(run: Run, asked: HumanCall) -> str:
 
 
 def _limits_of(run: Run, interrupt: Interrupt) -> list[Standing]:
-    """The limits that hold for the run, where one of them is what is asked about and can still be raised."""
+    """Return the run's limits, if the question is about one of them and it can still be raised."""
     if interrupt.kind != "limit" or interrupt.status != Interrupt.Status.PENDING:
         return []
     return standings(run, Budget.objects.filter(run=run, scope="limits"))
@@ -390,7 +391,7 @@ def _said(run: Run, step: Step) -> str:
 
 
 def targets_of(run: Run, before: int | None = None) -> tuple[Target, ...]:
-    """The newest steps that the run can go back to, newest first."""
+    """Return the newest steps that the run can be rolled back to, newest first."""
     found = Step.objects.filter(run=run, live=True, kind=Step.Kind.TRANSITION)
     if before is not None:
         found = found.filter(seq__lt=before)

@@ -1,4 +1,4 @@
-"""The characters that a reader can't see, or that make others look different, by what they do: one table for all.
+"""Characters that are invisible, or change how others look, by their effect: one table for all.
 
 `hidden_text` puts a sign in place of each, names and escapes them.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import unicodedata
 
 CONTROLS = frozenset(map(chr, {*range(0x20), *range(0x7F, 0xA0)} - set(b"\t\n")))
-"""C0 and C1: a terminal takes some for an escape. A tab and a newline are seen by what they do."""
+"""C0 and C1: a terminal takes some for an escape. A tab and a newline are visible by their effect."""
 
 DIRECTIONS = frozenset(map(chr, (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))))
-"""Those that turn the direction of the text around them."""
+"""Characters that turn the direction of the text around them."""
 
 LOOKS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 """Variation selectors; outside of emoji they can carry a hidden message."""
@@ -25,20 +25,20 @@ BLANKS = frozenset(
         ),
     )
 )
-"""Letters, marks and unassigned codes that are drawn as nothing."""
+"""Letters, marks and unassigned codes drawn as nothing."""
 
 _HIDING = CONTROLS | DIRECTIONS | LOOKS | BLANKS
 _CATEGORIES = ("Cf", "Cc", "Co", "Cs", "Zl", "Zp")
-"""What else has no shape: formats, private use, half pairs, separators of lines."""
+"""Other categories without a shape: formats, private use, half pairs, separators of lines."""
 
 
 def hides(char: str) -> bool:
-    """Whether a character can't be seen, or changes how others look."""
+    """Return True if a character is invisible, or changes how others look."""
     return char not in "\t\n" and (char in _HIDING or unicodedata.category(char) in _CATEGORIES)
 
 
 def sign_of(char: str) -> str:
-    """What stands for such a character where everybody shall see it."""
+    """Return the sign in place of such a character, to make it visible."""
     code = ord(char)
     if code < 0x20:
         return chr(0x2400 + code)

@@ -1,4 +1,4 @@
-"""How far the children of a run are: one line each, in the row that started it."""
+"""The progress of a run's children: one line each, in the step that started it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from runs.reading.statuses import exit_of, status_word
 from runs.store.halting import is_halted
 
 MOST = 50
-"""Children that a page shows: the newest ones."""
+"""Children shown on a page: the newest ones."""
 
 
 def with_standing() -> QuerySet[Run]:
-    """Return runs with what a line says of each: whether it waits for a person, and whether the site is halted."""
+    """Return runs with the data of their lines: waiting for a person, and halted with the site."""
     asks = Interrupt.objects.filter(run=OuterRef("pk"), status=Interrupt.Status.PENDING)
     return Run.objects.annotate(asks=Exists(asks), site_halted=is_halted()).defer("settings_json")
 
 
 def children_of(run: Run) -> list[Run]:
-    """The newest children, with whether each waits for a person."""
+    """Return the newest children, with whether each waits for a person."""
     return list(with_standing().filter(parent=run).order_by("-pk")[:MOST])
 
 
 def child_html(child: Run) -> SafeString:
-    """A child's line: its state, where it is, how many rows and what cost, and the way there."""
+    """Return a child's line: its state, its node, its number of steps, its cost, and a link."""
     context = {
         "child": child,
         "status": status_word(child, getattr(child, "asks", False), True),

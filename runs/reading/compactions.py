@@ -1,4 +1,4 @@
-"""Compactions as people see them: the summary as it stands, every version of it, what became of it, what it is for."""
+"""Compactions as people see them: the current summary, its versions, its state, and the blocks that it replaces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STATES: dict[str, str] = {
     "carried_on": "continued by a later summary",
     "dead": "rolled back",
 }
-"""What may have become of a summary."""
+"""The possible states of a summary."""
 
 BLOCK_KINDS: dict[str, str] = {
     SUMMARY: "earlier summary",
@@ -56,12 +56,12 @@ BLOCK_KINDS: dict[str, str] = {
     "react.tool.edited": "change by a person",
     "react.notice": "note",
 }
-"""What a block is, in words; any other kind reads as its own last part."""
+"""A block's kind in words; any other kind reads as its own last part."""
 
 
 @dataclass(frozen=True)
 class VersionView:
-    """One text that the summary has had; version 1 is the summariser's own."""
+    """One text of a summary; version 1 is the summariser's own."""
 
     number: int
     text: str
@@ -69,14 +69,14 @@ class VersionView:
     reason: str
     at: datetime
     seq: int
-    """The row that brought it."""
+    """The step that wrote it."""
     live: bool = True
-    """Whether the run did not go back over it."""
+    """True unless it was rolled back."""
 
 
 @dataclass(frozen=True)
 class UndoneView:
-    """Who took the summary back, and why."""
+    """Who reverted the summary, and why."""
 
     by: str
     reason: str
@@ -86,7 +86,7 @@ class UndoneView:
 
 @dataclass(frozen=True)
 class OriginalView:
-    """One block that the summary stands for. The text is as the model read it; show it with `visible`."""
+    """One block replaced by the summary. The text is as the model read it; show it with `visible`."""
 
     path: str
     seq: int
@@ -94,15 +94,15 @@ class OriginalView:
     author: str
     text: str
     pinned: bool
-    """Whether a person pinned its row: it is read itself, whatever is summarised."""
+    """True if a person pinned its step: it is read itself, whatever is summarised."""
 
 
 @dataclass(frozen=True)
 class CompactionView:
-    """One compaction. `text` is the version that stands, as it is stored; show it with `visible`."""
+    """One compaction. `text` is the current version, as stored; show it with `visible`."""
 
     id: int
-    """Of the row, by which the admin names it."""
+    """The step's id, its name in the admin."""
     run_id: int
     seq: int
     at: datetime
@@ -112,32 +112,32 @@ class CompactionView:
     tokens_after: int
     text: str
     versions: tuple[VersionView, ...]
-    """All of them in order, those that the run went back over included."""
+    """All versions in order, rolled-back ones included."""
     version: int
-    """The number of the one that stands."""
+    """The number of the current one."""
     kept: tuple[int, ...]
-    """Rows in the range whose blocks stayed as they were."""
+    """Steps in the range whose blocks stayed as they were."""
     pinned: bool
     undone: UndoneView | None
     carried_on_by: int | None
-    """The row of the summary that stands in this one's place."""
+    """The step of the summary that has replaced this one."""
     carries_on: int | None
-    """The row of the earlier summary that this one carries on."""
+    """The step of the earlier summary that this one carries on."""
     wanted_by: str
-    """The person who asked for it; empty where the prompt was too long."""
+    """The person who requested it; empty if the prompt was too long."""
     dead: bool
-    """Whether the run went back over it."""
+    """True if it was rolled back."""
     originals: tuple[OriginalView, ...] = ()
-    """What it stands for; only where one compaction is looked at."""
+    """The replaced blocks; only for a single compaction."""
 
     @property
     def path(self) -> str:
-        """Where a later step finds it."""
+        """Return its address for later steps."""
         return f"su:{self.seq}"
 
     @property
     def state(self) -> str:
-        """What became of it: a key of `STATES`."""
+        """Return its state: a key of `STATES`."""
         if self.dead:
             return "dead"
         if self.undone is not None:
@@ -148,7 +148,7 @@ class CompactionView:
 
     @property
     def state_words(self) -> str:
-        """The same in words."""
+        """Return its state in words."""
         if self.state == "carried_on":
             return f"continued by step {self.carried_on_by}"
         if self.undone is not None and not self.dead:
@@ -157,23 +157,24 @@ class CompactionView:
 
     @property
     def stands(self) -> bool:
-        """Whether the model reads it."""
+        """Return True if the model reads it."""
         return self.state in ("stands", "pinned")
 
 
 def compactions(run: Run) -> list[CompactionView]:
-    """The run's compactions, oldest first, without their originals."""
+    """Return the run's compactions, oldest first, without their originals."""
     return list(compactions_of({run.pk: run.model_name}).get(run.pk, {}).values())
 
 
 def compaction_view(run: Run, seq: int) -> CompactionView | None:
-    """The compaction in row `seq` with what it stands for; None where that row is none."""
+    """Return the compaction in step `seq` with the blocks that it replaces; None if that step is none."""
     view = compactions_of({run.pk: run.model_name}).get(run.pk, {}).get(seq)
     return replace(view, originals=_originals(run, view)) if view is not None else None
 
 
 def compactions_of(models: Mapping[int, str]) -> dict[int, dict[int, CompactionView]]:
-    """The compactions of several runs, given the model of each: by run, then by row; in three queries, however many."""
+    """Return the compactions of several runs, given the model of each: by run, then by step; in three queries
+    for all."""
     logs: dict[int, _Log] = {run_id: _Log(run_id, model) for run_id, model in models.items()}
     kinds = (Step.Kind.COMPACTION, Step.Kind.NOTE)
     rows = Step.objects.filter(tells(*_FACTS), run__in=models, kind__in=kinds)
@@ -186,7 +187,7 @@ def compactions_of(models: Mapping[int, str]) -> dict[int, dict[int, CompactionV
 
 
 class _Log:
-    """What was done to the context of one run, rows that it went back over included."""
+    """The changes to one run's context, rolled-back steps included."""
 
     def __init__(self, run_id: int, model: str) -> None:
         self.run_id = run_id
@@ -196,12 +197,12 @@ class _Log:
         self.undone: dict[int, tuple[Step, SummaryUndone]] = {}
         self.pins: dict[str, bool] = {}
         self.blocks: list[Block] = []
-        """Of the rows that are live."""
+        """Of live steps."""
         self.wanted_by: dict[int, str] = {}
-        """By the row of the ask."""
+        """By the step of the ask."""
 
     def take(self, step: Step) -> None:
-        """One row."""
+        """Add one step."""
         for fact in _facts(step):
             block = common_block(fact)
             if step.live and block is not None:
@@ -215,7 +216,7 @@ class _Log:
                     self.undone[seq] = (step, fact)
 
     def views(self) -> dict[int, CompactionView]:
-        """The compactions, by their rows."""
+        """Return the compactions, by their steps."""
         context = folded(self.blocks)
         return {seq: self._view(seq, context) for seq in self.made}
 
@@ -246,12 +247,12 @@ class _Log:
         )
 
     def _wanted_by(self, seq: int) -> str:
-        """The ask that the row concludes says who wanted it."""
+        """Return the person in the ask that the step concludes."""
         ask = max((ask for ask in self.wanted_by if ask < seq), default=None)
         return self.wanted_by[ask] if ask is not None else ""
 
     def _versions(self, step: Step, made: RangeSummarised) -> tuple[VersionView, ...]:
-        """The summariser's own text, then each that a person put in its place."""
+        """Return the summariser's own text, then people's replacements."""
         by = f"the model {self.model}" if self.model else "the model"
         first = VersionView(1, made.text, by, "", step.at, step.seq, step.live)
         return (
@@ -273,7 +274,7 @@ def _undone(step: Step, fact: SummaryUndone) -> UndoneView:
 
 
 def _originals(run: Run, view: CompactionView) -> tuple[OriginalView, ...]:
-    """The blocks as they stood when the summary was written, so that a dead one has its own too."""
+    """Return the blocks as of the summary's writing, so a dead one has its own too."""
     blocks = blocks_at(run, view.seq)
     pins = folded(context_blocks(run)).pins
     made = next(
@@ -288,7 +289,7 @@ def _originals(run: Run, view: CompactionView) -> tuple[OriginalView, ...]:
 
 
 def kind_words(kind: str) -> str:
-    """What a block of this kind is, in words."""
+    """Return a block's kind in words."""
     own = [
         machine.presentation.facts[kind]
         for machine in CATALOGUE.values()
@@ -298,14 +299,14 @@ def kind_words(kind: str) -> str:
     return BLOCK_KINDS.get(kind) or next(filter(None, nouns), words.spoken(kind.rpartition(".")[2]))
 
 
-# --- what is asked of the database --------------------------------------------------------------------------------
+# --- database queries ----------------------------------------------------------------------------------------------
 
 
 def in_state(found: QuerySet[Compaction], state: str) -> QuerySet[Compaction]:
-    """Those of `found` that are in a state of `STATES`."""
+    """Return those of `found` in a state of `STATES`."""
     notes = Step.objects.filter(run=OuterRef("run"), live=True, kind=Step.Kind.NOTE)
     later = Compaction.objects.filter(run=OuterRef("run"), live=True, seq__gt=OuterRef("seq"))
-    # The row that each of these asks about is that of the query around it.
+    # The step in each of these is that of the query around it.
     taken_back = Exists(notes.filter(tells_of("conv.summary.undone", summary=OuterRef("seq"))))
     carried_on = later.filter(~taken_back, tells_of("conv.range.summary", updates=OuterRef("seq")))
     found = found.annotate(
@@ -328,7 +329,7 @@ def in_state(found: QuerySet[Compaction], state: str) -> QuerySet[Compaction]:
 
 
 def _newest(notes: QuerySet[Step], kind: str) -> Coalesce:
-    """The newest row that pinned, or unpinned, the summary; 0 where there is none."""
+    """Return the newest step that pinned, or unpinned, the summary; 0 if there is none."""
     summary = Concat(Value("su:"), Cast(OuterRef("seq"), CharField()), output_field=CharField())
     rows = notes.filter(tells_of(kind, path=summary)).order_by("-seq").values("seq")[:1]
     return Coalesce(Subquery(rows), Value(0))
@@ -345,7 +346,7 @@ class DiffPiece(NamedTuple):
 
 
 def word_diff(before: str, after: str) -> list[DiffPiece]:
-    """Both texts in one: what they share, what is gone, what is new."""
+    """Return both texts in one: common, removed and new pieces."""
     ours, theirs = differing_words(before, after)
     if before != after and not any(piece.changed for piece in [*ours, *theirs]):  # little in common
         return [DiffPiece(before, "before"), DiffPiece(after, "after")]

@@ -1,4 +1,4 @@
-"""Two runs side by side: where they part, and what that came to. Nothing here writes."""
+"""Compare two runs: their common beginning, their differences and their results. It writes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Kind = Literal["same", "differs", "apart"]
 
 @dataclass(frozen=True)
 class Place:
-    """A stretch of steps that are the same, two steps that differ, or steps that only one run has there."""
+    """A stretch of equal steps, two differing steps, or steps of only one run."""
 
     kind: Kind
     left: tuple[Outline, ...]
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Total:
-    """A number of both runs. `name` says what, and decides how it is written."""
+    """A number of both runs. `name` names it and decides its format."""
 
     name: str
     left: float
@@ -38,49 +38,49 @@ class Total:
 
     @property
     def difference(self) -> float:
-        """How much more the right run has."""
+        """Return how much more the right run has."""
         return self.right - self.left
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs, and how their steps stand beside each other; no places where their machines differ."""
+    """Two runs, and their steps side by side; no places if their machines differ."""
 
     left: Run
     right: Run
     places: tuple[Place, ...]
     totals: tuple[Total, ...]
     terms: tuple[Difference, ...]
-    """What was different at launch."""
+    """The differences at launch."""
 
     @property
     def same_machine(self) -> bool:
-        """Whether their steps can be compared at all."""
+        """Return True if their steps can be compared at all."""
         return self.left.machine == self.right.machine
 
     @property
     def apart(self) -> list[Place]:
-        """The places that differ."""
+        """Return the places that differ."""
         return [place for place in self.places if place.kind != "same"]
 
     @property
     def begins_alike(self) -> int:
-        """How many steps are the same before the first that is not."""
+        """Return how many steps are the same before the first difference."""
         return len(self.places[0].left) if self.places and self.places[0].kind == "same" else 0
 
     @property
     def same_steps(self) -> int:
-        """How many steps are the same."""
+        """Return how many steps are the same."""
         return sum(len(place.left) for place in self.places if place.kind == "same")
 
     @property
     def same_answer(self) -> bool:
-        """Whether both say the same, or neither says anything."""
+        """Return True if both give the same answer, or neither gives one."""
         return self.left.answer == self.right.answer
 
 
 def compare(left: Run, right: Run) -> Comparison:
-    """Lay two runs side by side."""
+    """Compare two runs."""
     places: tuple[Place, ...] = ()
     if left.machine == right.machine:
         ours, theirs = outline_of(left), outline_of(right)
@@ -110,7 +110,7 @@ def _places(ours: tuple[Outline, ...], theirs: tuple[Outline, ...], pairs: list[
 
 
 def _terms(left: Run, right: Run) -> Iterator[Difference]:
-    """What the launches set differently; the model stands once, wherever it was named."""
+    """Yield the differences of the launches; the model once, wherever it was named."""
     ours, theirs = map(_named_by, (left, right))
     yield from differences_of(ours, theirs)
     if left.script_id != right.script_id:
@@ -126,7 +126,7 @@ def _named_by(run: Run) -> Data:
 
 
 def _edited(left: Run, right: Run) -> Iterator[Difference]:
-    """What of the state was edited when one was copied from the other."""
+    """Yield the edits of the state made when one was copied from the other."""
     for copy, source in ((left, right), (right, left)):
         if copy.copied_from_id != source.pk or copy.copied_upto is None:
             continue
@@ -150,7 +150,7 @@ def _script(run: Run) -> Any:
 
 
 def totals_of(left: Run, right: Run) -> tuple[Total, ...]:
-    """What both came to, as their pages say it."""
+    """Return the totals of both, as their pages show them."""
     names = ("cost_usd", "input_tokens", "output_tokens", "model_calls", "tool_calls", "active_seconds")
     totals = [Total(name, getattr(left, name), getattr(right, name)) for name in names]
     if left.ended_at and right.ended_at:
@@ -164,7 +164,7 @@ def totals_of(left: Run, right: Run) -> tuple[Total, ...]:
 
 
 def visits_beside(left: Run, right: Run) -> list[tuple[str, int, int]]:
-    """How often each run left each node, in the machine's order; nodes that neither came to are left out."""
+    """Return how often each run left each node, in the machine's order; without unvisited nodes."""
     ours, theirs = visits_of(left), visits_of(right)
     order = order_of(CATALOGUE[left.machine])
     nodes = [*order, *(node for node in {**ours, **theirs} if node not in order)]

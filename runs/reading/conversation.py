@@ -1,4 +1,4 @@
-"""The conversation of runs that a run is in: the runs that it continues, and those that continue it."""
+"""The conversation of a run: the runs before it, and those that continue it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runs.models import Run
 from runs.store.continuing import earlier_runs
 
 MOST_LATER = 50
-"""Later runs that are looked up."""
+"""Most later runs that are looked up."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Member:
     run: int
     goal: str
     seen: bool
-    """Whether the reader may see the run, and it is still there."""
+    """True if the reader may see the run, and it is still there."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Conversation:
 
     before: tuple[Member, ...]
     after: tuple[Member, ...]
-    """Along the newest run that continues each."""
+    """Along the newest continuation of each."""
     beside: tuple[Run, ...]
-    """Other runs that continue this one."""
+    """Other continuations of this one."""
 
     @property
     def number(self) -> int:
@@ -44,7 +44,7 @@ class Conversation:
 
 
 def conversation_of(run: Run, user: Any) -> Conversation | None:
-    """Return the conversation of `run`, as `user` may see it; None where the run is alone."""
+    """Return the conversation of `run`, as `user` may see it; None if the run is alone."""
     visible = Run.objects.for_user(user)
     earlier = earlier_runs(run)
     there = set(visible.filter(pk__in=[one.run for one in earlier]).values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""What differs between two steps, or two launches: value by value, under names that a reader knows."""
+"""The differences of two steps, or two launches: value by value, under names for readers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from runs.reading.outlines import Data, wanted_call
 from runs.reading.speaking import reads_of
 
 LABELS = {"react.notice": "note"}
-"""What a fact's values are called where the last part of its kind would not do."""
+"""Names for a fact's values if the last part of its kind would not do."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that differs; MISSING on the side that has none."""
+    """A differing value; MISSING on the side that has none."""
 
     name: str
     left: Any
@@ -26,19 +26,19 @@ class Difference:
 
 
 class Where(NamedTuple):
-    """Where a value stands in a step: no other value of the step stands there, whatever it is called."""
+    """A value's unique place in a step, whatever the value is called."""
 
     path: tuple[str, ...]
     name: str
     longer: str
-    """What it is called where another value of the steps has its name."""
+    """Its name if another value of the steps has the short one."""
 
 
 Leaf = tuple[Where, Any]
 
 
 class _Missing:
-    """Stands where a run has no such value."""
+    """Stands for a value that a run lacks."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -48,13 +48,13 @@ MISSING = _Missing()
 
 
 def differences_of(left: Data, right: Data, machine: str = "") -> list[Difference]:
-    """The values that differ between what two steps of `machine` (or two launches) hold, objects looked into.
+    """Return the differing values of two steps of `machine` (or two launches), inside objects too.
 
-    Arguments and results of two tools have nothing to do with each other: there they are one value.
+    Arguments and results of two different tools count as one value each.
     """
     whole = _tool_in(left, machine) != _tool_in(right, machine)
     found = _differing(dict(_leaves(left, machine, whole)), dict(_leaves(right, machine, whole)))
-    # What readers have no name for (the order of facts, the code of a notice) is still a difference.
+    # Values without a name for readers (the order of facts, the code of a notice) are still differences.
     return found or _differing(dict(_inside(left, (), "")), dict(_inside(right, (), "")))
 
 
@@ -71,14 +71,14 @@ def _differing(ours: dict[Where, Any], theirs: dict[Where, Any]) -> list[Differe
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Equal, and of the same type: 1 is neither 1.0 nor true."""
+    """Return True if both are equal and of the same type: 1 is neither 1.0 nor true."""
     if one is MISSING or other is MISSING:
         return one is other
     return canonical(one) == canonical(other)
 
 
 def _tool_in(content: Data, machine: str) -> str:
-    """The tool that a step calls, or wants."""
+    """Return the tool that a step calls, or wants."""
     call = content.get("call") or {}
     return str(call.get("tool") or wanted_call(machine, content.get("facts", [])).tool)
 
@@ -98,7 +98,7 @@ def _leaves(content: Data, machine: str, whole: bool) -> Iterator[Leaf]:  # noqa
 
 
 def _facts(facts: list[Data], machine: str, whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
-    """Each fact's values under a name that a reader knows; the second of a kind is numbered."""
+    """Yield each fact's values under a name for readers; the second of a kind is numbered."""
     seen: dict[str, int] = {}
     replies = {kind for kind, reads in reads_of(machine).items() if reads.reply}
     for fact in facts:
@@ -133,7 +133,7 @@ def _decision(fact: Data, path: tuple[str, ...], label: str, whole: bool) -> Ite
 
 
 def _arguments(args: Any, path: tuple[str, ...], label: str, whole: bool) -> Iterator[Leaf]:  # noqa: FBT001
-    """By their bare names, or all of them as one value. A call without arguments has none that could differ."""
+    """Yield arguments by their bare names, or all of them as one value; nothing for a call without any."""
     longer = _joined(label, "arguments")
     if whole:
         yield Where(path, "arguments", longer), args
@@ -156,7 +156,7 @@ def _result(fact: Data, path: tuple[str, ...], whole: bool) -> Iterator[Leaf]:  
 
 
 def _inside(value: Any, path: tuple[str, ...], name: str, longer: str = "") -> Iterator[Leaf]:
-    """Objects by their names; a list is one value. Without a longer name it has the one."""
+    """Yield objects by their names; a list is one value. Without a longer name it has the short one."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _inside(item, (*path, key), _joined(name, key), _joined(longer or name, key))

@@ -1,4 +1,4 @@
-"""What a run is doing at this moment: what is asked, since when, which attempt, and what the one before failed of."""
+"""A run's current activity: its ask, since when, which attempt, and the failure of the one before."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from runs.models import Exchange, Run, RunStatus, Step
 from runs.store.loading import MOVES
 
 WAYS = {"model_call": "Waiting for the model", "compaction": "Waiting for a summary", "tool_call": "Running"}
-"""How a call is told, by its kind."""
+"""An activity in words, by the call's kind."""
 
 
 @dataclass(frozen=True)
 class Doing:
-    """What a worker is in, or what is waited for before one takes the run."""
+    """A worker's current call, or the wait before the next worker."""
 
     what: str
     name: str = ""
@@ -25,17 +25,17 @@ class Doing:
     since: datetime | None = None
     attempt: int = 1
     before: str = ""
-    """What the attempt before failed of."""
+    """The failure of the attempt before."""
     next_at: datetime | None = None
-    """When the next attempt begins; None where it has begun."""
+    """When the next attempt begins; None if it has begun."""
     busy: bool = False
-    """Whether the next attempt waits for a model server that is busy or away."""
+    """True if the next attempt waits for a model server that is busy or away."""
     turn: bool = False
-    """Whether it is queued for a model that only so many may call at once or in a minute."""
+    """True if it is queued for a model with limits on calls at once or per minute."""
 
 
 def doing_of(run: Run) -> Doing | None:
-    """What is under way in the run; None where it has ended, waits for a person, or is between two calls."""
+    """Return the run's current activity; None if it has ended, waits for a person, or is between two calls."""
     if run.status == RunStatus.RUNNING:
         return _call_of(run)
     if run.status == RunStatus.QUEUED:
@@ -47,11 +47,11 @@ def doing_of(run: Run) -> Doing | None:
 
 
 MOST = {"calls": "{} at once", "requests": "{} a minute", "tokens": "{} a minute"}
-"""How a limit of a model is told, by what it counts."""
+"""A limit of a model in words, by its kind."""
 
 
 def waits_for_turn(run: Run) -> dict[str, Any] | None:
-    """Return which limit of its model the run waits for (model, limit, most); None where it does not."""
+    """Return the model limit that the run waits for (model, limit, most); None if there is none."""
     if run.status != RunStatus.QUEUED or not run.doing_json:
         return None
     told = json.loads(run.doing_json)
@@ -94,7 +94,7 @@ def _next_attempt(run: Run, asked: Exchange) -> Doing | None:
 
 
 def _asked(run: Run) -> Exchange | None:
-    """The ask that waits: what people and the runtime add after it changes nothing about it."""
+    """Return the open ask: later additions by people and the runtime don't change it."""
     row = _last_move(run)
     if row is None or row.kind != Step.Kind.ASK:
         return None
@@ -106,14 +106,14 @@ def _last_move(run: Run) -> Step | None:
 
 
 def _before(run: Run) -> str:
-    """Why the ask that waits is a further attempt."""
+    """Return why the open ask is a further attempt."""
     row = _last_move(run)
     facts = json.loads(row.facts_json) if row is not None else []
     return next((fact["message"] for fact in facts if fact.get("code") == "retried"), "")
 
 
 def _failure(run: Run, seq: int) -> str:
-    """What the attempt before the ask of row `seq` failed of, in the server's words."""
+    """Return the failure of the attempt before the ask of step `seq`, in the server's words."""
     earlier = run.exchanges.filter(seq__lt=seq, answer_json__isnull=False).order_by("-seq").first()
     answer = ANSWER.validate_json(earlier.answer_json or "") if earlier is not None else None
     return answer.message if isinstance(answer, Failed) else ""

@@ -1,4 +1,4 @@
-"""A machine's declared graph as SVG: nodes in a column, edges that skip or go back in lanes beside it.
+"""A machine's declared graph as SVG: nodes in a column, edges that skip or return in lanes beside it.
 
 The layout is computed from the declaration once; the run page lights the current node and counts the visits.
 """
@@ -22,7 +22,7 @@ ROW = 62
 LANE = 22
 TOP = 8
 LONG_LABEL = 14
-"""Characters of a label beside a lane; a longer one is told by how many edges there are."""
+"""Characters of a label beside a lane; a longer one is replaced by the number of edges."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Arrow:
-    """The path of one or more edges, and where its label stands; `turned` labels run along a lane."""
+    """The path of one or more edges, and its label's place; `turned` labels run along a lane."""
 
     edges: tuple[Edge, ...]
     path: str
@@ -61,12 +61,12 @@ class _Lane:
     first: int
     last: int
     side: int
-    """-1: left, for edges that go back; 1: right, for edges that skip nodes."""
+    """-1: left, for edges that return; 1: right, for edges that skip nodes."""
     number: int
 
 
 def order_of(machine: Machine) -> list[str]:
-    """The nodes from the first on, each after the one it is first reached from, the end last."""
+    """Return the nodes from the first on, each after the one it is first reached from, the end last."""
     order: list[str] = []
 
     def visit(node: str) -> None:
@@ -82,7 +82,7 @@ def order_of(machine: Machine) -> list[str]:
 
 
 def ways_of(machine: Machine) -> dict[tuple[str, str], tuple[Edge, ...]]:
-    """The edges by where they lead from and to: those that share both are drawn as one arrow."""
+    """Return the edges by source and target: those that share both are drawn as one arrow."""
     ways: dict[tuple[str, str], tuple[Edge, ...]] = {}
     for edge in machine.edges:
         way = (edge.source, edge.target)
@@ -92,7 +92,7 @@ def ways_of(machine: Machine) -> dict[tuple[str, str], tuple[Edge, ...]]:
 
 @cache
 def layout_of(machine_name: str) -> Layout:
-    """The drawing of a machine, computed once."""
+    """Return the drawing of a machine, computed once."""
     machine = CATALOGUE[machine_name]
     order = order_of(machine)
     place = {name: index for index, name in enumerate(order)}
@@ -112,7 +112,7 @@ def layout_of(machine_name: str) -> Layout:
 
 
 def _lanes(ways: Mapping[tuple[str, str], tuple[Edge, ...]], place: Mapping[str, int]) -> list[_Lane]:
-    """A lane for each way that is not a step to the next node; short ones nearest to the column."""
+    """Return a lane for each way that is not a step to the next node; short ones nearest to the column."""
     wanted = [way for way in ways if place[way[1]] != place[way[0]] + 1]
     wanted.sort(key=lambda way: abs(place[way[1]] - place[way[0]]))
     lanes: list[_Lane] = []
@@ -151,7 +151,7 @@ def _lane_arrow(lane: _Lane, boxes: tuple[Box, ...]) -> Arrow:
 
 
 def graph_svg(machine_name: str, current: str = "", visits: tuple[tuple[str, int], ...] = ()) -> SafeString:
-    """The machine's graph; `current` is lit, `visits` are counted."""
+    """Return the machine's graph; `current` is lit, `visits` are counted."""
     layout = layout_of(machine_name)
     counted = dict(visits)
     return format_html(

@@ -1,4 +1,4 @@
-"""How a run ended: the cause with its step, the step to retry from, and what the agent's own word leaves out."""
+"""How a run ended: the cause with its step, the step to retry from, and failures that the agent's answer omits."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from runs.reading.words import plural
 
 @dataclass(frozen=True)
 class Ending:
-    """What a run that has ended says at its top."""
+    """The end of a run, for the top of its page."""
 
     message: str
-    """Why it ended, in the words of the step that ended it; empty where the reason says all."""
+    """Why it ended, in the words of the step that ended it; empty if the reason says all."""
     seq: int
     """The step that ended it."""
     retry_at: int
-    """The last transition: a fork from there asks again what failed. 0: from the beginning."""
+    """The last transition: a fork from there repeats the failed ask. 0: from the beginning."""
     beside: tuple[str, ...]
-    """Calls that failed or did not run, and skipped plan steps: the end reason says nothing of them."""
+    """Calls that failed or did not run, and skipped plan steps: the end reason does not mention them."""
     beside_seq: int
     """The first step of these."""
 
@@ -50,7 +50,7 @@ def _cause(live: Any) -> tuple[int, str]:
 
 
 def _beside(live: Any, machine: str) -> tuple[tuple[str, ...], int]:
-    """What went wrong on the way, counted, and where it began."""
+    """Return the failures on the way, counted, and the first one's step."""
     found: Counter[str] = Counter()
     first = 0
     own = {kind: reads.counts for kind, reads in reads_of(machine).items() if reads.counts}

@@ -22,7 +22,7 @@ Data = dict[str, Any]
 
 @of_one_moment
 def export(run: Run) -> Data:
-    """The whole run: its rows, budget, interrupts, files and exchanges."""
+    """Return the whole run: its steps, budget, interrupts, files and exchanges."""
     exchanges = list(Exchange.objects.filter(run=run).order_by("seq"))
     steps = _steps(run, {exchange.seq: exchange for exchange in exchanges})
     state = steps[-1]["state"] if steps else opening_state(run)
@@ -40,14 +40,14 @@ def export(run: Run) -> Data:
 
 
 def opening_state(run: Run) -> Data:
-    """The control state before the first row."""
+    """Return the control state before the first step."""
     machine = CATALOGUE[run.machine]
     state: Data = machine.open(_terms(run)).model_dump(mode="json")
     return state
 
 
 def _terms(run: Run) -> Terms:
-    # The budget's words need goal and settings only: no tool is looked up.
+    # The budget's words need only goal and settings: no tool is looked up.
     settings = CATALOGUE[run.machine].settings.model_validate(run.settings)
     return Terms(goal=run.goal, settings=settings)
 
@@ -142,7 +142,7 @@ def _budget_text(run: Run, state: Data) -> str:
 
 
 def _budget_rows(run: Run) -> list[Data]:
-    # What people added to a family's limit is the store's own account, and no line of this run's budget.
+    # People's raises of a family's limit are the store's own account, and no line of this run's budget.
     rows = run.budgets.exclude(scope=SHARED).order_by("id").values("scope", "name", "used", "limit")
     return [{**row, "used": _whole(row["used"]), "limit": _whole(row["limit"])} for row in rows]
 
@@ -193,7 +193,7 @@ def _decision(decision: Decision) -> Data:
 
 
 def _artifacts(run: Run, state: Data, steps: list[Data]) -> list[Data]:
-    """What the machine's own registry holds, then the files that the run's live calls made beside, each once."""
+    """Return the artifacts in the machine's own registry, then other files of the run's live calls, each once."""
     names = {row.name: row.model_dump() for row in CATALOGUE[run.machine].artifacts(state_of(run, state))}
     newest = {made.name: made for made in live_artifacts_of(run).order_by("version")}
     for step in steps:
@@ -205,13 +205,13 @@ def _artifacts(run: Run, state: Data, steps: list[Data]) -> list[Data]:
 
 
 def _version(made: Artifact | None) -> Data:
-    """What the name means at the end of the run; nothing of a file that was made before versions were kept."""
+    """Return the name's version at the end of the run; nothing for a file from before versions were kept."""
     wanted = ("version", "media_type", "size", "sha256", "seq", "tool")
     return {name: getattr(made, name, None) for name in wanted}
 
 
 def state_of(run: Run, state: Data) -> State:
-    """The control state that a row keeps, as the machine's own value."""
+    """Return a stored control state as the machine's own value."""
     return CATALOGUE[run.machine].state.model_validate({**state, "terms": _terms(run)})
 
 

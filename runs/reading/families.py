@@ -1,4 +1,4 @@
-"""The children of the runs in a list, and theirs: a line each, and what all of them cost, nothing counted twice."""
+"""The descendants of the runs in a list: a line each, and the cost of all, with nothing counted twice."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MOST = 20
 """Lines below one run; its page has the rest."""
 
 DEEPEST = 5
-"""Levels below a run that are shown."""
+"""Levels shown below a run."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """What stands below a run: each line with how deep it is, how many are left out, and the cost of all."""
+    """The lines below a run, each with its depth, the number left out, and the cost of all."""
 
     lines: tuple[tuple[int, SafeString], ...]
     more: int
@@ -33,7 +33,7 @@ class Family:
 
 
 def families_of(runs: Collection[Run]) -> dict[int, Family]:
-    """The families of these, by their keys; one query for each level, however many runs there are."""
+    """Return the families of these runs, by their keys; one query for each level, however many runs there are."""
     below = _below([run.pk for run in runs])
     found = {}
     for run in runs:
@@ -46,7 +46,7 @@ def families_of(runs: Collection[Run]) -> dict[int, Family]:
 
 
 def _below(parents: list[int]) -> dict[int, list[Any]]:
-    """Each run's children in the order in which they were started."""
+    """Return each run's children in the order of their start."""
     told = RawSQL(TOLD.format("runs_run"), (), output_field=BooleanField())
     children = with_standing().annotate(told=told)
     below: dict[int, list[Any]] = defaultdict(list)

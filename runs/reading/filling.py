@@ -1,7 +1,7 @@
-"""What fills the window of a run's model now: each part of the prompt with its size, and how much room there is.
+"""The contents of the model's window now: each part of the prompt with its size, and the free room.
 
-Sizes are the kernel's own estimate, so that the bar is full where the kernel compacts. The page asks after every
-row, so what was counted is kept, and of a run that goes on only the new rows are read.
+Sizes are the kernel's own estimate, so the bar is full when the kernel compacts. The page asks after every step. So
+counts are kept, and only the new steps are read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LABELS: dict[str, tuple[str, str]] = {
     "tail": ("State of this round", "tail"),
     "originals": ("To be summarised", "call"),
 }
-"""What each part is, in words, and its colour; in the order of the bar. Other kinds come before the sources."""
+"""Each part in words, and its colour; in the order of the bar. Other kinds come before the sources."""
 
 _LAST = ("sources", "shown", "tail", "originals")
 _ORDER = {what: place for place, what in enumerate(LABELS)}
@@ -83,7 +83,7 @@ class Part:
     label: str
     tone: str
     count: int
-    """How many blocks."""
+    """Number of blocks."""
     characters: int
     tokens: int
     share: float
@@ -93,7 +93,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the provider counted for the last prompt that it counted, beside the estimate at four characters a token."""
+    """The provider's last count of a prompt, beside the estimate at four characters a token."""
 
     seq: int
     tokens: int
@@ -101,12 +101,12 @@ class Counted:
 
     @property
     def estimate(self) -> int:
-        """By characters alone."""
+        """Return the tokens, estimated from the characters alone."""
         return context.tokens(self.characters, 1 / context.CHARACTERS_PER_TOKEN)
 
     @property
     def per_character(self) -> float:
-        """Tokens per character, as the kernel reckons with them."""
+        """Return the tokens per character, as the kernel computes them."""
         return context.ratio(self.tokens, self.characters)
 
 
@@ -117,35 +117,35 @@ class Filling:
     parts: tuple[Part, ...]
     tokens: int
     limit: int | None
-    """Tokens that a prompt may have; None where nothing bounds it."""
+    """Tokens allowed in a prompt; None for no bound."""
     compacts_at: int | None
-    """Tokens above which older rounds are compacted."""
+    """Tokens above which older turns are compacted."""
     counted: Counted | None = None
-    """None where no provider has counted: a scripted model reads no prompt."""
+    """None if no provider has counted: a scripted model reads no prompt."""
 
     @property
     def filled(self) -> float | None:
-        """Per cent of the limit."""
+        """Return the per cent of the limit."""
         return round(self.tokens / self.limit * 100, 1) if self.limit else None
 
     @property
     def mark(self) -> float:
-        """Where compaction begins, on the bar."""
+        """Return the place of the compaction threshold, on the bar."""
         return WIDTH * min(1.0, (self.compacts_at or 0) / self._scale)
 
     @property
     def end(self) -> float:
-        """Where the limit is, on the bar."""
+        """Return the place of the limit, on the bar."""
         return WIDTH * (self.limit or 0) / self._scale
 
     @property
     def over(self) -> bool:
-        """Whether the prompt is longer than it may be."""
+        """Return True if the prompt is longer than allowed."""
         return self.limit is not None and self.tokens > self.limit
 
     @property
     def tone(self) -> str:
-        """A colour that helps, beside the words."""
+        """Return a colour that helps, beside the words."""
         full = self.compacts_at is not None and self.tokens > self.compacts_at
         return "bad" if self.over else "warn" if full else "busy"
 
@@ -162,7 +162,7 @@ class Sizes(NamedTuple):
 
 
 def sizes(parts: Iterable[Piece]) -> dict[str, Sizes]:
-    """How much there is of each part."""
+    """Return the size of each part."""
     characters: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for part in parts:
@@ -178,7 +178,7 @@ def pictured(
     compact_at: float = 1.0,
     counted: Counted | None = None,
 ) -> Filling:
-    """The parts in their order, with their places on the bar."""
+    """Return the parts in their order, with their places on the bar."""
     whole = context.tokens(sum(part.characters for part in found.values()), per_character)
     scale = max(1, whole, limit or 0)
     parts = []
@@ -212,7 +212,7 @@ def _place(what: str) -> tuple[int, str]:
 
 
 def words_of(what: str) -> tuple[str, str]:
-    """What a part is, in words, and its colour."""
+    """Return a part's name in words, and its colour."""
     if what in LABELS:
         return LABELS[what]
     return words.spoken(what.partition(".")[2].replace(".", " ")).capitalize(), "other"
@@ -223,13 +223,13 @@ def words_of(what: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What was counted of a run when `head` was its newest row."""
+    """The counts of a run as of its step `head`."""
 
     head: int
     terms: Terms
     call: ModelCall
     asked: int
-    """The row of that call."""
+    """The step of that call."""
     counted: Counted | None
     sizes: dict[str, Sizes]
     sources: tuple[Source, ...] = ()
@@ -241,7 +241,7 @@ _RUNS = 256
 
 
 def filling_of(run: Run) -> Filling | None:
-    """What fills the window of `run`; None before its first model call."""
+    """Return the filling of the window of `run`; None before its first model call."""
     kept = _now(run)
     if kept is None:
         return None
@@ -252,7 +252,7 @@ def filling_of(run: Run) -> Filling | None:
 
 @dataclass(frozen=True)
 class RoomNeeded:
-    """What the rows would need that a summary stands for, were it taken back; in estimated tokens."""
+    """The room for the steps behind a summary after a revert; in estimated tokens."""
 
     originals: int
     prompt: int
@@ -261,12 +261,12 @@ class RoomNeeded:
 
     @property
     def fits(self) -> bool:
-        """Whether the model could read them all."""
+        """Return True if the model could read them all."""
         return self.limit is None or self.prompt <= self.limit
 
 
 def room_needed(run: Run, view: CompactionView) -> RoomNeeded | None:
-    """The room for the originals of `view`; None before the run's first model call."""
+    """Return the room for the originals of `view`; None before the run's first model call."""
     filling = filling_of(run)
     if filling is None:
         return None
@@ -280,13 +280,13 @@ def room_needed(run: Run, view: CompactionView) -> RoomNeeded | None:
 
 
 def sources_of(run: Run) -> tuple[Source, ...]:
-    """The sources that the run's searches found so far, in the order of their numbers."""
+    """Return the sources found by the run's searches so far, in the order of their numbers."""
     kept = _now(run)
     return kept.sources if kept is not None else ()
 
 
 def _now(run: Run) -> _Kept | None:
-    """What is kept of the run, brought up to its head."""
+    """Return the kept counts of the run, brought up to its head."""
     key = (run.pk, run.created_at)
     with _lock:
         kept = KEPT.get(key)
@@ -305,7 +305,7 @@ def _now(run: Run) -> _Kept | None:
 
 
 def _begun(run: Run) -> _Kept | None:
-    """Counted from the first row on."""
+    """Return the counts from the first step on."""
     calls = Exchange.objects.filter(run=run, kind="model_call", seq__lte=run.head).order_by("-seq")
     newest = calls.values_list("seq", "request_json").first()
     if newest is None:
@@ -325,7 +325,7 @@ def _counted_anew(run: Run, kept: _Kept) -> _Kept:
 
 
 def _asked_since(run: Run, kept: _Kept) -> _Kept:
-    """With the newest call, and what the provider has counted meanwhile."""
+    """Return the counts with the newest call, and the provider's counts meanwhile."""
     calls = Exchange.objects.filter(run=run, kind="model_call", seq__gte=kept.asked, seq__lte=run.head)
     rows = calls.order_by("seq").values_list("seq", "request_json", "input_tokens", "prompt_chars")
     found = list(rows)
@@ -343,7 +343,7 @@ def _call(request: str) -> ModelCall:
 
 
 def _gone_on(run: Run, before: _Kept) -> _Kept:
-    """With the new rows, where each of them only adds; else counted anew."""
+    """Return the counts with the new steps, if each of them only adds; else counted anew."""
     kept = _asked_since(run, before)
     machine = CATALOGUE[run.machine]
     rows = list(Step.objects.filter(run=run, seq__gt=before.head, seq__lte=run.head).order_by("seq"))
@@ -359,7 +359,7 @@ def _gone_on(run: Run, before: _Kept) -> _Kept:
 
 
 def _alike(before: ModelCall, now: ModelCall) -> bool:
-    """Whether a prompt for `now` differs from one for `before` by what comes last only."""
+    """Return True if prompts for `now` and `before` differ only at the end."""
     plain = not (before.shows or now.shows or before.sanitize or now.sanitize)
     return plain and before.longest == now.longest
 

@@ -1,4 +1,4 @@
-"""Long runs of blanks and of line breaks: what comes after them is out of sight."""
+"""Long runs of blanks and of line breaks: they push the text after them out of sight."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from runs.reading.characters import CONTROLS, DIRECTIONS, hides
 
 BLANKS = 32
 BREAKS = 8
-"""So many in a row are a gap: more than code is indented by, and more than parts paragraphs."""
+"""So many in a row are a gap: more than code is indented by, and more than the breaks between paragraphs."""
 
 ODD = regex.compile(r"[\p{Cf}\p{Default_Ignorable_Code_Point}\u2800\p{Zs}--\x20]", regex.V1)
-"""Blanks beside the usual one, and what has no width."""
+"""Blanks beside the usual one, and characters without width."""
 
 
 class Gap(NamedTuple):
@@ -28,23 +28,23 @@ class Gap(NamedTuple):
 
     @property
     def sign(self) -> str:
-        """The sign in its place: `⟨␣ × 10,000⟩`."""
+        """Return the sign in its place: `⟨␣ × 10,000⟩`."""
         signs = (("⏎", self.breaks), ("␣", self.blanks))
         return f"⟨{' '.join(f'{sign} × {count:,}' for sign, count in signs if count)}⟩"
 
     @property
     def words(self) -> str:
-        """What it is, in words."""
+        """Return its kind and length in words."""
         parts = ((self.breaks, "line breaks"), (self.blanks, "blanks"))
         return " and ".join(f"{count:,} {what}" for count, what in parts if count)
 
 
 def gaps(text: str) -> Iterator[Gap]:
-    """Each gap in `text`."""
+    """Yield each gap in `text`."""
     chars = set() if text.isascii() else set(text) - CONTROLS - DIRECTIONS
     odd = "".join(char for char in chars if is_odd(char))
     if not odd and text.count("\n") < BREAKS and text.count(" ") + text.count("\t") < BLANKS:
-        return  # there can't be one, and looking for it in millions of characters takes a while
+        return  # there can't be one, and the search in millions of characters takes a while
     blank = f"[ \\t{re.escape(odd)}]"
     for found in re.finditer(f"(?:\\r?\\n{blank}*){{{BREAKS},}}|{blank}{{{BLANKS},}}", text):
         breaks = found[0].count("\n")
@@ -52,5 +52,5 @@ def gaps(text: str) -> Iterator[Gap]:
 
 
 def is_odd(char: str) -> bool:
-    """Whether a character is a blank of another kind, or is not seen at all."""
+    """Return True if a character is a blank of another kind, or invisible."""
     return hides(char) or ODD.match(char) is not None

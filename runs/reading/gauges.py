@@ -10,7 +10,7 @@ from runs.reading import words
 
 @dataclass(frozen=True)
 class Gauge:
-    """One number with its limit. `filled` is per cent of the limit; None where there is none."""
+    """One number with its limit. `filled` is per cent of the limit; None if there is none."""
 
     label: str
     used: str
@@ -20,7 +20,7 @@ class Gauge:
 
 
 def filled(used: float, limit: float) -> tuple[float, str]:
-    """How full it is, in per cent, and the tone of that; a limit of 0 is full, and nothing to worry about."""
+    """Return how full it is, in per cent, and its tone; a limit of 0 is full, without alarm."""
     share = min(1.0, used / limit) if limit else 1.0
     if not limit and not used:
         return 0.0, "busy"
@@ -28,13 +28,13 @@ def filled(used: float, limit: float) -> tuple[float, str]:
 
 
 def advised(used: float, limit: float) -> tuple[float, str]:
-    """The same for a budget that only advises: used up is no fault, more than that is worth a look."""
+    """Return the same for an advisory budget: used up is no fault, more than that is worth a look."""
     share, _ = filled(used, limit)
     return share, "warn" if used > limit else "busy"
 
 
 def gauge_of(meter: Meter) -> Gauge:
-    """A machine's number as a gauge."""
+    """Return a machine's number as a gauge."""
     write = words.money if meter.unit == "usd" else words.number
     share = advised(meter.used, meter.limit) if meter.advisory else filled(meter.used, meter.limit)
     return Gauge(meter.label, write(meter.used), write(meter.limit), *share)

@@ -1,7 +1,7 @@
-"""Find characters that hide in a text, and write them out: invisible ones, look-alikes, long gaps, stacked marks.
+"""Find hidden characters in a text, and write them out: invisible ones, look-alikes, long gaps, stacked marks.
 
-What a person approves must be what runs. So where a call holds such a thing, the card says so and shows the text
-once more with signs and escapes; rows of one line show those only.
+A person must approve exactly what runs. So for a call with such characters, the card warns and repeats the text with
+signs and escapes; lines show only that form.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from runs.reading.stacks import Stack, stacks
 _BREAK = re.compile("\r\n?|[\u2028\u2029]")
 _SIGNS = {char: sign_of(char) for char in CONTROLS | DIRECTIONS}
 _JOINS = "\u200c\u200d\ufe0e\ufe0f"
-"""These have a work to do in emoji, and two of them in the letters of some scripts."""
+"""These have a purpose in emoji, and two of them in the letters of some scripts."""
 
 _JOINED = re.compile(f"[{_JOINS}]")
 
 
 def visible(text: str) -> str:
-    """`text` with a sign for each character that can't be seen; newlines and tabs stay, half pairs go."""
+    """Return `text` with a sign for each invisible character; newlines and tabs stay, half pairs go."""
     if not text.isascii():
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = _BREAK.sub("\n", text)
@@ -50,7 +50,7 @@ def visible(text: str) -> str:
 
 
 def _works(text: str, place: int) -> bool:
-    """Whether a joiner or a selector belongs to an emoji, or to a script that is written with joiners."""
+    """Return True if a joiner or a selector belongs to an emoji, or to a script that uses joiners."""
     if in_emoji(text, place):
         return True
     before = text[place - 1 : place]
@@ -60,7 +60,7 @@ def _works(text: str, place: int) -> bool:
 
 
 def all_visible(value: Any) -> Any:
-    """A JSON value whose every text is visible."""
+    """Return a JSON value with all its texts visible."""
     match value:
         case str():
             return visible(value)
@@ -72,7 +72,7 @@ def all_visible(value: Any) -> Any:
 
 
 SHOWN = 8
-"""Characters that a warning names."""
+"""Characters named in a warning."""
 
 _PLAIN = regex.compile(r"[\n\t\x20-\x7e]*+")
 _JOINER = "\u200d"
@@ -87,7 +87,7 @@ _PICTURES = range(0x1F000, 0x1FB00)
 
 @dataclass(frozen=True)
 class Hidden:
-    """What hides in a text, each with where it stands."""
+    """The hidden characters of a text, each with its place."""
 
     text: str
     unseen: tuple[tuple[int, str], ...] = ()
@@ -100,7 +100,7 @@ class Hidden:
 
     @property
     def warning(self) -> str:
-        """What stands beside the text; nothing where nothing hides."""
+        """Return the warning beside the text; empty if nothing hides."""
         unseen = [_named(char, at) for at, char in self.unseen[:SHOWN]]
         alike = [f"{_named(char, at)} (looks like {like})" for at, char, like in self.alike[:SHOWN]]
         gaps = [f"{gap.words} at {gap.start + 1}" for gap in self.gaps[:SHOWN]]
@@ -115,7 +115,7 @@ class Hidden:
 
     @cached_property
     def escaped(self) -> str:
-        """The text with escapes and signs: `report\\u202etxt.sh`, `ls ⟨␣ × 10,000⟩`."""
+        """Return the text with escapes and signs: `report\\u202etxt.sh`, `ls ⟨␣ × 10,000⟩`."""
         signs = [(at, at + 1, _escape(char)) for at, char in self.unseen]
         signs += [(at, at + 1, _escape(char)) for at, char, _ in self.alike]
         signs += [(gap.start, gap.end, gap.sign) for gap in self.gaps]
@@ -128,7 +128,7 @@ class Hidden:
 
 
 def hidden_in(text: str) -> Hidden:
-    """Everything that hides in `text`."""
+    """Return everything that hides in `text`."""
     found = tuple(gaps(text))
     if _PLAIN.fullmatch(text):
         return Hidden(text, gaps=found)
@@ -138,7 +138,7 @@ def hidden_in(text: str) -> Hidden:
 
 
 def _unseen(text: str) -> Iterator[tuple[int, str]]:
-    """Each character of `text` that can't be seen, or is another blank than it looks, with where it stands."""
+    """Yield each character of `text` that is invisible, or an unusual blank, with its place."""
     odd = {char for char in set(text) if is_odd(char)}
     for place, char in enumerate(text) if odd else ():
         if char in odd and not _belongs(text, place):
@@ -146,14 +146,14 @@ def _unseen(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _belongs(text: str, place: int) -> bool:
-    """Whether it has a work to do there: in an emoji, at the end of a line, between letters that are as wide."""
+    """Return True if it has a purpose there: in an emoji, at the end of a line, between letters of the same width."""
     if text[place] == _WIDE_BLANK:
         return _EASTERN.search(text[max(0, place - 1) : place] + text[place + 1 : place + 2]) is not None
     return in_emoji(text, place) or text[place : place + 2] == "\r\n"
 
 
 def holds_unseen(value: Any) -> bool:
-    """Whether something hides anywhere in a JSON value, names included."""
+    """Return True if something hides anywhere in a JSON value, names included."""
     match value:
         case str():
             return bool(hidden_in(value))
@@ -165,12 +165,12 @@ def holds_unseen(value: Any) -> bool:
 
 
 def warning(text: str) -> str:
-    """What stands beside a text in which something hides; nothing where nothing does."""
+    """Return the warning beside a text with hidden characters; empty without any."""
     return hidden_in(text).warning
 
 
 def escaped(text: str) -> str:
-    """`text` with escapes and signs for what hides in it."""
+    """Return `text` with escapes and signs for its hidden characters."""
     return hidden_in(text).escaped
 
 
@@ -189,7 +189,7 @@ def _escape(char: str) -> str:
 
 
 def in_emoji(text: str, place: int) -> bool:
-    """Whether a joiner or a selector belongs to an emoji, as in a family or a red heart."""
+    """Return True if a joiner or a selector belongs to an emoji, as in a family or a red heart."""
     char, before, after = text[place], text[place - 1 : place], text[place + 1 : place + 2]
     if char in "\ufe0e\ufe0f":
         return _draws(before) or (before in "0123456789#*" and before != "" and after == "\u20e3")
@@ -201,7 +201,7 @@ def in_emoji(text: str, place: int) -> bool:
 
 
 def _draws(char: str) -> bool:
-    """Whether a character is a picture (or the skin of one)."""
+    """Return True if a character is a picture (or the skin of one)."""
     if not char:
         return False
     return char in _PICTURE_SIGNS or ord(char) in _PICTURES or unicodedata.category(char) in ("So", "Sm")

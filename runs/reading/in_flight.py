@@ -1,7 +1,7 @@
-"""The call that a stopped run did not hear of any more: no row can tell how it ended, but its exchange does.
+"""A call in flight when its run was stopped: no step can tell how it ended, but its exchange does.
 
-A call that is under way can't be undone by who stops the run. Its answer is kept the moment it arrives, though the log
-is closed by then (docs/runtime.md, "Stopping").
+Stopping a run can't undo a call in flight. Its answer is stored on arrival, though the log is closed by then
+(docs/runtime.md, "Stopping").
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ SAID: dict[Outcome, str] = {
 
 @dataclass(frozen=True)
 class Unheard:
-    """A call whose result no row tells, and what is known of it."""
+    """A call without a step for its result, and its known outcome."""
 
     seq: int
-    """The row that asked for it."""
+    """The step that asked for it."""
     tool: str
     code: str
     outcome: Outcome
     result: str = ""
-    """Its result, or what went wrong, on one line."""
+    """Its result, or its error, on one line."""
 
     @property
     def sentence(self) -> str:
-        """How it ended."""
+        """Return how it ended, in a sentence."""
         return _sentence(self.outcome, self.result)
 
 
 def unsure_of(interrupt: Interrupt) -> Exchange | None:
-    """The call of which the question asks whether it happened: the last one before it."""
+    """Return the call in question: the last one before the question."""
     calls = Exchange.objects.filter(run=interrupt.run_id, kind="tool_call", seq__lt=interrupt.seq)
     return calls.order_by("-seq").first()
 
 
 def lost_call_at(run: Run, seq: int) -> Exchange | None:
-    """The call that was asked for at `seq`, or is asked about there, where a person was asked whether it happened."""
+    """Return the call asked for at `seq`, or in question there, if a person was asked about its outcome."""
     about = Interrupt.objects.filter(run=run, kind="may_have_happened", seq__gte=seq).order_by("seq").first()
     call = unsure_of(about) if about else None
     return call if about and call and seq in (about.seq, call.seq) else None
 
 
 def late_end_of(run: Run, exchange: Exchange | None) -> str:
-    """How a call ended of which a person is asked whether it happened; empty for as long as nobody has heard.
+    """Return the end of a call with an open question about its outcome; empty as long as it is unknown.
 
     Its worker was thought lost, and has come back: its answer was kept, and not used.
     """
@@ -75,7 +75,7 @@ def late_end_of(run: Run, exchange: Exchange | None) -> str:
 
 
 def unheard_of(run: Run) -> Unheard | None:
-    """The tool call that was under way when the run was stopped; None where every call is told by a row."""
+    """Return the tool call in flight when the run was stopped; None if every call has its step."""
     if not run.steps.filter(kind=Step.Kind.STOP, live=True).exists():
         return None
     told = run.steps.filter(kind=Step.Kind.TRANSITION, live=True).order_by("-seq")
@@ -89,7 +89,7 @@ def unheard_of(run: Run) -> Unheard | None:
     request = json.loads(exchange.request_json)
     outcome, result = _ended(run, exchange)
     if outcome == "failed" and run.exit_reason != "aborted":
-        return None  # the stop is what followed from the failure, and says it
+        return None  # the stop followed from the failure, and says it
     return Unheard(
         exchange.seq, request["tool"], call_text(request["tool"], request["args"]), outcome, result
     )
@@ -111,7 +111,7 @@ def _sentence(outcome: Outcome, result: str) -> str:
 
 
 def unheard_html(unheard: Unheard) -> SafeString:
-    """What stands in the row that stopped the run."""
+    """Return the HTML for the step that stopped the run."""
     return mark_safe(_template().render({"unheard": unheard}).strip())
 
 

@@ -1,4 +1,4 @@
-"""One step, whole: its facts, the state and what changed in it, what was asked and answered, what it used."""
+"""One step, whole: its facts, the state and its changes, its request and answer, its usage."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ TABS = ("facts", "state", "exchange", "context", "usage")
 MISSING = "—"
 
 LONGEST = 100_000
-"""Characters of one message that the inspector shows."""
+"""Characters of one message in the inspector."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A name in the state whose value is another than in the row before."""
+    """A name in the state whose value differs from the step before."""
 
     name: str
     before: str
@@ -49,7 +49,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ExchangeView:
-    """What was asked of the world, and what it answered."""
+    """A request to the world, and its answer."""
 
     seq: int
     kind: str
@@ -65,15 +65,15 @@ class ExchangeView:
     tokens_out: int
     cost: str
     estimated: bool
-    """Whether the tokens are an estimate, and the cost with them."""
+    """True if the tokens are an estimate, and the cost with them."""
     key: str
     cached: bool
     reasoning: str
-    """What the model thought before its reply; it was not read."""
+    """The model's thoughts before its reply; they were not read."""
     unended: str
-    """How the reply ended that did not end in order; empty for any other."""
+    """How a cut-off reply ended; empty for any other."""
     seed: int | None
-    """The seed that was sent with a model call."""
+    """The seed sent with a model call."""
 
 
 @dataclass(frozen=True)
@@ -88,26 +88,26 @@ class StepView:
     exchange: ExchangeView | None
     prompt: tuple[Message, ...]
     context: PromptView | None
-    """The prompt of the model that the row asked, or that it concludes."""
+    """The prompt of the step's model call, or of the one that it concludes."""
     compaction: CompactionView | None
-    """Of a row that summarised: the summary and what it stands for."""
+    """Of a compaction: the summary and the blocks that it replaces."""
     pin: PinView | None
-    """What of the row a person could pin for the model; None where the model was told nothing in it."""
+    """The step's blocks that a person could pin for the model; None if it has none."""
     interrupt: Interrupt | None
     late_end: str
-    """How the call ended that may have happened, where its worker has come back; empty for any other row."""
+    """How the call in question ended, if its worker has come back; empty for any other step."""
     child: Run | None
     previous: int | None
     following: int | None
     may_go_back: bool
-    """Whether the run could go back to this step, for somebody who may steer it."""
+    """True if the run could be rolled back to this step, by a person who may steer it."""
     may_fork: bool
-    """Whether another run could go on from this step, for somebody who may launch."""
+    """True if another run could go on from this step, by a person who may launch."""
     hash: str
 
 
 def step_view(run: Run, seq: int) -> StepView | None:
-    """The step `seq`; None where the run has none."""
+    """Return the step `seq`; None if the run has none."""
     row = row_view(run, seq)
     if row is None:
         return None
@@ -142,7 +142,7 @@ def step_view(run: Run, seq: int) -> StepView | None:
 
 
 def _bounded(message: Message) -> Message:
-    """A message of at most LONGEST characters; the parts of the prompt have more of it."""
+    """Return a message of at most LONGEST characters; the parts of the prompt have more of it."""
     text = message.text
     if len(text) <= LONGEST:
         return message
@@ -152,14 +152,14 @@ def _bounded(message: Message) -> Message:
 
 
 def ask_of(run: Run, seq: int) -> int | None:
-    """The row that asked the model which row `seq` asks, or whose answer it concludes; None where there is none."""
+    """Return the model's ask in step `seq`, or the one that it concludes; None if there is none."""
     step = Step.objects.filter(run=run, seq=seq).first()
     exchange = _exchange_for(run, step) if step else None
     return exchange.seq if exchange is not None and exchange.kind in ASKS else None
 
 
 def _exchange_for(run: Run, step: Step) -> Exchange | None:
-    """The row's own ask; for a row that concludes one, that ask."""
+    """Return the exchange of the step's own ask, or of the ask that it concludes."""
     seq = step.seq
     if step.kind in CONCLUDING:
         before = Step.objects.filter(
@@ -173,7 +173,7 @@ def _exchange_for(run: Run, step: Step) -> Exchange | None:
 
 
 def _states(run: Run, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state after the step, and after the row before it."""
+    """Return the state after the step, and after the one before it."""
     stored = Step.objects.filter(run=run, seq__lte=step.seq, state_json__isnull=False).order_by("-seq")
     newest = list(stored.values_list("seq", "state_json")[:2])
     texts = [text or "{}" for _, text in newest]
@@ -184,7 +184,7 @@ def _states(run: Run, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def changes_between(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
-    """The names whose values differ, objects looked into."""
+    """Yield the names whose values differ, inside objects too."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     for name in [*new, *(name for name in old if name not in new)]:
         was, now = old.get(name, MISSING), new.get(name, MISSING)
@@ -230,7 +230,7 @@ def _exchange_view(exchange: Exchange) -> ExchangeView:
 
 
 def _replied(answer: dict[str, Any] | None) -> tuple[str, str, str]:
-    """A model's reply, what it thought before, and how the reply ended where that was out of order."""
+    """Return a model's reply, its thoughts before, and how a cut-off reply ended."""
     if answer is None or answer["kind"] not in ("model_replied", "summarised"):
         return (answer or {}).get("text", ""), "", ""
     read = ANSWER.validate_python(answer)
@@ -256,17 +256,17 @@ def _title(request: dict[str, Any]) -> str:
 
 
 def pretty(value: Any) -> str:
-    """JSON for reading."""
+    """Return JSON for reading."""
     return visible(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def fact_html(
     fact: dict[str, Any], asked: str = "", sources: tuple[Source, ...] = (), machine: str = ""
 ) -> SafeString:
-    """A fact by the template of its kind; one without a template as its names and values.
+    """Return a fact as drawn by the template of its kind; without a template as its names and values.
 
-    `asked` is the kind of what was asked of the world: a child's answer reads as text, a tool's result as data.
-    `sources` are those that its texts may cite.
+    `asked` is the kind of the step's ask: a child's answer reads as text, a tool's result as data. `sources` are those
+    that its texts may cite.
     """
     own = _own_words(fact, machine)
     fact = all_visible(fact)
@@ -288,7 +288,7 @@ def fact_html(
 
 
 def _own_words(fact: dict[str, Any], machine: str) -> dict[str, Any]:
-    """What a fact of a machine's own says beside its values; of a reply the thought and the call that it wants."""
+    """Return the words of a machine's own fact beside its values; of a reply the thought and the wanted call."""
     speak = None if fact["kind"] in COMMON else speaking(machine).get(fact["kind"])
     if speak is None:
         return {}
@@ -315,10 +315,10 @@ def fact_template(kind: str, machine: str) -> Any:
 
 @dataclass(frozen=True)
 class OutsideEffect:
-    """A call that was done, and stays done when the run goes back."""
+    """A call that was made, and stays done after a rollback."""
 
     run: Run
-    """Whose call it was: of the run that goes back, or of one that it called."""
+    """The run of the call: the one rolled back, or one that it called."""
     seq: int
     code: str
     effects: words.Word
@@ -327,7 +327,7 @@ class OutsideEffect:
 
 
 def outside_effects_after(run: Run, seq: int) -> list[OutsideEffect]:
-    """Return the calls after row `seq` that changed something outside the run, or may have; its child runs' too."""
+    """Return the calls after step `seq` with side effects, or possible ones; those of child runs too."""
     return [
         OutsideEffect(
             run=deed.run,
@@ -342,5 +342,5 @@ def outside_effects_after(run: Run, seq: int) -> list[OutsideEffect]:
 
 
 def dead_rows_after(run: Run, seq: int) -> int:
-    """How many rows would stop being live."""
+    """Return how many steps a rollback would roll back."""
     return Step.objects.filter(run=run, seq__gt=seq, live=True).count()

@@ -1,7 +1,7 @@
-"""The limits of a run as they stand: its own and those that it shares, and what a call that is held back wants of them.
+"""The current limits of a run, its own and the shared ones, and the held call's need of them.
 
-What holds a run back may be its own limit or that of the run it came from; either way the reader is told whose it is,
-who has used it, and how much more lets the next call through.
+A run may be held by its own limit or by its source run's. The reader learns the owner, the users, and how large a raise
+lets the next call through.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from runs.store.appending import totals_of
 from runs.store.shared_limits import Worst, shared_limits_of
 
 CALLS_AHEAD = 10
-"""Calls of the model that a raised limit is to last for, at least."""
+"""A raised limit is to last for at least so many model calls."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A limit and what counts against it. `root` is the run whose it is, where others count in it; else 0."""
+    """A limit and its current use. `root` is the run that owns it, if other runs share it; else 0."""
 
     run: int
     name: str
@@ -37,21 +37,21 @@ class Standing:
     limit: float
     root: int = 0
     others: float = 0.0
-    """What of it other runs have used, or set aside for a call under way."""
+    """Usage and reservations of other runs."""
 
     @property
     def left(self) -> float:
-        """What can still be used; below 0 where more was used than it allows."""
+        """Return the rest; below 0 if more was used than it allows."""
         return round(self.limit - self.used, 10)
 
     @property
     def figures(self) -> str:
-        """How much of it is used."""
+        """Return how much of it is used."""
         return f"{figures(self.name, self.used, self.limit)} used"
 
     @property
     def whose(self) -> str:
-        """Whose limit it is."""
+        """Return whose limit it is."""
         if not self.root:
             return "This run’s limit"
         if self.root == self.run:
@@ -60,31 +60,31 @@ class Standing:
 
     @property
     def by_others(self) -> str:
-        """What others have of it; empty where they have nothing."""
+        """Return the others' usage of it; empty if they have none."""
         return f"{words.amount(self.name, self.others)} by other runs" if self.others > 0 else ""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a call may use: at least, for the shortest reply that is of use, and at most. 0 where that is not known."""
+    """A call's least usage, for the shortest useful reply, and its largest. 0 if unknown."""
 
     least: float = 0.0
     most: float = 0.0
 
 
 def used_of(run: Run) -> dict[str, float]:
-    """What the run has used of each limit."""
+    """Return the run's usage of each limit."""
     totals = totals_of(run)
     return {name: totals.used(name) for name in LIMIT_NAMES}
 
 
 def standings(run: Run, budgets: Iterable[Budget]) -> list[Standing]:
-    """Every limit that holds for the run: its own lines first, then those that it shares."""
+    """Return every limit of the run: its own lines first, then the shared ones."""
     return standings_of([run], {run.pk: [*budgets]})[run.pk]
 
 
 def standings_of(runs: Collection[Run], budgets: Mapping[int, list[Budget]]) -> dict[int, list[Standing]]:
-    """The same of many runs, by their keys; what they share is read at once."""
+    """Return the same for many runs, by their keys; shared limits are read at once."""
     own = {run.pk: _own(run, budgets.get(run.pk, [])) for run in runs}
     shared = shared_limits_of([run.pk for run in runs if own[run.pk] or run.root_id is not None])
     return {run.pk: own[run.pk] + _shared(run, shared.get(run.pk, {})) for run in runs}
@@ -112,7 +112,7 @@ def _shared(run: Run, limits: Mapping[LimitName, SharedLimit]) -> list[Standing]
 
 
 def wishes_of(interrupts: Collection[Interrupt]) -> dict[Any, Wish]:
-    """What the call that each question holds back may use of the limit that it is about, by the question's key."""
+    """Return each held call's usage of the limit in question, by the question's key."""
     stored = Exchange.objects.filter(run=OuterRef("run"), seq=OuterRef("seq")).values("request_json")
     asked = Interrupt.objects.filter(pk__in=[found.pk for found in interrupts])
     requests = dict(asked.values_list("pk", Subquery(stored)))
@@ -138,16 +138,16 @@ def _wish(limit: str, request: str | None, profile: ModelProfile | None) -> Wish
 
 @dataclass(frozen=True)
 class LimitAsked:
-    """The limit that a question is about, as it stands now, and what the held call wants of it."""
+    """A question's limit in its current state, and the held call's need of it."""
 
     standing: Standing
     wish: Wish
     add: float
-    """What is likely to be enough, and lets the call through with its longest reply; rounded up."""
+    """A raise that is likely to be enough, and lets the call through with its longest reply; rounded up."""
 
     @property
     def headline(self) -> str:
-        """How far the limit is used, and why that is not enough."""
+        """Return how far the limit is used, and why the rest is too little."""
         name, most = self.standing.name, self.wish.most
         said = title(name, self.standing.used, self.standing.limit)
         if most > self.standing.left > 0:
@@ -156,7 +156,7 @@ class LimitAsked:
 
     @property
     def why(self) -> str:
-        """Whose limit it is, whether others have used it, and what is left."""
+        """Return whose limit it is, the others' usage, and the rest."""
         one = self.standing
         others = (
             f": other runs have used {words.amount(one.name, one.others)} of it" if one.others > 0 else ""
@@ -166,9 +166,9 @@ class LimitAsked:
 
 
 def limit_asked(interrupt: Interrupt, run: Run, found: Iterable[Standing], wish: Wish) -> LimitAsked | None:
-    """What a question about a limit is about; None where the run has no such limit any more.
+    """Return the limit in a question; None if the run no longer has it.
 
-    Of the run's own limit and the shared one it is the first that holds the call back, as the gate looks at them.
+    Of the run's own limit and the shared one it is the first that holds the call back, in the gate's order.
     """
     lines = [line for line in found if line.name == interrupt.limit]
     if not lines:
@@ -179,27 +179,27 @@ def limit_asked(interrupt: Interrupt, run: Run, found: Iterable[Standing], wish:
 
 
 def likely(name: str, run: Run) -> float:
-    """What the run may use of the limit from here on: as much as its calls so far, and as CALLS_AHEAD of them."""
+    """Return the run's likely further usage of the limit: as much as its calls so far, and as CALLS_AHEAD of them."""
     used = used_of(run)[name]
     return used / run.model_calls * max(run.model_calls, CALLS_AHEAD) if run.model_calls else 0.0
 
 
 def also_short(lines: list[Standing], run: Run) -> float:
-    """What is likely to be wanted of another limit than the one that is asked about; 0 where enough is left."""
+    """Return the likely need of another limit than the one in question; 0 if enough is left."""
     name = lines[0].name
     short = likely(name, run) - min(line.left for line in lines)
     return rounded_up(name, short) if short > 0 else 0.0
 
 
 def _to_add(name: str, lines: list[Standing], wish: Wish, run: Run) -> float:
-    """What has to be added to every one of the lines."""
+    """Return the raise needed in every one of the lines."""
     want = max(wish.most, likely(name, run)) or max(line.limit for line in lines) or 1.0
     short = want - min(line.left for line in lines)
     return rounded_up(name, short if short > 0 else want)
 
 
 def rounded_up(name: str, value: float) -> float:
-    """A number above 0 with two digits that is no less; tokens are whole."""
+    """Return a number above 0, rounded up to two digits; tokens are whole."""
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
     if name == "tokens":
         step = max(1.0, step)
@@ -207,7 +207,7 @@ def rounded_up(name: str, value: float) -> float:
 
 
 def plain(number: float) -> str:
-    """A number as a form and a command take it."""
+    """Return a number in the form that forms and commands take."""
     return f"{number:.10f}".rstrip("0").rstrip(".")
 
 
@@ -215,7 +215,7 @@ def plain(number: float) -> str:
 
 
 def figures(name: str, used: float, limit: float) -> str:
-    """How much of how much; in full where short numbers would look alike and are not."""
+    """Return how much of how much; in full if short numbers would look alike and are not."""
     shown = words.amount(name, used), words.amount(name, limit)
     if shown[0] == shown[1] and used != limit:
         before, after = {"cost_usd": ("$", ""), "active_seconds": ("", " s")}.get(name, ("", ""))
@@ -224,9 +224,9 @@ def figures(name: str, used: float, limit: float) -> str:
 
 
 def title(name: str, used: float, limit: float, root: int = 0, aside: float = 0.0) -> str:
-    """How far a limit is used; "reached" only where it is. `root` is the run whose it is, where others count in it.
+    """Return how far a limit is used; "reached" only if it is. `root` is the run that owns it, if shared; else 0.
 
-    `aside`: what of that is only set aside, for calls that are under way in others.
+    `aside`: the part reserved for calls in flight in other runs.
     """
     said = f"{words.LIMIT[name].removesuffix('s')} limit{f' of run {root}' if root else ''}"
     by = " by it and all that came from it" if root else ""
@@ -235,7 +235,7 @@ def title(name: str, used: float, limit: float, root: int = 0, aside: float = 0.
 
 
 def as_asked(stored: str, figures: Mapping[str, Any] | None) -> str:
-    """The title of a question about a limit, in words: as the limit stood when it was asked."""
+    """Return the title of a question about a limit, in words: with the limit as of the question."""
     told = AtLimit.model_validate(figures) if figures else None
     if told is None or told.name not in words.LIMIT:
         return stored

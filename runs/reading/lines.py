@@ -1,4 +1,4 @@
-"""One row in words: a title, a sentence, a piece of code. Timeline, export and commands say the same."""
+"""One step in words: a title, a sentence, a piece of code. Timeline, export and commands show the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs.reading.questions import whole_title
 from runs.reading.speaking import FIRST, exited, places_of, speaking
 
 ASKED_AGAIN = {"retried", "context_overflow", "reply_length", "reply_content_filter"}
-"""Codes of the notice on a model call that is made again."""
+"""Codes of the notice on a retried model call."""
 
 
 NOTHING_SPECIAL = Reads(None)
@@ -33,7 +33,8 @@ def line_of(
     machine: str,
     ends_replay: bool = False,
 ) -> Line:
-    """The line of a row. `asked` is the effect of its exchange, for rows of kind `ask`; see `Run.ends_replay`."""
+    """Return the line of a step. `asked` is the effect of its exchange, for steps of kind `ask`; see
+    `Run.ends_replay`."""
     row = _Row(machine, facts)
     match kind:
         case "ask" if asked is not None:
@@ -44,7 +45,7 @@ def line_of(
 
 
 class _Row:
-    """The facts of a row, as the machine that concluded them says them."""
+    """The facts of a step, in the words of its machine."""
 
     def __init__(self, machine: str, facts: list[Data]) -> None:
         self.facts = facts
@@ -53,7 +54,7 @@ class _Row:
         self._places = places_of(machine)
 
     def told(self, of: Callable[[Data], bool] = lambda fact: True) -> Line | None:
-        """Return the line of the first fact that speaks, of those that `of` takes; None where none speaks."""
+        """Return the line of the first fact that has one, of those accepted by `of`; None if there is none."""
         found = [fact for fact in self.facts if fact["kind"] in self._places and of(fact)]
         if not found:
             return None
@@ -61,11 +62,11 @@ class _Row:
         return _marked(self._speaking[first["kind"]](first), self, first)
 
     def reads(self, fact: Data) -> Reads:
-        """Return how the machine declares that the fact reads; nothing special where it is not its own."""
+        """Return the machine's declaration of how the fact reads; nothing special for a foreign fact."""
         return self.presentation.facts.get(fact["kind"], NOTHING_SPECIAL)
 
     def beside(self, told: Data) -> list[Beside]:
-        """Return the marks that the other facts leave."""
+        """Return the marks left by the other facts."""
         groups: dict[str, list[Data]] = {}
         for fact in self.facts:
             if self.reads(fact).beside and fact["kind"] != told["kind"]:
@@ -74,13 +75,13 @@ class _Row:
         return [mark for mark in marks if mark is not None]
 
     def violation(self) -> str:
-        """Return the violation that the row notes, in words; empty where it notes none."""
+        """Return the violation noted in the step, in words; empty if there is none."""
         codes = [str(fact.get("code", "")) for fact in self.facts if fact["kind"] == "react.notice"]
         return self.presentation.violation(codes[-1]) if codes else ""
 
 
 def _marked(line: Line, row: _Row, told: Data) -> Line:
-    """Return the line of the fact `told`, with a tag for what else the row concluded: an answer, the end."""
+    """Return the line of the fact `told`, with a tag for the step's other facts: an answer, the end."""
     facts = row.facts
     kinds = {fact["kind"]: fact for fact in facts}
     if earlier := [fact for fact in facts if fact["kind"] == "conv.run"]:
@@ -114,7 +115,7 @@ def _marked(line: Line, row: _Row, told: Data) -> Line:
 
 
 def _continuing(earlier: list[Data]) -> Line:
-    """Return the line of the run directly before this one, with how many there are as its tag."""
+    """Return the line of the run directly before this one, with the number of earlier runs as its tag."""
     return _replace(
         FIRST["conv.run"](earlier[-1]), tag=f"{words.plural(len(earlier), 'run')} before this one"
     )
@@ -138,7 +139,7 @@ def _asked(asked: Data, row: _Row) -> Line:
             return _model_asked(asked, row)
         case "tool_call":
             if decided := row.told(lambda fact: row.reads(fact).reply):
-                return decided  # a call of the run's own record needs no row of its own before it
+                return decided  # a call on the run's own record needs no line of its own before it
             code = call_text(asked["tool"], asked["args"])
             return _retried(Line("Calls", code=code, icon="tool", tone="call"), facts)
         case "child_run":
@@ -212,7 +213,7 @@ def _stopped(facts: list[Data], *, ends_replay: bool) -> Line:
 
 
 def _plain(kind: str, node: str, edge: str | None) -> Line:
-    """A row whose facts say nothing to a reader."""
+    """Return the line of a step whose facts have no words."""
     match kind:
         case "transition":
             return Line(words.spoken(node).capitalize(), words.spoken(edge or ""), level="all")

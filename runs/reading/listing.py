@@ -1,4 +1,4 @@
-"""The list of runs and the queue of what needs a person: filters, cursors, the numbers of each."""
+"""The list of runs and the queue of open questions: filters, cursors, the numbers of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs.store.halting import is_halted
 
 PAGE = 30
 FIRST = 50
-"""Runs that wait for the reader, shown before all others."""
+"""Runs waiting for the reader, shown before all others."""
 
 STATUS_FILTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "active": ("Active", ("queued", "running", "waiting", "paused")),
@@ -31,7 +31,7 @@ STATUS_FILTERS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Filters:
-    """What the list is narrowed to; the same names stand in the URL."""
+    """The filters of the list; the URL uses the same names."""
 
     status: str = ""
     machine: str = ""
@@ -40,7 +40,7 @@ class Filters:
 
     @property
     def narrow(self) -> bool:
-        """Whether anything is left out."""
+        """Return True if anything is left out."""
         return bool(self.status or self.machine or self.text)
 
 
@@ -52,18 +52,18 @@ class RunView:
     status: words.Word
     status_name: str
     progress: tuple[str, str]
-    """What is counted, and the count."""
+    """The name of the counted progress, and the count."""
     cost: str
     needs_me: bool
     node: str
     exit: str
     family: Family | None
-    """Its children; where the list is narrowed each run stands by itself."""
+    """Its children; in a filtered list each run is listed by itself."""
 
 
 @dataclass(frozen=True)
 class RunPage:
-    """One page of the list: those that wait for the reader (on the first page), the others, the next cursor."""
+    """One page of the list: runs that wait for the reader (on the first page), the others, the next cursor."""
 
     waiting: tuple[RunView, ...]
     runs: tuple[RunView, ...]
@@ -71,12 +71,12 @@ class RunPage:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is shown."""
+        """Return True if nothing is shown."""
         return not self.waiting and not self.runs
 
 
 def filters_from(query: Any) -> Filters:
-    """The filters in a query string; what is not understood narrows nothing."""
+    """Return the filters in a query string; unknown ones filter nothing."""
     status, machine, before = query.get("status", ""), query.get("machine", ""), query.get("before", "")
     return Filters(
         status=status if status in STATUS_FILTERS else "",
@@ -87,7 +87,7 @@ def filters_from(query: Any) -> Filters:
 
 
 def run_page(user: Any, filters: Filters) -> RunPage:
-    """One page of the runs that `user` may see, newest first; those that wait for them come first."""
+    """Return one page of the runs that `user` may see: those waiting for them first, then the newest first."""
     found = _filtered(user, filters)
     mine = pending_for(user).filter(run=OuterRef("pk"))
     found = found.annotate(needs_me=Exists(mine), asks=Exists(_pending()), site_halted=is_halted())
@@ -128,7 +128,7 @@ def _filtered(user: Any, filters: Filters) -> QuerySet[Run]:
 
 
 def _progress_of(runs: list[Run]) -> dict[int, tuple[str, str]]:
-    """How far each run is: what is counted, and the count."""
+    """Return each run's progress: the name of the count, and the count."""
     lines: dict[int, list[Budget]] = {}
     for line in Budget.objects.filter(run__in=[run.pk for run in runs], scope="global").order_by("pk"):
         lines.setdefault(line.run_id, []).append(line)

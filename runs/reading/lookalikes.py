@@ -1,6 +1,6 @@
 """Letters that look like others: a Cyrillic a in `paypal`, full width for `rm`. Real words of any script pass.
 
-Which letters look alike is Unicode's table, as the library disarm has it. It is loaded where a text first needs it.
+The table of look-alikes is Unicode's, from the library disarm, loaded when a text first needs it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _LETTER = regex.compile(r"[a-zA-Z]")
 _EASTERN = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\u3001-\u303f]")
 
 _SHAPES = ("<wide>", "<font>")
-"""How Unicode marks letters that are others in another shape: full width, and those of mathematics."""
+"""Unicode's marks for letters in another shape: full width, and those of mathematics."""
 
 _PHONETIC = regex.compile(
     r"[\u01c0\u01c3\u0251\u0261\u0262\u026a\u0274\u0280\u028f\u0299\u029c\u029f\u1d00-\u1d22\ua731]"
 )
-"""Latin letters that no language writes with: clicks, another a and g, small capitals."""
+"""Latin letters used in no written language: clicks, another a and g, small capitals."""
 
 _CLEAR = "\u00b5\u03bc\u2139"
-"""The two signs for a millionth, and the letter of a picture: nobody takes them for u and i."""
+"""The two signs for a millionth, and the letter of a picture: not taken for u and i."""
 
 _SEPARATORS = "/\\.:;|&@?=#%"
-"""They part hosts, paths and commands; what looks like one does not."""
+"""Separators of hosts, paths and commands; their look-alikes separate nothing."""
 
 
 class Alike(NamedTuple):
-    """A letter or sign that looks like another one, and where it stands."""
+    """A letter or sign that looks like another one, and its place."""
 
     place: int
     char: str
@@ -40,7 +40,7 @@ class Alike(NamedTuple):
 
 
 def alikes(text: str) -> Iterator[Alike]:
-    """Each character of `text` that looks like another and is not at home where it stands."""
+    """Yield each character of `text` that looks like another and is foreign to its surroundings."""
     if text.isascii():
         return
     chars = set(text)
@@ -56,21 +56,22 @@ def alikes(text: str) -> Iterator[Alike]:
 
 
 class _Table:
-    """Which of a text's characters look like which ASCII ones, and where that matters."""
+    """The look-alikes of ASCII characters in a text, and those of them at home in its scripts."""
 
     def __init__(self, chars: set[str]) -> None:
         self.shapes = {char: plain for char in chars if (plain := _plain(char))}
         self.like = _confused(chars) | self.shapes
-        """What each looks like."""
+        """The character that each looks like."""
         written_in = {_script(char) for char in chars - self.like.keys() if char.isalpha()}
         self.at_home = {char for char in self.like if char.isalpha() and _script(char) in written_in}
-        """Letters of a script that the text is written in: it has others of it, which look like no Latin ones."""
+        """Letters of the text's own scripts: there they have others of their script beside them, which resemble no
+        Latin ones."""
         self.foreign = {char for char in self.like.keys() - self.shapes.keys() if _is_foreign(char)}
         self.anywhere = self.like.keys() - self.at_home
         self.near_latin = bool(self.foreign & self.at_home)
 
     def letters(self, part: str) -> Iterator[int]:
-        """The places of strange letters and digits in what stands between two blanks."""
+        """Yield the places of foreign letters and digits between two blanks."""
         latin = _LETTER.search(part) is not None
         shapes = set() if _EASTERN.search(part) else self.shapes.keys()
         for word in _WORD.finditer(part):
@@ -79,7 +80,8 @@ class _Table:
                 yield from (at for at, char in enumerate(word[0], word.start()) if char in strange)
 
     def _foreign_in(self, word: str, beside_latin: bool) -> set[str]:  # noqa: FBT001
-        """Those among Latin letters or digits; or all of a word that has no others, where its script is not at home."""
+        """Return those among Latin letters or digits; or all of a word without others, if its script is foreign to the
+        text."""
         chars = set(word)
         found = chars & self.foreign
         if not found or _LETTER.search(word):
@@ -92,7 +94,7 @@ class _Table:
         return found if whole and strange else set()
 
     def separators(self, part: str) -> Iterator[int]:
-        """The places of signs that look like a separator, between ASCII letters; `1\\u20442` is a fraction."""
+        """Yield the places of separator look-alikes, between ASCII letters; `1\\u20442` is a fraction."""
         signs = {char for char in set(part) & self.like.keys() if self.like[char] in _SEPARATORS}
         for at in (at for at, char in enumerate(part) if char in signs) if signs else ():
             sides = part[at - 1 : at] + part[at + 1 : at + 2]
@@ -101,7 +103,7 @@ class _Table:
 
 
 def _confused(chars: set[str]) -> dict[str, str]:
-    """The ASCII character that each looks like, of those that look like one."""
+    """Return the ASCII character that each looks like, if it looks like one."""
     import disarm
 
     found = disarm.find_confusables("".join(chars))
@@ -113,7 +115,7 @@ def _confused(chars: set[str]) -> dict[str, str]:
 
 
 def _plain(char: str) -> str:
-    """The ASCII letter or digit that `char` is in another shape; empty for all others."""
+    """Return the ASCII letter or digit behind another shape; empty for all other characters."""
     if char.isascii() or char in _CLEAR or not unicodedata.decomposition(char).startswith(_SHAPES):
         return ""
     plain = unicodedata.normalize("NFKC", char)

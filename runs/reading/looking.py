@@ -1,4 +1,4 @@
-"""What is looked at twice before somebody approves it: one rule for the card, and for an answer given beforehand."""
+"""The second look before an approval: one rule for the card, and for answers given in advance."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LOOK_FIRST = "Check whether it happened, then tick the box to run it again."
 
 
 def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
-    """What is to be looked at before approving: what a restore made doubtful, what a call does, hides, or is too long
-    to be seen at once.
+    """Return the points to check before approving: doubts after a restore, a risk, hidden text, or too long an
+    argument.
 
-    `args` are those of an edit, else None. Empty where nothing is.
+    `args` are those of an edit, else None. Empty if there is nothing to check.
     """
     if not lets_act(interrupt, verdict):
         return ""
@@ -40,14 +40,14 @@ def second_look(interrupt: Interrupt, verdict: str, args: Any) -> str:
 
 
 def hides(interrupt: Interrupt, fields: Iterable[ArgumentField]) -> bool:
-    """Whether something hides in the call: in its tool's name, in an argument, or in the name of one."""
+    """Return True if something hides in the call: in its tool's name, in an argument, or in an argument's name."""
     return holds_unseen(interrupt.tool) or any(
         field.hidden or (field.shape == "json" and _hides_in_json(field.value)) for field in fields
     )
 
 
 def _hides_in_json(text: str) -> bool:
-    """Whether something hides in JSON that is written as an escape."""
+    """Return True if something hides in JSON as an escape."""
     try:
         return "\\" in text and holds_unseen(json.loads(text))
     except (ValueError, RecursionError):
@@ -55,10 +55,10 @@ def _hides_in_json(text: str) -> bool:
 
 
 def lets_act(interrupt: Interrupt, verdict: str) -> bool:
-    """Whether the verdict lets the call go that is held back, or the run act."""
+    """Return True if the verdict releases the held call, or lets the run act."""
     return verdict in LET_PASS or (verdict == "top_up" and interrupt.holds_a_deed)
 
 
 def is_risky(interrupt: Interrupt) -> bool:
-    """Whether the call that is held does much."""
+    """Return True if the held call is risky."""
     return interrupt.risk == "high" or interrupt.effects == "execute"

@@ -1,6 +1,6 @@
 """The machine's own part of the run page.
 
-It is drawn from the newest state and the facts that the machine names: two questions, however long the run is.
+It is drawn from the newest state and the facts that the machine names: two queries, however long the run is.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from runs.reading.exporting import opening_state, state_of
 from runs.reading.in_flight import Unheard
 
 MOST_ROWS = 2000
-"""Steps that a panel looks back on: a longer run is told from there on."""
+"""Steps that a panel looks back on: a longer run begins there."""
 
 
 def machine_panel(run: Run, files: Iterable[str], unheard: Unheard | None) -> str:
-    """The machine's own part as HTML; empty where it has none. `unheard`: what the run did not hear of any more."""
+    """Return the machine's own part as HTML; empty if it has none. `unheard`: the call in flight at the stop."""
     machine = CATALOGUE[run.machine]
     panel = machine.presentation.panel
     if panel is None:
@@ -43,14 +43,14 @@ def _template(name: str) -> Any:
 
 
 def head_state(run: Run) -> State:
-    """The control state after the last row."""
+    """Return the control state after the last step."""
     stored = Step.objects.filter(run=run, state_json__isnull=False, seq__lte=run.head).order_by("-seq")
     text = stored.values_list("state_json", flat=True).first()
     return state_of(run, json.loads(text) if text else opening_state(run))
 
 
 def told(run: Run, kinds: tuple[str, ...]) -> list[Told]:
-    """The newest live rows that hold facts of these kinds, oldest first, with those facts alone."""
+    """Return the newest live steps with facts of these kinds, oldest first, with only those facts."""
     rows = (
         Step.objects.filter(tells(*kinds), run=run, live=True)
         .order_by("-seq")

@@ -1,7 +1,7 @@
 """A model's or a person's text as HTML: Markdown by an allow-list, in bounded time, without anything from elsewhere.
 
-Three doors, one behind the other: the parser knows no raw HTML, no images and three kinds of addresses; what it makes
-passes a sanitiser that knows the same few elements; and the pages' content security policy stops what both let through.
+Three barriers, one behind the other. The parser knows no raw HTML, no images and three kinds of addresses. A sanitiser
+passes only the same few elements. The pages' content security policy stops the rest.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MOST = 100_000
 """Characters up to which a text is read as Markdown."""
 
 EFFORT = 200_000
-"""What reading one text may cost, in millionths of a second of a usual machine, roughly."""
+"""Largest effort for one text, roughly in millionths of a second of a usual machine."""
 
 CELLS = 3_000
-"""Cells up to which a table is one: a wide head makes every short line below it as wide."""
+"""Most cells of a table: a wide head makes every short line below it as wide."""
 
 NESTING = 20
 
@@ -77,17 +77,17 @@ _ADDRESS = re.compile(r"(https?://|mailto:)[^\s]", re.IGNORECASE)
 _RULE = re.compile(r"[-|:>\s]*")  # the line under a table's head, perhaps in a quotation
 
 _LINE, _PLACE, _STEP, _LINK = 30, 10, 1, 60
-"""What a line looked at costs, a place in it, a place passed again, and an address."""
+"""The effort of a line, a place in it, a place passed again, and an address."""
 
 
 class TooEntangled(Exception):
-    """The text would take too long to read as Markdown."""
+    """The text takes too long to read as Markdown."""
 
 
 def render(text: str, sources: Sequence[Source] = ()) -> SafeString:
-    """`text` as HTML; one that is too long or too entangled as plain text, with a note that says so.
+    """Return `text` as HTML; a too long or too entangled one as plain text, with a note.
 
-    `[[S:3]]` becomes a link to the source of that number; where there is none it stays as it was written.
+    `[[S:3]]` becomes a link to the source of that number; without one it stays as it was written.
     """
     if len(text) > MOST:
         return _plain(text, f"it has more than {MOST:,} characters")
@@ -101,7 +101,7 @@ def _rendered(text: str, cited: tuple[Source, ...]) -> SafeString:
     try:
         html = _parser(cited).render(shown)
     except (TooEntangled, RecursionError, IndexError, ValueError):
-        # The last two: a text that the parser stumbles over must not take the page with it.
+        # The last two: a text that breaks the parser must not break the page.
         return _plain(shown, "its formatting is too entangled")
     return mark_safe(visible(_SANITISER.clean(html)))  # once more: `&#x202e;` is a character by now
 
@@ -118,7 +118,7 @@ def _plain(text: str, why: str) -> SafeString:
 
 
 class _Effort:
-    """Counts what reading one text has cost."""
+    """A counter of the effort of one text."""
 
     def __init__(self) -> None:
         self.spent = 0
@@ -130,7 +130,7 @@ class _Effort:
 
 
 class _CountedInline(ParserInline):
-    """Counts the places that are only passed, too: a row of open brackets passes each of them from each."""
+    """An inline parser that counts passed places, too: a row of open brackets passes each of them from each."""
 
     def __init__(self, spend: Callable[[int], None]) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class _CountedInline(ParserInline):
 
 
 def _parser(cited: tuple[Source, ...] = ()) -> MarkdownIt:
-    """A parser for one text: it counts, and knows the sources that the text may cite."""
+    """Return a parser for one text: it counts, and knows the sources that the text may cite."""
     spend = _Effort().spend
     reader = MarkdownIt("js-default", {"html": False, "breaks": True, "maxNesting": NESTING})
     reader.inline = _CountedInline(spend)
@@ -152,7 +152,7 @@ def _parser(cited: tuple[Source, ...] = ()) -> MarkdownIt:
     reader.inline.ruler.before("text", "effort", partial(_count_inline, spend))
     reader.block.ruler.at("table", partial(_small_table, spend), {"alt": ["paragraph", "reference"]})
     reader.inline.ruler.before("link", "citation", partial(_citation, {one.number: one for one in cited}))
-    reader.core.ruler.push("nowhere", _no_link_to_nowhere)
+    reader.core.ruler.push("nowhere", _unlink_empty)
     reader.core.ruler.push("page", _fit_page)
     reader.add_render_rule("table_open", _table_open)
     reader.add_render_rule("table_close", _table_close)
@@ -160,15 +160,15 @@ def _parser(cited: tuple[Source, ...] = ()) -> MarkdownIt:
 
 
 def _is_address(spend: Callable[[int], None], url: str) -> bool:
-    """Whether a link may lead there; else what was written stays as text."""
+    """Return True if a link may lead there; else its source stays as text."""
     spend(_LINK)
     return _ADDRESS.match(url) is not None and "href=" in _SANITISER.clean(
         format_html('<a href="{}"></a>', url)
     )
 
 
-def _no_link_to_nowhere(state: StateCore) -> None:
-    """`[x]()` asks nobody whether it may lead anywhere: what it says stays, as text."""
+def _unlink_empty(state: StateCore) -> None:
+    """Keep `[x]()` as text: it skips the check of addresses."""
     for token in state.tokens:
         nowhere = False
         for child in token.children or ():
@@ -179,7 +179,7 @@ def _no_link_to_nowhere(state: StateCore) -> None:
 
 
 def _citation(cited: Mapping[int, Source], state: StateInline, *silent: bool) -> bool:
-    """`[[S:3]]` as a link, where there is such a source."""
+    """Turn `[[S:3]]` into a link, if there is such a source."""
     found = _CITATION.match(state.src, state.pos) if state.src.startswith("[[S:", state.pos) else None
     source = cited.get(int(found[1])) if found else None
     if found is None or source is None or state.linkLevel or found.end() > state.posMax:
@@ -209,7 +209,7 @@ def _count_inline(spend: Callable[[int], None], *_: Any) -> bool:
 def _small_table(
     spend: Callable[[int], None], state: StateBlock, first: int, last: int, *silent: bool
 ) -> bool:
-    """The parser's own rule, for tables that are not too large."""
+    """Apply the parser's own rule to tables that are not too large."""
     if first + 2 > last or not _RULE.fullmatch(state.src, state.bMarks[first + 1], state.eMarks[first + 1]):
         return False
     end = first
@@ -221,7 +221,7 @@ def _small_table(
 
 
 def _fit_page(state: StateCore) -> None:
-    """Headings go below those of the page, images become text, cells say by a class how they are aligned."""
+    """Move headings below those of the page, turn images into text, give cells a class for their alignment."""
     levels = sorted({token.tag for token in state.tokens if token.type == "heading_open"})
     shown = {tag: f"h{min(3 + place, 6)}" for place, tag in enumerate(levels)}
     for token in state.tokens:

@@ -1,4 +1,4 @@
-"""What people may do to the context of a run, as the pages offer it: pins, and the summaries that stand."""
+"""People's changes to a run's context, as the pages offer them: pins, and the active summaries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs.store import loading
 
 @dataclass(frozen=True)
 class PinView:
-    """Something that can be pinned, or is."""
+    """A pin, or a place for one."""
 
     path: str
     seq: int
@@ -22,26 +22,26 @@ class PinView:
 
     @property
     def what(self) -> str:
-        """What it is, in words."""
+        """Return its name in words."""
         return f"the summary of step {self.seq}" if self.path.startswith("su:") else f"step {self.seq}"
 
 
 @dataclass(frozen=True)
 class ContextState:
-    """What was done to the context, as it stands."""
+    """The current changes of the context."""
 
     summaries: tuple[CompactionView, ...]
-    """Those that the model reads, newest first, with what they stand for."""
+    """The active summaries, newest first, with the blocks that they replace."""
     pins: tuple[PinView, ...]
-    """Those of rows, and of summaries that stand."""
+    """Pins of steps, and of active summaries."""
     wanted_by: str
-    """Who waits for a compaction; empty where nobody does."""
+    """The person who waits for a compaction; empty if there is none."""
     leaves_alone: bool
-    """Whether that may take longer than to the next model call: rows were taken back since."""
+    """True if that may take longer than to the next model call: summaries were reverted since."""
 
 
 def context_state(run: Run) -> ContextState:
-    """What was done to the context of the run."""
+    """Return the changes of the run's context."""
     context = folded(loading.context_blocks(run))
     views = [compaction_view(run, summary.seq) for summary in reversed(context.standing())]
     standing = {f"su:{summary.seq}" for summary in context.standing()}
@@ -57,7 +57,7 @@ def context_state(run: Run) -> ContextState:
 
 
 def pin_of(run: Run, step: Step) -> PinView | None:
-    """What a person could pin of a row: what the model was told in it, or the summary that it made."""
+    """Return the part of a step that a person could pin: its blocks, or its summary."""
     if not step.live or run.finished:
         return None
     context = folded(loading.context_blocks(run))

@@ -1,7 +1,7 @@
-"""The steps of a run, each as what another run's step is compared with.
+"""The steps of a run in the form for comparison with another run's.
 
-A step is what a run's page shows as such: a row that concludes something, with the asks that it concludes. Only the
-live way of a run counts. Long runs are read in a form that keeps a few numbers a step.
+A step here is a step of the run's page: a concluding row, with its asks. Only the live path counts. Of long runs only a
+few numbers a step are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Data = dict[str, Any]
 LIKE_A_CALL = ("tool_call", "child_run")
 NO_CALL = Call("", {})
 UNSAID = {"run.spent", "run.asked", "run.feedback", "run.summary"}
-"""Facts that a comparison skips: a step's cost stands beside it, and other facts say what the rest of these repeat."""
+"""Facts that a comparison skips: a step's cost is shown beside it, and other facts repeat the rest."""
 BY_CHANCE = {
     "run.decided": ("interrupt",),
     "run.read": ("step", "run"),
@@ -41,15 +41,15 @@ BY_CHANCE = {
     "run.recovered": ("epoch", "message", "cost_usd", "tokens", "lost", "stopped"),
     "run.held_back": ("halt", "since", "until", "by", "reason"),
 }
-"""Parts of facts that differ between any two runs, or count what stood before."""
+"""Parts of facts that differ between any two runs, or count earlier things."""
 OF_THE_COPY = {"run.forked", "run.answers.kept"}
-"""What a row of a copy says of how it began: told with what was launched differently, and no step."""
+"""A copied run's facts about its beginning: shown with the differences at launch, not as a step."""
 _KEPT = 6
 """Runs whose outlines are kept."""
 
 
 class Outline(NamedTuple):
-    """What is kept of a step to find the one beside it."""
+    """The kept part of a step, to find its counterpart."""
 
     rows: tuple[int, ...]
     """Its asks, and the row that concludes them."""
@@ -57,12 +57,12 @@ class Outline(NamedTuple):
     cost_usd: float
     tokens: int
     ms: float
-    """How long the world took; a person's time is not counted."""
+    """Milliseconds that the world took; a person's time is not counted."""
 
 
 @dataclass(frozen=True)
 class StepText:
-    """A step in words, and what of it is compared."""
+    """A step in words, and its compared content."""
 
     rows: tuple[int, ...]
     asked: Line | None
@@ -73,7 +73,7 @@ class StepText:
 
     @property
     def seq(self) -> int:
-        """The row that it ends with."""
+        """Return the row that it ends with."""
         return self.rows[-1]
 
 
@@ -82,7 +82,7 @@ _lock = Lock()
 
 
 def outline_of(run: Run) -> tuple[Outline, ...]:
-    """The steps of a run's live way up to its head. Rows never change, so a head has one outline."""
+    """Return the steps of a run's live path up to its head. Rows never change, so a head has one outline."""
     key = (run.pk, run.created_at, run.head)
     with _lock:
         if key in _outlines:
@@ -103,7 +103,7 @@ class _Rows(NamedTuple):
     machine: str
     rows: list[tuple[int, str, str, str | None, str | None, list[Data], Data | None, bool]]
     asked_about: Data | None = None
-    """The call that a person was last asked about before these rows: what is concluded without an ask may be that."""
+    """The call in the last question to a person before these rows: a conclusion without an ask may be about it."""
 
     @property
     def seqs(self) -> tuple[int, ...]:
@@ -111,7 +111,7 @@ class _Rows(NamedTuple):
 
     @property
     def request(self) -> Data | None:
-        """What was asked of the world last."""
+        """Return the last request to the world."""
         return next((row[6] for row in reversed(self.rows) if row[6] is not None), None)
 
     @property
@@ -120,7 +120,7 @@ class _Rows(NamedTuple):
 
 
 def _steps(run: Run, seqs: Iterable[int] | None = None) -> Iterator[_Rows]:
-    """The live rows, or those of `seqs`, gathered to steps."""
+    """Yield the live rows, or those of `seqs`, grouped into steps."""
     steps = Step.objects.filter(run=run, live=True, seq__lte=run.head)
     asked = Exchange.objects.filter(run=run, seq__lte=run.head)
     if seqs is not None:
@@ -149,7 +149,7 @@ def _steps(run: Run, seqs: Iterable[int] | None = None) -> Iterator[_Rows]:
 
 
 def _is_plumbing(step: _Rows) -> bool:
-    """Whether a run's page shows none of its rows at the usual detail, or it only tells how a copy began."""
+    """Return True if a run's page shows none of its rows at the usual detail, or it only tells how a copy began."""
     if step.facts and all(fact["kind"] in OF_THE_COPY for fact in step.facts):
         return True
     return all(_line(step, row).level == "all" for row in step.rows)
@@ -177,7 +177,7 @@ def _outline(step: _Rows, took: dict[int, float]) -> Outline:
 
 
 def _content(step: _Rows) -> Data:
-    """What of a step is compared."""
+    """Return the compared content of a step."""
     _, _, _, edge, to, *_ = step.rows[-1]
     content: Data = {"edge": edge, "to": to}
     request = step.request or {}
@@ -199,7 +199,7 @@ def _content(step: _Rows) -> Data:
 
 
 def _call_in(request: Data) -> Data | None:
-    """The call that is asked for, or that a person is asked about."""
+    """Return the call in a request, or in a question to a person."""
     match request:
         case {"kind": "tool_call", "tool": tool, "args": args}:
             return {"tool": tool, "args": args}
@@ -211,7 +211,7 @@ def _call_in(request: Data) -> Data | None:
 
 
 def _unasked_call(step: _Rows) -> Data | None:
-    """The call that these rows conclude, where it was not let: then none of them asks for it."""
+    """Return the call that these rows conclude without an ask, because it was refused."""
     if reached := [fact for fact in step.facts if fact["kind"] == "react.tool.call"]:
         return {"tool": reached[-1]["tool"], "args": reached[-1]["args"]}
     concludes = any(fact["kind"] == "react.tool.result" for fact in step.facts)
@@ -219,7 +219,7 @@ def _unasked_call(step: _Rows) -> Data | None:
 
 
 def wanted_call(machine: str, facts: list[Data]) -> Call:
-    """The call that the model's reply among these facts wants."""
+    """Return the call in the model's reply among these facts."""
     own = reads_of(machine)
     for fact in facts:
         reads = own.get(fact["kind"])
@@ -229,14 +229,14 @@ def wanted_call(machine: str, facts: list[Data]) -> Call:
 
 
 def _times_of(run: Run) -> dict[int, float]:
-    """How long the world took over each ask, in milliseconds; people take their time uncounted."""
+    """Return the milliseconds that the world took over each ask; people's time is not counted."""
     asked = Exchange.objects.filter(run=run, seq__lte=run.head).exclude(kind="human_call")
     times = {exchange.seq: exchange.took_ms for exchange in asked.only("seq", "started_at", "answered_at")}
     return {seq: took for seq, took in times.items() if took is not None}
 
 
 def step_texts(run: Run, steps: Iterable[Outline]) -> dict[int, StepText]:
-    """Steps in words, by the row that each ends with."""
+    """Return steps in words, by each one's last row."""
     seqs = [seq for step in steps for seq in step.rows]
     return {step.seqs[-1]: _text(step) for step in _steps(run, seqs)} if seqs else {}
 

@@ -1,7 +1,7 @@
 """The small parts of the run page that change while it is open: each one a piece of HTML with a name.
 
-A panel says the same as long as nothing has happened: no clock runs in it (scripts tell the time), so that a page may
-leave alone what has not changed, and what a person is typing stays.
+A panel stays the same as long as nothing has happened: no clock runs in it (scripts show the time). So a page leaves
+unchanged parts alone, and a person's input stays.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from runs.rights import decides, may_launch, may_steer
 from runs.store.halting import halt_now
 
 PANELS = ("header", "gauges", "needs", "doing", "strip", "answer", "files", "context", "sources", "children")
-"""Those with a template of their own.
+"""Panels with a template of their own.
 
-Beside them there are `machine`, `child-SEQ` for each child run, and `unheard` where the run was stopped in a call.
+Others are `machine`, `child-SEQ` for each child run, and `unheard` if the run was stopped in a call.
 """
 
 _COUNTED = 256
@@ -57,7 +57,7 @@ class Visited:
 
 
 def panels_of(run: Run, user: Any) -> dict[str, str]:
-    """Every panel by its name, as `user` may see it."""
+    """Return every panel by its name, as `user` may see it."""
     pending = pending_of(run) or pending_below(run)
     budgets = list(Budget.objects.filter(run=run))
     asker = run if pending is None or pending.run_id == run.pk else pending.run
@@ -107,7 +107,7 @@ def _template(name: str) -> Any:
 
 
 def pending_of(run: Run) -> Interrupt | None:
-    """The interrupt that the run waits for, where there is one."""
+    """Return the interrupt that the run waits for, if there is one."""
     if run.finished:
         return None
     pending = Interrupt.objects.filter(run=run, status=Interrupt.Status.PENDING)
@@ -115,7 +115,7 @@ def pending_of(run: Run) -> Interrupt | None:
 
 
 def pending_below(run: Run) -> Interrupt | None:
-    """The question of the child that the run waits for, or of that one's child."""
+    """Return the question of the child of a waiting run, or of that one's child."""
     while run.status == RunStatus.WAITING:
         child = Run.objects.filter(parent=run, ended_at__isnull=True).order_by("-pk").first()
         if child is None:
@@ -127,7 +127,7 @@ def pending_below(run: Run) -> Interrupt | None:
 
 
 def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
-    """Steps, cost, tokens, time: each with its limit where one is set."""
+    """Return steps, cost, tokens, time: each with its limit if one is set."""
     standing = standings(run, budgets)
     shared = {line.name: line for line in standing if line.root}
     limits = {line.name: line for line in standing if not line.root and _holds_too(line, shared, run)}
@@ -152,7 +152,7 @@ def gauges_of(run: Run, budgets: list[Budget]) -> list[Gauge]:
 
 
 def _holds_too(line: Standing, shared: dict[str, Standing], run: Run) -> bool:
-    """Whether the run's own limit holds beside the shared one: not where that is the same, nor what has ended."""
+    """Return True if the run's own limit holds beside the shared one: it differs, and the run has not ended."""
     beside = shared.get(line.name)
     if beside is None or beside.root != run.pk:
         return True
@@ -160,7 +160,7 @@ def _holds_too(line: Standing, shared: dict[str, Standing], run: Run) -> bool:
 
 
 def _with_whom(run: Run, line: Standing) -> str:
-    """Who else counts in a limit."""
+    """Return who shares a limit."""
     return "with children and forks" if line.root == run.pk else f"shared with run {line.root}"
 
 
@@ -170,7 +170,7 @@ def _limit_gauge(line: Standing, label: str, about: str) -> Gauge:
 
 
 def _context_gauge(filling: Filling | None) -> list[Gauge]:
-    """How full the model's window is; nothing before the first call."""
+    """Return how full the model's window is; nothing before the first call."""
     if filling is None:
         return []
     limit = words.count(filling.limit) if filling.limit else ""
@@ -179,7 +179,7 @@ def _context_gauge(filling: Filling | None) -> list[Gauge]:
 
 
 def progress_line(machine: str, budgets: Iterable[Budget]) -> Budget | None:
-    """The line of a machine's own budget that tells how far a run is."""
+    """Return the line of a machine's own budget that shows a run's progress."""
     lines = sorted((line for line in budgets if line.scope == "global"), key=lambda line: line.pk)
     own = {line.name: line for line in lines}
     name = CATALOGUE[machine].presentation.progress if machine in CATALOGUE else ""
@@ -187,7 +187,7 @@ def progress_line(machine: str, budgets: Iterable[Budget]) -> Budget | None:
 
 
 def strip_of(run: Run, visits: dict[str, int]) -> list[Visited]:
-    """The machine's nodes in order, with how often each was left."""
+    """Return the machine's nodes in order, with how often each was left."""
     return [
         Visited(name, words.spoken(name), visits.get(name, 0), name == run.node)
         for name in order_of(CATALOGUE[run.machine])
@@ -201,7 +201,7 @@ _lock = Lock()
 
 
 def visits_of(run: Run) -> dict[str, int]:
-    """How often each node was left, rows that went dead excepted. Only rows that are new are counted."""
+    """Return how often each node was left, without dead steps. Only new steps are counted."""
     key = (run.pk, run.created_at)
     with _lock:
         head, counts = _visits.get(key, (0, {}))

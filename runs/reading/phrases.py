@@ -1,4 +1,4 @@
-"""What a row is said with: its line, a call as code, a text on one line."""
+"""The pieces of a step's words: its line, a call as code, a text on one line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from runs.reading.hidden_text import escaped
 from runs.reading.stacks import without_marks_at_end
 
 Level = Literal["turn", "step", "all"]
-"""The coarsest detail at which a row is still shown."""
+"""The coarsest detail that still shows a step."""
 
 Data = dict[str, Any]
 LONG = 400
-"""Characters of a sentence that a row shows; the inspector has the whole."""
+"""Characters of a sentence in a line; the inspector has the whole."""
 CALL = 240
 """Characters of a call in one line."""
 
@@ -26,7 +26,7 @@ _INNER = str.maketrans("“”", "‘’")
 
 @dataclass(frozen=True)
 class Line:
-    """What a row says. `code` is shown as code; `tag` is a small mark beside the title."""
+    """A step in words. `code` is shown as code; `tag` is a small mark beside the title."""
 
     title: str
     text: str = ""
@@ -36,45 +36,45 @@ class Line:
     level: Level = "step"
     tag: str = ""
     goes_on: bool = False
-    """Whether the text goes on from the title, in words of this program: `Went back` … `from row 9 to row 4`."""
+    """True if the text goes on from the title, in words of this program: `Went back` … `from row 9 to row 4`."""
     not_run: bool = False
-    """Whether it is about a call that did not take place."""
+    """True if it is about a call that did not take place."""
 
     @property
     def plain(self) -> str:
-        """The row as one line of text."""
+        """Return the step as one line of text."""
         said = " ".join(part for part in (self.text, self.code) if part)
         title = f"{self.title} ({self.tag})" if self.tag else self.title
         return " ".join((f"{title}: {said}" if said else title).split())
 
 
 def call_text(tool: str, args: Data) -> str:
-    """A call as code: `write_file(name="a.txt", content="12")`. A long one is cut, and says so."""
+    """Return a call as code: `write_file(name="a.txt", content="12")`. A long one is cut, and says so."""
     text = f"{tool}({args_text(args)})"
     shown = short(text, CALL)
     return f"{shown} ({len(text):,} characters)" if shown.endswith("…") else shown
 
 
 def short(text: str, most: int = LONG) -> str:
-    """`text` on one line, at most `most` characters."""
+    """Return `text` on one line, at most `most` characters."""
     if len(text) > most * 4:
-        text = f"{without_marks_at_end(text[: most * 4].rstrip())}…"  # what is cut would tell a wrong count
+        text = f"{without_marks_at_end(text[: most * 4].rstrip())}…"  # a cut stack would show a wrong count
     text = " ".join(escaped(_BREAK.sub("\n", text)).split())
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def quoted(text: str, most: int = LONG) -> str:
-    """`text` on one line, as somebody's words: its own quotation marks are those within a quotation."""
+    """Return `text` on one line, as a quotation: its own quotation marks become inner ones."""
     return f"“{short(text, most).translate(_INNER)}”"
 
 
 def args_text(args: Data) -> str:
-    """Arguments as code, between the brackets of a call; of any length, and with all that hides in them."""
+    """Return arguments as code, between the brackets of a call; of any length, with all hidden characters in them."""
     return ", ".join(f"{name}={_json(value)}" for name, value in args.items())
 
 
 def value_text(value: Any) -> str:
-    """A tool's value as a reader sees it on one line."""
+    """Return a tool's value for a reader, on one line."""
     return short(value if isinstance(value, str) else _json(value))
 
 

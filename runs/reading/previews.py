@@ -1,7 +1,7 @@
-"""How the content of an artifact is shown on a page: bounded, as text or as one of a few safe forms, never as HTML.
+"""The content of an artifact on a page: bounded, as text or as one of a few safe forms, never as HTML.
 
-Whatever a file claims to be, its characters reach the page escaped and visible; only the four raster types are shown
-as pictures, and the page fetches those from an answer of their own.
+Whatever a file claims to be, its characters reach the page escaped and visible. Only the four raster types are shown as
+pictures, and the page fetches those from an answer of their own.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from runs.reading import markdown
 from runs.reading.hidden_text import visible
 
 MOST_TEXT = 60_000
-"""Characters of a text that a page shows."""
+"""Characters of a text on a page."""
 MOST_ROWS = 200
 MOST_COLUMNS = 30
 MOST_CELL = 300
 MOST_BYTES = 512
-"""Bytes that are shown of what is no text."""
+"""Bytes shown of binary content."""
 MOST_PIXELS = 30_000_000
 DEEPEST = 30
-"""Levels of JSON that are indented; deeper ones stand at the last."""
+"""Levels of JSON that are indented; deeper ones share the last level."""
 
 Form = Literal["text", "table", "prose", "picture", "bytes", "nothing"]
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a page shows of a content. Of `text`, `html`, `rows` and `pixels` those are filled that the form needs."""
+    """The preview of a content. Of `text`, `html`, `rows` and `pixels` only those of its form are filled."""
 
     form: Form
     text: str = ""
@@ -47,7 +47,7 @@ class Preview:
 
 
 def preview_of(content: bytes, media_type: str) -> Preview:
-    """The preview of a content of this type."""
+    """Return the preview of a content of this type."""
     if not content:
         return Preview("nothing", notes=("Empty.",))
     if media_type in RASTER:
@@ -73,7 +73,7 @@ def _text(text: str, *notes: str) -> Preview:
 
 
 def _cut(text: str) -> tuple[str, tuple[str, ...]]:
-    """The beginning as it is shown, with a note where there is more."""
+    """Return the shown beginning, with a note if there is more."""
     if len(text) <= MOST_TEXT:
         return visible(text), ()
     return visible(text[:MOST_TEXT]), (f"The first {MOST_TEXT:,} of {len(text):,} characters.",)
@@ -99,9 +99,9 @@ def _json(text: str) -> Preview:
 
 
 def _laid_out(text: str) -> tuple[str, bool]:
-    """JSON in lines, every token as it is written (numbers, double names), and whether that is all of it.
+    """Return JSON in lines, every token as it is written (numbers, double names), and whether that is all of it.
 
-    Token by token: nothing is built, so neither depth nor width can cost more than what is shown.
+    Token by token: nothing is built, so neither depth nor width can cost more than the shown part.
     """
     pieces: list[str] = []
     place = length = depth = 0
@@ -121,7 +121,7 @@ def _laid_out(text: str) -> tuple[str, bool]:
 
 
 def _piece(token: str, depth: int, *, opened: bool) -> str:
-    """A token with what stands before and after it; a bracket that closes at once stays on its line."""
+    """Return a token with the text before and after it; a bracket that closes at once stays on its line."""
     match token:
         case "]" | "}":
             return token if opened else f"{_line(depth - 1)}{token}"
@@ -143,7 +143,7 @@ _FORMULA = re.compile(r"[=@\t\r]|[+\-](?![0-9.,]*\s*%?\s*$)")
 
 def _table(text: str, media_type: str) -> Preview:
     sign = "\t" if media_type == "text/tab-separated-values" else _delimiter(text)
-    # What stands in the first lines is enough; a quote that never closes must not read on for ever.
+    # The first lines are enough; a quote that never closes must not read on for ever.
     head = text[: MOST_TEXT * 2]
     try:
         lines = list(islice(csv.reader(io.StringIO(head), delimiter=sign), MOST_ROWS + 1))
@@ -176,7 +176,7 @@ def _cell(text: str) -> str:
     return visible(text if len(text) <= MOST_CELL else f"{text[:MOST_CELL]}…")
 
 
-# --- what is no text ------------------------------------------------------------------------------------------------
+# --- binary content -------------------------------------------------------------------------------------------------
 
 
 def _bytes(content: bytes) -> Preview:
@@ -209,7 +209,7 @@ def _picture(content: bytes, media_type: str) -> Preview:
 
 
 def pixels_of(content: bytes, media_type: str) -> tuple[int, int] | None:
-    """Width and height that a picture's head states; None where it has no such head."""
+    """Return the width and height stated in a picture's head; None if it has no such head."""
     size: tuple[int, int] | None = None
     match media_type:
         case "image/png" if content[8:16] == b"\x00\x00\x00\rIHDR" and len(content) >= 33:
@@ -246,7 +246,7 @@ def _webp_size(content: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int] | None:
-    """From the frame's head, which comes after segments that say how long they are."""
+    """Return the size in the frame's head, which follows segments of stated length."""
     place = 2
     while place + 9 <= len(content) and content[place] == 0xFF:
         mark, length = content[place + 1], _number(content[place + 2 : place + 4])

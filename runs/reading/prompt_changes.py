@@ -1,6 +1,6 @@
-"""What is new in a prompt against the one before it: what is the same at the beginning, what came, what went.
+"""The changes of a prompt against the one before it: the same beginning, new parts, removed parts.
 
-What is the same from the beginning on is what a provider's cache can hold.
+A provider's cache can hold the same beginning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runs.reading.hidden_text import visible
 from runs.reading.prompts import Sent
 
 MOST_WORDS = 12_000
-"""Characters of two texts together up to which they are laid over each other word by word."""
+"""Characters of two texts together up to which they are compared word by word."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class PartView:
     side: str
     path: str
     seq: int | None
-    """The row that it is of."""
+    """The step of the part."""
     tokens: int
     text: str
 
 
 class Word(NamedTuple):
-    """A stretch of two texts laid over each other: in both, gone, or new."""
+    """A stretch of two texts laid over each other: in both, removed, or new."""
 
     text: str
     where: str
@@ -43,7 +43,7 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class PartChange:
-    """A part that stands in both prompts, with another text."""
+    """A part of both prompts, with another text."""
 
     label: str
     path: str
@@ -52,15 +52,15 @@ class PartChange:
 
 @dataclass(frozen=True)
 class PromptChanges:
-    """What is new against the prompt before. Tokens are estimates."""
+    """The changes against the prompt before. Tokens are estimates."""
 
     before: int
-    """The row that asked then."""
+    """The step that asked then."""
     same: int
     """Parts that are the same from the beginning on, and their tokens."""
     same_tokens: int
     whole: bool
-    """Whether nothing is new at all."""
+    """True if nothing is new at all."""
     added: tuple[PartView, ...]
     added_tokens: int
     removed: tuple[PartView, ...]
@@ -69,7 +69,7 @@ class PromptChanges:
 
     @property
     def said(self) -> str:
-        """The changes in one line."""
+        """Return the changes in one line."""
         if self.whole:
             return "Same prompt."
         parts = []
@@ -83,14 +83,14 @@ class PromptChanges:
 
     @property
     def said_same(self) -> str:
-        """What a provider's cache can hold, in one line."""
+        """Return the part that a provider's cache can hold, in one line."""
         if not self.same:
             return "no common beginning"
         return f"the first {self.same_tokens:,} tokens ({words.plural(self.same, 'block')}) are the same"
 
 
 def part_views(sent: Sent, parts: Sequence[Piece] | None = None) -> tuple[PartView, ...]:
-    """The parts of a prompt, or some of them, as they are shown."""
+    """Return the parts of a prompt, or some of them, as they are shown."""
     return tuple(_view(sent, part) for part in (sent.parts if parts is None else parts))
 
 
@@ -102,7 +102,7 @@ def _view(sent: Sent, part: Piece) -> PartView:
 
 
 def changes(before: Sent, now: Sent) -> PromptChanges:
-    """What is new in `now`."""
+    """Return the changes in `now`."""
     ours, theirs = before.parts, now.parts
     most = min(len(ours), len(theirs))
     same = next((place for place in range(most) if ours[place] != theirs[place]), most)
@@ -128,7 +128,7 @@ def changes(before: Sent, now: Sent) -> PromptChanges:
 
 
 def _without_common(ours: Sequence[Piece], theirs: Sequence[Piece]) -> tuple[list[Piece], list[Piece]]:
-    """What only one of them has; the same part twice counts twice."""
+    """Return the parts of only one of them; the same part twice counts twice."""
     rest = list(ours)
     counts: dict[Piece, int] = {}
     for part in ours:
@@ -148,7 +148,7 @@ def _without_common(ours: Sequence[Piece], theirs: Sequence[Piece]) -> tuple[lis
 
 
 def _place(part: Piece) -> tuple[str, str, str]:
-    """What tells that two parts are the same thing at another time: the tail, the sources, a summary, a row's block."""
+    """Return the identity of a part over time: the tail, the sources, a summary, a step's block."""
     return part.what, part.side, part.path
 
 
@@ -160,7 +160,7 @@ def _laid_over(before: str, after: str) -> tuple[Word, ...]:
 
 
 def _around(before: str, after: str) -> tuple[str, str]:
-    """Of long texts what is around the first difference."""
+    """Return long texts around the first difference."""
     most = min(len(before), len(after))
     first = next((place for place in range(most) if before[place] != after[place]), most)
     begins = max(0, first - 200)

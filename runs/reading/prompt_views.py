@@ -1,4 +1,4 @@
-"""One prompt whole, as the inspector and the context page show it: how full, what is new, and every part of it."""
+"""One prompt whole, as the inspector and the context page show it: how full, its changes, and every part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST = 4
 """Parts at the beginning that are always shown: instructions, examples, the goal."""
 
 LISTED = 60
-"""Prompts that the context page lists."""
+"""Prompts listed on the context page."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,19 @@ class PromptView:
     sent: Sent
     filling: Filling
     changes: PromptChanges | None
-    """None where it is the first one of its role."""
+    """None if it is the first one of its role."""
     parts: tuple[PartView, ...]
     left_out: int
 
     @property
     def role(self) -> str:
-        """Whom it was for, in words."""
+        """Return its role, in words."""
         return words.spoken(self.sent.role)
 
 
 @dataclass(frozen=True)
 class PromptLine:
-    """One prompt in a list. Sizes are 0 where nothing was counted."""
+    """One prompt in a list. Sizes are 0 if nothing was counted."""
 
     seq: int
     role: str
@@ -52,7 +52,7 @@ class PromptLine:
 
 
 def prompt_view(run: Run, seq: int) -> PromptView | None:
-    """The prompt of the ask at `seq`; None where it asked no model."""
+    """Return the prompt of the ask at `seq`; None if it asked no model."""
     found = sent_with_the_one_before(run, seq)
     if found is None:
         return None
@@ -70,7 +70,7 @@ def prompt_view(run: Run, seq: int) -> PromptView | None:
 
 
 def _shown(sent: Sent) -> tuple[tuple[PartView, ...], int]:
-    """Every part, those that are too much without their texts."""
+    """Return every part, those beyond the bound without their texts."""
     views = list(part_views(sent))
     room = MOST
     left_out = 0
@@ -83,13 +83,13 @@ def _shown(sent: Sent) -> tuple[tuple[PartView, ...], int]:
 
 
 def _by_weight(parts: tuple[Piece, ...]) -> Iterator[int]:
-    """The first parts, then the newest."""
+    """Yield the first parts, then the newest."""
     yield from range(min(FIRST, len(parts)))
     yield from range(len(parts) - 1, FIRST - 1, -1)
 
 
 def prompts_of(run: Run, most: int = LISTED) -> list[PromptLine]:
-    """The newest prompts of the run, newest first."""
+    """Return the newest prompts of the run, newest first."""
     asked = Exchange.objects.filter(run=run, kind__in=ASKS).order_by("-seq")
     columns = ("seq", "name", "kind", "prompt_chars", "input_tokens", "status", "nth")
     return [
@@ -106,7 +106,7 @@ def prompts_of(run: Run, most: int = LISTED) -> list[PromptLine]:
 
 
 def ask_beside(run: Run, seq: int) -> tuple[int | None, int | None]:
-    """The asks of a model before and after row `seq`."""
+    """Return the asks of a model before and after step `seq`."""
     asked = Exchange.objects.filter(run=run, kind__in=ASKS).values_list("seq", flat=True)
     return asked.filter(seq__lt=seq).order_by("-seq").first(), asked.filter(seq__gt=seq).order_by(
         "seq"

@@ -1,7 +1,7 @@
-"""The prompt of a model call, rendered once more from the rows that the model was told when it was asked.
+"""The prompt of a model call, rendered again from the steps read by the model.
 
-A prompt is not kept: it is a rendering of the log. What else it depended on stands in the request (`longest`,
-`sanitize`, `room`) and in the exchange (`prompt_upto`), so that it can be made again as it was sent.
+A prompt is not stored: it is a rendering of the log. Its other inputs are in the request (`longest`, `sanitize`,
+`room`) and in the exchange (`prompt_upto`), so it can be rendered as it was sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ASKS = ("model_call", "compaction")
 """Kinds of exchanges that ask a model."""
 
 ORIGINALS = "originals"
-"""What a summariser is shown."""
+"""The blocks shown to a summariser."""
 
 
 @dataclass(frozen=True)
@@ -39,53 +39,52 @@ class Sent:
     role: str
     parts: tuple[Piece, ...]
     per_character: float
-    """Tokens per character, by what the provider had counted for the run by then."""
+    """Tokens per character, from the provider's counts for the run by then."""
     characters_sent: int
-    """What was counted when it was sent; 0 where it was not (a script reads no prompt, the cache asks nobody)."""
+    """The count when it was sent; 0 without one (a script reads no prompt, the cache asks no model)."""
     tokens_counted: int
-    """The provider's own count; 0 where there is none."""
+    """The provider's own count; 0 if there is none."""
     sent: bool
-    """Whether a model was asked at all: a reply from the cache needs no prompt, and one may still be waiting."""
+    """True if a model was asked at all: a reply from the cache needs no prompt, and one may still be waiting."""
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """The messages."""
         return messages(self.parts)
 
     @property
     def characters(self) -> int:
-        """Of the messages."""
+        """Return the characters of the messages."""
         return sum(len(message.text) for message in self.messages)
 
     @property
     def tokens(self) -> int:
-        """The estimate of the whole."""
+        """Return the estimate of the whole."""
         return self.tokens_of(self.parts)
 
     @property
     def differs(self) -> bool:
-        """Whether something that is kept outside of the log has changed since: a tool, a skill, the profile."""
+        """Return True if an input outside of the log has changed since: a tool, a skill, the profile."""
         return bool(self.characters_sent) and self.characters_sent != self.characters
 
     def tokens_of(self, parts: Iterable[Piece]) -> int:
-        """The estimate of some parts."""
+        """Return the estimate of some parts."""
         return context.tokens(sum(len(part.text) for part in parts), self.per_character)
 
 
 def prompt_of(run: Run, seq: int) -> tuple[Message, ...] | None:
-    """The messages that the ask at `seq` sent; None where it asked no model."""
+    """Return the messages sent by the ask at `seq`; None if it asked no model."""
     found = sent_at(run, seq)
     return found.messages if found else None
 
 
 def sent_at(run: Run, seq: int) -> Sent | None:
-    """The prompt of the ask at `seq`; None where it asked no model."""
+    """Return the prompt of the ask at `seq`; None if it asked no model."""
     exchange = Exchange.objects.filter(run=run, seq=seq, kind__in=ASKS).first()
     return _sent(run, exchange, full_terms(run), _told_to(run, exchange)) if exchange else None
 
 
 def sent_with_the_one_before(run: Run, seq: int) -> tuple[Sent, Sent | None] | None:
-    """The prompt of the ask at `seq`, and the one that was sent before it to the same role."""
+    """Return the prompt of the ask at `seq`, and the one sent before it to the same role."""
     exchange = Exchange.objects.filter(run=run, seq=seq, kind__in=ASKS).first()
     if exchange is None:
         return None
@@ -99,12 +98,12 @@ def sent_with_the_one_before(run: Run, seq: int) -> tuple[Sent, Sent | None] | N
 
 
 def _told_to(run: Run, exchange: Exchange) -> list[Block]:
-    """What the model had been told when it was asked."""
+    """Return the blocks that the model had when it was asked."""
     return loading.window_at(run, CATALOGUE[run.machine], _upto(exchange))
 
 
 def _told_before(run: Run, before: Exchange, now: Exchange, blocks: list[Block]) -> list[Block]:
-    """The same for an earlier ask; of `blocks` those that were there then, where rows have only been added since."""
+    """Return the same for an earlier ask; those of `blocks` from then, if steps have only been added since."""
     since = run.steps.filter(seq__gt=_upto(before), seq__lte=_upto(now))
     if since.filter(kind__in=(Step.Kind.REWIND, Step.Kind.COMPACTION, Step.Kind.NOTE)).exists():
         return _told_to(run, before)
@@ -139,18 +138,18 @@ def _parts(run: Run, effect: ModelCall | Compaction, blocks: list[Block], terms:
 
 
 def blocks_at(run: Run, seq: int) -> list[Block]:
-    """All that the model had been told when `seq` was the newest row, summarised or not."""
+    """Return all blocks that the model had when `seq` was the newest step, summarised or not."""
     return loading.blocks_at(run, CATALOGUE[run.machine], seq)
 
 
 def full_terms(run: Run) -> Terms:
-    """What the run was agreed on, with its tools as they are now."""
+    """Return the run's terms, with its current tools."""
     guided = ModelProfile.objects.filter(name=run.model_name, guided=True).exists()
     return loading.terms_of(run, tool_specs(run), guided=guided)
 
 
 def limit_of(run: Run, terms: Terms) -> int | None:
-    """Tokens of a prompt at most; None where nothing bounds them."""
+    """Return the most tokens of a prompt; None for no bound."""
     if terms.settings.context.limit_tokens or run.script_json:
         return terms.settings.context.limit_tokens
     profile = ModelProfile.objects.filter(name=run.model_name).first()
@@ -158,7 +157,7 @@ def limit_of(run: Run, terms: Terms) -> int | None:
 
 
 def ratio_before(run: Run, seq: int) -> float:
-    """Tokens per character, by the last prompt before `seq` that the provider counted."""
+    """Return the tokens per character of the last prompt before `seq` that the provider counted."""
     counted = Exchange.objects.filter(run=run, seq__lt=seq, prompt_chars__gt=0, input_tokens__gt=0)
     found = counted.order_by("-seq").values_list("input_tokens", "prompt_chars").first()
     return context.ratio(*found) if found else 1 / context.CHARACTERS_PER_TOKEN

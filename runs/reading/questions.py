@@ -1,6 +1,6 @@
-"""What a person is asked, all of it. An agent may ask several things at once: the title of its question is the first.
+"""The whole question to a person. An agent may ask several things at once: the title of its question is the first.
 
-Nothing more is kept than what the run asked, in its log; title and reason stay as they were stored.
+Only the run's own question in its log is stored; title and reason stay as they were.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from runs.reading.phrases import Data
 
 
 def whole_title(asked: Data) -> str:
-    """Everything that is asked, on one line; `asked` is the effect as it was stored."""
+    """Return all questions on one line; `asked` is the effect as it was stored."""
     return " ".join(asked.get("questions") or ()) or str(asked["title"])
 
 
 def questions_of(interrupts: Collection[Interrupt]) -> dict[Any, tuple[str, ...]]:
-    """What each asks one by one, by its key; nothing where it is no agent's question. One query for all."""
+    """Return the single questions of each, by its key; nothing if it is no agent's question. One query for all."""
     agents = [found.pk for found in interrupts if found.kind == "question"]
     questions: dict[Any, tuple[str, ...]] = {found.pk: () for found in interrupts}
     if agents:
@@ -33,7 +33,7 @@ def questions_of(interrupts: Collection[Interrupt]) -> dict[Any, tuple[str, ...]
 
 
 def asked_of(interrupt: Interrupt) -> HumanCall | None:
-    """The question as the run asked it."""
+    """Return the question as the run asked it."""
     request = (
         Exchange.objects.filter(run=interrupt.run_id, seq=interrupt.seq).values_list("request_json").first()
     )
@@ -51,18 +51,18 @@ def answer_field(number: int) -> str:
 
 
 def titles_of(interrupts: Collection[Interrupt]) -> dict[Any, str]:
-    """What each asks, all of it on one line, by its key."""
+    """Return all questions of each on one line, by its key."""
     questions = questions_of(interrupts)
     return {found.pk: title_of(found, questions[found.pk]) for found in interrupts}
 
 
 def title_of(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
-    """What it asks, all of it on one line."""
+    """Return all its questions on one line."""
     return " ".join(questions) or interrupt.title
 
 
 def reason_of(interrupt: Interrupt, questions: tuple[str, ...]) -> str:
-    """Why it is asked, without the further questions, where the machine puts them before its reason."""
+    """Return why it is asked, without the further questions, if the machine puts them before its reason."""
     further = "\n".join(questions[1:])
     if further and interrupt.why.startswith(further):
         return interrupt.why.removeprefix(further).removeprefix("\n")

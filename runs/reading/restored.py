@@ -1,4 +1,4 @@
-"""Restored runs: those that wait to be resumed, and what a person is told of one that goes on."""
+"""Restored runs: the waiting ones, and the notes about resumed ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class RestoredRun:
 
     run: Run
     mine: bool
-    """Whether the reader may resume it."""
+    """True if the reader may resume it."""
     no_model: str
-    """Why its model can't be called, so that it would end at its next call; empty where it can."""
+    """Why its model can't be called, so it would end at its next call; empty if it can."""
 
 
 def restored_of(user: Person) -> QuerySet[Run]:
@@ -45,7 +45,7 @@ def restored_views(runs: Collection[Run], user: Person) -> list[RestoredRun]:
 
 
 def why_restored(run: Run) -> str:
-    """Return what the restore that paused the run said; empty where the run is not paused by one."""
+    """Return the restore's message on the run; empty if the run is not paused by one."""
     if not paused_by_restore(Run.objects.filter(pk=run.pk)).exists():
         return ""
     facts = json.loads(run.steps.filter(kind=Step.Kind.PAUSE).latest("seq").facts_json)
@@ -53,14 +53,14 @@ def why_restored(run: Run) -> str:
 
 
 def unknown_of(run: Run) -> str:
-    """Return that a restored run may have done more than its log has; empty where the run is not restored."""
+    """Return the note that a restored run may have done more than its log has; empty if the run is not restored."""
     if run.restored_at is None:
         return ""
     return f"{_restored(run)}. Side effects of this run since the backup are not in its log."
 
 
 def doubt_of(question: Interrupt) -> str:
-    """Return that the call in question may have been made before a restore; empty where it can't have been."""
+    """Return the note that the call in question may have been made before a restore; empty if it can't have been."""
     if question.status != Interrupt.Status.PENDING or not question.may_be_done:
         return ""
     return f"{_restored(question.run)}. Check outside whether this call was made since the backup."

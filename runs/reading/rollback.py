@@ -1,6 +1,6 @@
-"""What going on from an earlier row brings: told from what the run, and people, did after that row.
+"""The consequences of going on from an earlier step, from the run's and people's actions after it.
 
-What is likely to be done and paid for again, what stays done outside, and what people did that counts no more.
+Likely repeated work and costs, lasting side effects, and people's changes that no longer count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runs.store import after_row, copying, loading
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """A question that somebody answered after the row."""
+    """A question answered after the step."""
 
     seq: int
     title: str
@@ -34,58 +34,58 @@ class AnsweredQuestion:
 
     @property
     def done(self) -> str:
-        """What was answered, as it reads before "by"."""
+        """Return the answer, as it reads before "by"."""
         word = words.VERDICT_DONE.get(self.verdict)
         return word.text.lower() if word else words.spoken(self.verdict)
 
 
 @dataclass(frozen=True)
 class LostChange:
-    """What somebody did after the row to the context before it, and counts no more from there."""
+    """A person's change after the step to the context before it, which is lost."""
 
     seq: int
     line: Line
-    """What was done, to which summary or row, by whom and why."""
+    """The change: by whom, to which summary or step, and why."""
 
 
 @dataclass(frozen=True)
 class Again:
-    """What the live rows after a row did: what comes again, if the run goes the same way."""
+    """The work of the live steps after a step: it is repeated if the run goes the same way."""
 
     model_calls: int
     tokens: int
     cost_usd: float
     tool_calls: int
     outside_calls: int
-    """How many of the tool calls changed something outside, or may have."""
+    """How many of the tool calls had side effects, or possible ones."""
     outside: tuple[OutsideEffect, ...]
-    """All that stays done: by rows too that the run, or a child of it, has gone back over since."""
+    """All lasting side effects: by rolled-back steps too, of the run or its children."""
     answered: tuple[AnsweredQuestion, ...]
-    """What a run that goes back can answer as before: not what nobody answered in time, nor what ended it."""
+    """Answers to keep in a rollback: not expired questions, nor the answer that ended the run."""
     lost: tuple[LostChange, ...]
     unknown: str
-    """That the log of a restored run may lack side effects; empty where the run is not restored."""
+    """The note that the log of a restored run may lack side effects; empty if the run is not restored."""
 
     @property
     def stays_done(self) -> bool:
-        """Whether something outside was changed, or may have been."""
+        """Return True if there were side effects, or possible ones."""
         return bool(self.outside or self.unknown)
 
     @property
     def answered_by_people(self) -> list[AnsweredQuestion]:
-        """What a new run can answer as before; the answers of its settings are given to it anyhow."""
+        """Return the answers that a new run can keep; it gets those of its settings anyhow."""
         return [one for one in self.answered if one.channel in copying.PEOPLE]
 
     @property
     def sentence(self) -> str:
-        """In one line."""
+        """Return the consequences in one line."""
         calls, tools = _counted(self.model_calls, "model call"), _counted(self.tool_calls, "tool call")
         outside = f", {self.outside_calls} of them with effects outside" if self.outside_calls else ""
         return f"{calls} ({self.tokens:,} tokens, {words.money(self.cost_usd)}), {tools}{outside}."
 
     @property
     def likely(self) -> str:
-        """What it comes to, for who is about to go back."""
+        """Return the likely cost, for a person about to roll back."""
         calls, tools = _counted(self.model_calls, "model call"), _counted(self.tool_calls, "tool call")
         return (
             f"Going on from there is likely to cost {words.money(self.cost_usd)} again: {calls}, "
@@ -98,7 +98,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def again(run: Run, at: int) -> Again:
-    """What the run and those that it called did after row `at`, by their own record."""
+    """Return the actions of the run and its descendants after step `at`, by their own record."""
     done = _live_asks_after(run, at)
     models = [one for one in done if one.kind in ("model_call", "compaction") and one.nth]
     calls = {(one.run_id, one.seq) for one in done if one.kind in ("tool_call", "child_run")}
@@ -126,7 +126,7 @@ def again(run: Run, at: int) -> Again:
 
 
 def _live_asks_after(run: Run, at: int) -> list[Exchange]:
-    """What live rows after row `at` asked and was answered, and so on in the child runs that they began.
+    """Return the answered asks of live steps after step `at`, and so on in the child runs that they began.
 
     A generation at a time, however many there are.
     """
@@ -141,17 +141,17 @@ def _live_asks_after(run: Run, at: int) -> list[Exchange]:
 
 
 def _is_live(run: str, seq: str) -> Exists:
-    """Whether the row of these columns asked for something, and was not gone back over."""
+    """Return the query condition that the step in these columns is an ask and was not rolled back."""
     return Exists(Step.objects.filter(run=OuterRef(run), seq=OuterRef(seq), live=True, kind=Step.Kind.ASK))
 
 
-# --- what people did to the context -------------------------------------------------------------------------------
+# --- people's changes to the context --------------------------------------------------------------------------------
 
 
 def _lost_after(run: Run, at: int) -> list[LostChange]:
-    """What people did after row `at` to summaries and rows up to it, and a wish that nothing has answered.
+    """Return people's changes after step `at` to summaries and steps up to it, and an unanswered compaction request.
 
-    What they did to later ones goes with these; a pin that was taken away again is no loss.
+    Changes to later ones go with these; a removed pin is no loss.
     """
     lost: dict[str, tuple[int, Data]] = {}
     for seq, fact in _notes_after(run, at):
@@ -159,7 +159,7 @@ def _lost_after(run: Run, at: int) -> list[LostChange]:
             case {"kind": "conv.summary.edited" | "conv.summary.undone", "summary": about} if about <= at:
                 lost[f"row {seq}"] = seq, fact
             case {"kind": "conv.pinned" | "conv.unpinned", "path": path} if _row_of(path) <= at:
-                # They take turns, so that a second one leaves the path as it was at the row.
+                # They take turns, so that a second one leaves the path as it was at the step.
                 if lost.pop(path, None) is None:
                     lost[path] = seq, fact
             case {"kind": "conv.compaction.wanted"}:
@@ -181,14 +181,14 @@ def _row_of(path: str) -> int:
     return int(path.partition(":")[2])
 
 
-# --- what has to be confirmed -------------------------------------------------------------------------------------
+# --- confirmations --------------------------------------------------------------------------------------------------
 
 
 def staying(interrupt: Interrupt, to: int | None) -> Again | None:
-    """What came after row `to`, where answering with a rollback to it has to be confirmed.
+    """Return the actions after step `to`, if a rollback to it has to be confirmed.
 
-    That is where it leaves something done outside, or undoes what people did to the context. None too where the
-    question is closed, or the run can't go to that row: deciding says so.
+    That is if it leaves side effects, or undoes people's changes to the context. None if the question is closed, or the
+    run can't be rolled back to that step: deciding says so.
     """
     if to is None or interrupt.status != Interrupt.Status.PENDING:
         return None

@@ -1,7 +1,7 @@
-"""Rows of the timeline: read in windows, rendered by the one template that page and socket share.
+"""Steps of the timeline: read in windows, rendered by the one template of page and socket.
 
-A row's picture depends on nothing that comes later, so that a page that grew row by row and one that was painted at
-once are the same: `live` aside, a child's progress, and how the call ended that a stopped run did not hear of.
+A step's picture does not depend on later steps, so a growing page and one painted at once are the same. Exceptions:
+`live`, a child's progress, and the late end of a call in flight when the run was stopped.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from runs.reading.lines import line_of
 from runs.reading.phrases import Line
 
 WINDOW = 200
-"""Rows that a page shows at first, and adds at a time."""
+"""Steps that a page shows at first, and adds at a time."""
 
 LEAD_IN = 12
-"""Rows read before the first one shown, so that it finds the ask that it concludes."""
+"""Steps read before the first shown one, to find the ask behind it."""
 
 CONCLUDING = ("transition", "stop", "decision", "compaction")
 
 NO_ASK_AFTER = (*CONCLUDING, "rewind")
-"""Kinds of rows after which no ask before them is concluded any more: what a rollback went back over never is."""
+"""Kinds of steps after which no earlier ask is concluded any more: rolled-back ones never are."""
 
 
 @dataclass(frozen=True)
 class RowView:
-    """One row as it is shown. The columns at right are empty where nothing was spent."""
+    """One step as it is shown. The columns at right are empty if nothing was spent."""
 
     seq: int
     kind: str
@@ -54,18 +54,18 @@ class RowView:
     cost: str = ""
     rewind_to: int | None = None
     child: str = ""
-    """How far the child run is that the row started: a small panel in the row, as HTML."""
+    """Progress of the child run that the step started: a small panel in the step, as HTML."""
     unheard: str = ""
-    """How the call ended that was under way when this row stopped the run: a small panel too."""
+    """The end of the call in flight when this step stopped the run: a small panel too."""
 
     @property
     def summary(self) -> str:
-        """The row as one plain line; the export has the same."""
+        """Return the step as one plain line; the export has the same."""
         return self.line.plain
 
 
 def row_views(run: Run, *, after: int = 0, before: int | None = None, limit: int = WINDOW) -> list[RowView]:
-    """Rows in order: those after `after`, oldest first; else the newest `limit` ones (below `before`)."""
+    """Return steps in order: those after `after`, oldest first; else the newest `limit` ones (below `before`)."""
     steps = Step.objects.filter(run=run).only(
         "run_id", "seq", "kind", "live", "node", "edge", "to", "facts_json", "at", "ms"
     )
@@ -105,14 +105,14 @@ def _exchanges(run: Run, first: int, last: int) -> dict[int, Exchange]:
 
 
 def _children(run: Run, exchanges: dict[int, Exchange]) -> dict[int, str]:
-    """The progress of the children that these rows started; asked for only where there are any."""
+    """Return the progress of the children that these steps started; queried only if there are any."""
     if not any(exchange.kind == "child_run" for exchange in exchanges.values()):
         return {}
     return {child.parent_seq: child_html(child) for child in children_of(run) if child.parent_seq}
 
 
 def _unheard(run: Run, shown: list[Step]) -> str:
-    """What the row that stopped the run did not hear of; asked for only where it is one of these."""
+    """Return the end of the call in flight when the run was stopped; queried only if its step is one of these."""
     if not any(step.kind == Step.Kind.STOP for step in shown):
         return ""
     unheard = unheard_of(run)
@@ -120,7 +120,7 @@ def _unheard(run: Run, shown: list[Step]) -> str:
 
 
 def _asked_before(run: Run, found: list[Step], first: int) -> int:
-    """The ask that one of these rows concludes, though more than the lead-in lies between; 0 where none does."""
+    """Return the ask that one of these steps concludes, even beyond the lead-in; 0 if none does."""
     telling = next((step for step in found if step.kind in ("ask", *NO_ASK_AFTER)), None)
     if telling is None or telling.kind in ("ask", "rewind") or telling.seq < first or found[0].seq == 1:
         return 0
@@ -131,7 +131,8 @@ def _asked_before(run: Run, found: list[Step], first: int) -> int:
 
 
 def _concluded(steps: Iterable[Step], asked: int) -> dict[int, int]:
-    """For each row that concludes an ask the ask's seq. `asked` is an ask before these rows, 0 where none is open."""
+    """Return, for each step that concludes an ask, the ask's seq. `asked` is an ask before these steps, 0 if none is
+    open."""
     pairs = {}
     for step in steps:
         if step.kind == "ask":
@@ -144,7 +145,7 @@ def _concluded(steps: Iterable[Step], asked: int) -> dict[int, int]:
 
 
 def row_view(run: Run, seq: int) -> RowView | None:
-    """The row `seq`, exactly as the timeline shows it."""
+    """Return the step `seq`, exactly as the timeline shows it."""
     rows = row_views(run, before=seq + 1, limit=1)
     return rows[0] if rows and rows[0].seq == seq else None
 
@@ -184,7 +185,7 @@ def _view(
 
 
 def _began(run: Run, step: Step) -> datetime:
-    """When the run began; for a row that was copied, when the run began that it comes from."""
+    """Return when the run began; for a copied step, when its source run began."""
     if step.at >= run.created_at or not run.origin:
         return run.created_at
     first = run.steps.order_by("seq").values_list("at", flat=True).first()
@@ -206,6 +207,6 @@ def _template() -> Any:
 
 
 def render_row(row: RowView) -> str:
-    """The one picture of a row."""
+    """Render a step with the one template."""
     html: str = _template().render({**row.__dict__, **row.line.__dict__})
     return html.strip()

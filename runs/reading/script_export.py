@@ -1,10 +1,9 @@
 """Export a run as a script: the recorded replies and tool results in order, as the scripted model plays them.
 
-Launched with the run's own settings and the answers that people gave, the script makes the same steps again; but for
-what people did unasked, what became of a worker, and what a fork was changed in. Steps that were rolled back are left
-out: neither what was replied there nor the children that were called there are played. A child's answers stand in its
-own settings, which every call of it has: they are exported where the calls were answered alike, as far as each went.
-See docs/commands.md, "Scripts".
+Launched with the run's own settings and people's answers, the script makes the same steps again. Exceptions are unasked
+actions by people, losses of workers, and the changes of a fork. Rolled-back steps are left out, with their replies and
+children. A child's answers are part of its own settings, which every call of it shares. They are exported if the calls
+were answered alike, as far as each went. See docs/commands.md, "Scripts".
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from runs.store.errors import NotPossible
 
 
 class Untold(NotPossible):
-    """A run can't be told in the form that was wanted; `why` without a full stop."""
+    """A run can't be exported in the requested form; `why` without a full stop."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -47,7 +46,7 @@ class Untold(NotPossible):
 
 
 def called_by(run: Run) -> list[Run]:
-    """The children that the run called on its way, in order; `Untold` where one is not kept any more."""
+    """Return the children called on the run's path, in order; raises `Untold` if one is no longer stored."""
     called = called_after(run)
     calls = run.exchanges.filter(kind="child_run", seq__in=live_asks(run)).order_by("seq")
     seqs = list(calls.values_list("seq", flat=True))
@@ -57,7 +56,7 @@ def called_by(run: Run) -> list[Run]:
 
 
 def family(run: Run) -> Iterator[Run]:
-    """The run, the children that it called on its way, and theirs."""
+    """Yield the run, the children called on its path, and theirs."""
     yield run
     for child in called_by(run):
         yield from family(child)
@@ -66,17 +65,17 @@ def family(run: Run) -> Iterator[Run]:
 Data = dict[str, Any]
 
 HEARD = ("respond", "reject", "abort")
-"""The verdicts whose message is more than a remark: the run goes on with it."""
+"""Verdicts whose message is more than a remark: the run goes on with it."""
 
 
 def settings_of(run: Run) -> Data:
-    """The run's settings with the answers that it and its children were given; `Untold` where they can't be told."""
+    """Return the run's settings with its and its children's answers; raises `Untold` if they can't be exported."""
     _check_limits(run)
     return _with_answers(run.settings, [run])
 
 
 def _with_answers(settings: Data, runs: list[Run]) -> Data:
-    """The settings that all these runs have, with what was answered to them."""
+    """Return the settings that all these runs have, with their answers."""
     asked = _common_answers(runs)
     if asked:
         settings = {name: value for name, value in settings.items() if name != "answers"}
@@ -93,7 +92,7 @@ def _with_answers(settings: Data, runs: list[Run]) -> Data:
 
 
 def _common_answers(runs: list[Run]) -> list[Data | None]:
-    """The answers that do for each of the runs, in the order of its questions; None stands for one that is open."""
+    """Return the answers that fit each of the runs, in the order of its questions; None stands for an open one."""
     told_by, told = runs[0], _asked(runs[0])
     for run in runs[1:]:
         asked = _asked(run)
@@ -109,7 +108,7 @@ def _common_answers(runs: list[Run]) -> list[Data | None]:
 
 
 def _weight(answer: Data | None) -> Data | None:
-    """The answer as far as the run hears it."""
+    """Return the answer as far as the run reads it."""
     if answer is None or answer["verdict"] in HEARD:
         return answer
     return {name: value for name, value in answer.items() if name != "message"}
@@ -119,13 +118,13 @@ def _weight(answer: Data | None) -> Data | None:
 
 
 def _questions(run: Run) -> list[Interrupt]:
-    """What the run asked on its way; but for what became of a call, which nobody asks where no worker is lost."""
+    """Return the run's questions on its path; without those about lost calls, which a replay does not have."""
     found = run.interrupts.filter(seq__in=live_asks(run)).exclude(kind="may_have_happened")
     return list(found.select_related("decision").order_by("seq"))
 
 
 def _asked(run: Run) -> list[Data | None]:
-    """What was answered to each question of the run; who stopped it at one has answered so."""
+    """Return the answer to each question of the run; a person who stopped it at one has answered so."""
     stopped: Data | None = (
         {"verdict": "abort"} if run.exit_reason == "aborted" and not run.replayed_only else None
     )
@@ -134,7 +133,7 @@ def _asked(run: Run) -> list[Data | None]:
 
 
 def _answer(decision: Decision) -> Data | None:
-    """The decision as it is given beforehand; a going back that has not been carried out leaves its question open."""
+    """Return the decision as one given in advance; an unfinished rollback leaves its question open."""
     if decision.verdict == "rollback":
         return None
     answer: Data = {"verdict": decision.verdict}
@@ -148,7 +147,7 @@ def _answer(decision: Decision) -> Data | None:
 
 
 def _check_limits(run: Run) -> None:
-    """What was spent on rows that were gone back over counts against a limit, and a launch does not spend it again."""
+    """Raise `Untold` if rolled-back costs count against a limit: a launch does not spend them again."""
     runs = list(family(run))
     if not any(one.steps.filter(live=False).exists() for one in runs):
         return
@@ -164,9 +163,9 @@ def _check_limits(run: Run) -> None:
 
 @of_one_moment
 def launch_of(run: Run) -> Data:
-    """What `launch --batch` takes: the machine, the goal, the settings with the answers that were given, the script.
+    """Return the input of `launch --batch`: the machine, the goal, the settings with the given answers, the script.
 
-    `Untold` where the answers or the script can't be told.
+    Raises `Untold` if the answers or the script can't be exported.
     """
     settings = settings_of(run)
     settings.pop("model", None)
@@ -175,7 +174,7 @@ def launch_of(run: Run) -> Data:
 
 @of_one_moment
 def script_of(run: Run) -> Data:
-    """The script that plays the run; `Untold` where its children can't be told."""
+    """Return the script that plays the run; raises `Untold` if its children can't be exported."""
     script = _part(run)
     children: dict[str, list[Data]] = defaultdict(list)
     for child, nth in _descendants(run):
@@ -211,7 +210,7 @@ def _parts(script: Data) -> list[Data]:
 
 
 def _descendants(run: Run) -> Iterator[tuple[Run, int]]:
-    """The children on the way, and theirs; each with how many of its name its parent had called then."""
+    """Yield the children on the path, and theirs; each with how many of its name its parent had called by then."""
     called: Counter[str] = Counter()
     for child in called_by(run):
         called[child.child_name] += 1
@@ -220,7 +219,7 @@ def _descendants(run: Run) -> Iterator[tuple[Run, int]]:
 
 
 def _part(run: Run) -> Data:
-    """What one run plays: nothing is gone back over, so a reply that came from the cache is a reply like any other."""
+    """Return the script of one run: a reply from the cache is a reply like any other."""
     exchanges = list(run.exchanges.filter(answer_json__isnull=False, seq__in=live_asks(run)).order_by("seq"))
     replies: dict[str, list[Any]] = defaultdict(list)
     usages: dict[str, list[Data]] = defaultdict(list)
@@ -237,7 +236,7 @@ def _answered(exchange: Exchange) -> Answer:
 
 
 def _reply(answer: Answer) -> Any:
-    """A reply as it is played: an object where its text is exactly what the object is played as, else the text."""
+    """Return a reply as it is played: an object if its text is exactly that object's, else the text."""
     match answer:
         case ModelReplied() | Summarised():
             beside = answer.model_dump(include={"reasoning", "ended"}, exclude_defaults=True)
@@ -272,7 +271,7 @@ def _usage(exchange: Exchange) -> Data:
 
 
 def _tools(run: Run, exchanges: Iterable[Exchange]) -> Data:
-    """The tools that the run may call, each with what it gave; those of its script as the script has them."""
+    """Return the tools that the run may call, each with its results; those of its script as the script has them."""
     played: Mapping[str, Any] = json.loads(run.script_json).get("tools") or {} if run.script_json else {}
     built_in = {spec.name for spec in CATALOGUE[run.machine].built_in}
     results: dict[str, list[Data]] = defaultdict(list)
@@ -313,7 +312,7 @@ def _tool(spec: ToolSpec, results: list[Data]) -> Data:
 def _result(run: Run, answer: Answer) -> Data:
     match answer:
         case ToolReturned(value=value, files=files):
-            beside = answer.model_dump(include={"exit_code", "stderr"})  # what is not set is left out
+            beside = answer.model_dump(include={"exit_code", "stderr"})  # unset values are left out
             played: Data = {"output": value, **beside}
             if files:
                 played["files"] = [{"name": file.name, "text": _text(run, file)} for file in files]
@@ -324,7 +323,7 @@ def _result(run: Run, answer: Answer) -> Data:
 
 
 def _text(run: Run, file: MadeFile) -> str:
-    """The file's text as it was kept; of an older run its beginning, as far as the result carries it."""
+    """Return the file's stored text; of an older run its beginning, as far as the result carries it."""
     try:
         kept = RunFolder(folder_of(run.pk)).kept(file.sha256) if file.sha256 else None
     except ToolError:

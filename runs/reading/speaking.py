@@ -1,4 +1,4 @@
-"""How each kind of fact reads as a row: the facts of every machine, and those of one by what its declaration says."""
+"""Each kind of fact as a line: the facts of every machine, and a machine's own by its declaration."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _by_whom(fact: Data) -> str:
 
 
 def exited(fact: Data) -> Line:
-    """How the run ended."""
+    """Return how the run ended."""
     tone = "good" if fact["reason"] in ("complete", "goal_achieved") else "quiet"
     return Line(
         "Ended",
@@ -156,7 +156,7 @@ def _compacted(fact: Data) -> Line:
 
 
 def _mended(title: str, icon: str, what: Callable[[Data], str]) -> Callable[[Data], Line]:
-    """What a person did to the context: who, to what, and why."""
+    """Return the line for a person's change to the context: who, to what, and why."""
 
     def line(fact: Data) -> Line:
         reason = f": {quoted(fact['reason'], 200)}" if fact.get("reason") else ""
@@ -196,14 +196,14 @@ FIRST: dict[str, Callable[[Data], Line]] = {
     "run.held_back": _held_back,
     "run.site_rules": _site_rules,
 }
-"""Facts of every machine that speak before its own."""
+"""Facts of every machine with precedence over its own."""
 
 ENDING: dict[str, Callable[[Data], Line]] = {
     "run.summary": lambda fact: Line("Summary kept", short(fact["text"]), icon="compact", level="all"),
     "run.feedback": lambda fact: Line("Feedback kept", short(fact["text"]), icon="hand", level="all"),
     "react.exit": exited,
 }
-"""Facts between those of a machine that speak though the run ends, and its others."""
+"""Facts between those of a machine that have a line though the run ends, and its others."""
 
 LAST: dict[str, Callable[[Data], Line]] = {
     "run.answer": lambda fact: Line("Answer", short(fact["text"]), icon="flag", tone="good", level="turn"),
@@ -219,14 +219,14 @@ COMMON = FIRST | ENDING | LAST
 
 
 def reads_of(machine: str) -> Mapping[str, Reads]:
-    """Return how a machine's own facts read, by kind; nothing of a machine that is not installed."""
+    """Return how a machine's own facts read, by kind; nothing for an unknown machine."""
     found = CATALOGUE.get(machine)
     return found.presentation.facts if found else {}
 
 
 @cache
 def speaking(machine: str) -> Mapping[str, Callable[[Data], Line]]:
-    """Return how facts read as a line where `machine` concludes them. The first one in this order speaks."""
+    """Return how the facts of `machine` read as a line. The first one in this order gives the line."""
     own = {kind: reads for kind, reads in _whole(machine).items() if reads.line is not None}
     replies = {kind: _said(reads) for kind, reads in own.items() if reads.reply}
     early = {kind: _said(reads) for kind, reads in own.items() if reads.before_end}
@@ -235,19 +235,19 @@ def speaking(machine: str) -> Mapping[str, Callable[[Data], Line]]:
 
 @cache
 def places_of(machine: str) -> Mapping[str, int]:
-    """Return the place of each kind of fact in the order in which they speak."""
+    """Return each kind's place in the order of precedence."""
     return {kind: place for place, kind in enumerate(speaking(machine))}
 
 
 def _whole(machine: str) -> Mapping[str, Reads]:
-    """Return how a machine's facts read, also those of which it does not say so."""
+    """Return how a machine's facts read, with a default for undeclared ones."""
     found, told = CATALOGUE.get(machine), reads_of(machine)
     kinds = [str(fact.model_fields["kind"].default) for fact in found.own_facts] if found else []
     return {**told, **{kind: Reads(_plain) for kind in kinds if kind not in {**COMMON, **told}}}
 
 
 def _plain(fact: Data) -> Said:
-    """A fact of which its machine does not say how it reads: its name, and its values."""
+    """Return a fact without a declaration: its name, and its values."""
     values = {name: value for name, value in fact.items() if name != "kind"}
     return Said(words.spoken(fact["kind"].rpartition(".")[2]).capitalize(), code=args_text(values))
 
@@ -259,7 +259,7 @@ def _said(reads: Reads) -> Callable[[Data], Line]:
 
 
 def line_from(said: Said) -> Line:
-    """Return what a machine says as a line: cut to a line's length, with all that hides in it."""
+    """Return a machine's words as a line: cut to a line's length, with hidden characters visible."""
     text = value_text(said.value[0]) if said.value else short(said.text)
     if said.quote:
         text = f"{text} — {quoted(said.quote, 200)}"

@@ -1,4 +1,4 @@
-"""Marks stacked on one letter: they are drawn over the lines around it, or over each other, and hide what they hold."""
+"""Marks stacked on one letter: they are drawn over the lines around it, or over each other, and hide text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stack(NamedTuple):
     start: int
     end: int
     mark: str
-    """The mark that it repeats; empty where there are several."""
+    """The mark that it repeats; empty if there are several."""
 
     @property
     def sign(self) -> str:
@@ -43,5 +43,5 @@ def stacks(text: str) -> Iterator[Stack]:
 
 
 def without_marks_at_end(text: str) -> str:
-    """Return `text` without the marks that it ends in."""
+    """Return `text` without the marks at its end."""
     return text.rstrip("".join(char for char in set(text) if unicodedata.category(char) in ("Mn", "Me")))

@@ -1,4 +1,4 @@
-"""A run's status, told truthfully, and as a reader sees it."""
+"""A run's true status, and its words for readers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from runs.store.halting import halt_now
 
 
 def status_name(run: Run) -> str:
-    """The run's status, told truthfully: one that has yet to stop is `stopping`."""
+    """Return the run's true status: one that has yet to stop is `stopping`."""
     return "stopping" if run.stopping else run.status
 
 
 def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
-    """The run's status as a reader sees it. `asks`: an interrupt is pending; `for_me`: the reader may decide it."""
+    """Return the run's status for a reader. `asks`: an interrupt is pending; `for_me`: the reader may decide it."""
     if run.stopping:
         return words.STATUS["stopping"]
     if run.machine not in CATALOGUE and not run.finished:
@@ -40,28 +40,28 @@ def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
 
 
 def exit_of(run: Run) -> str:
-    """Why the run ended, as the rest of a sentence; empty where it has not."""
+    """Return why the run ended, as the rest of a sentence; empty if it has not."""
     if run.replayed_only:
         return words.REPLAYED
     return words.exit_words(run.exit_reason) if run.exit_reason else ""
 
 
 def _halted(run: Run) -> bool:
-    """Whether the site is halted; a list of runs has asked that for all of them."""
+    """Return True if the site is halted; a list of runs has queried this for all of them."""
     known: bool | None = getattr(run, "site_halted", None)
     return halt_now() is not None if known is None else known
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How many runs of the whole site are at work or queued, and how many wait or are paused."""
+    """How many runs of the whole site are running or queued, and how many wait or are paused."""
 
     working: int
     waiting: int
 
 
 def standing() -> Standing:
-    """What a halt would stop now."""
+    """Return the runs that a halt would stop now."""
     working = Q(status__in=(RunStatus.QUEUED, RunStatus.RUNNING))
     waiting = Q(status__in=(RunStatus.WAITING, RunStatus.PAUSED))
     found = Run.objects.aggregate(working=Count("pk", filter=working), waiting=Count("pk", filter=waiting))

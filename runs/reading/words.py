@@ -1,4 +1,4 @@
-"""The words that pages use for the engine's names: short, plain, and the same everywhere."""
+"""The pages' words for the engine's names: short, plain, and the same everywhere."""
 
 from __future__ import annotations
 
@@ -87,16 +87,16 @@ CHANNEL: dict[str, str] = {
     "fork": "in advance, in the fork",
 }
 NOBODY = ("deadline", "settings")
-"""Channels through which nobody answers: the name that stands in place of a person's says as much as they do."""
+"""Channels without a person: the name in a person's place says as much as the channel."""
 
 
 def channel(name: str, by: str) -> str:
-    """Through which channel `by` answered, in words; empty where the name has said it."""
+    """Return the channel of an answer by `by`, in words; empty if the name has said it."""
     return "" if by and name in NOBODY else CHANNEL.get(name, name)
 
 
 def exit_words(reason: str | None) -> str:
-    """Why a run ended, as the rest of a sentence."""
+    """Return why a run ended, as the rest of a sentence."""
     reason = reason or ""
     every = [EXITS, *(machine.presentation.exits for machine in CATALOGUE.values())]
     return next((exits[reason] for exits in every if reason in exits), spoken(reason))
@@ -106,18 +106,18 @@ ESTIMATED = "≈ "
 """Before figures that are estimates."""
 
 REPLAYED = "end of the replayed steps"
-"""Why a replay ended whose record had not."""
+"""The end of a replay whose record goes on."""
 
 
 def count(number: float) -> str:
-    """A count that fits a narrow column."""
+    """Return a count that fits a narrow column."""
     if number >= 1_000_000:
         return f"{number / 1_000_000:.1f}M"
     return f"{number / 1000:.1f}k" if number >= 10_000 else f"{number:,.0f}"
 
 
 def amount(name: str, value: float) -> str:
-    """An amount of a limit in its unit."""
+    """Return an amount of a limit in its unit."""
     match name:
         case "cost_usd":
             return money(value)
@@ -127,12 +127,12 @@ def amount(name: str, value: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number in full, its thousands apart."""
+    """Return a number in full, with separated thousands."""
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 def seconds(value: float) -> str:
-    """A length of time, short: 0.4 s, 12 s, 3:05, 2 h 10 min, 3 d 4 h."""
+    """Return a length of time, short: 0.4 s, 12 s, 3:05, 2 h 10 min, 3 d 4 h."""
     if value < 10:
         return f"{value:.1f} s"
     if value < 60:
@@ -145,10 +145,10 @@ def seconds(value: float) -> str:
 
 
 def length_of(ms: float) -> str:
-    """How long something took, given milliseconds: 3 ms, 0.4 s, …"""
+    """Return a duration, given milliseconds: 3 ms, 0.4 s, …"""
     return f"{ms:.0f} ms" if ms < 100 else seconds(ms / 1000)
 
 
 def plural(number: int, one: str, many: str = "") -> str:
-    """A number with its noun."""
+    """Return a number with its noun."""
     return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,6 +1,6 @@
-"""What a run did outside, and people did to it, after one of its rows; and the marks by which pages tell of it.
+"""A run's side effects after one of its steps, people's changes to it, and the marks of pages that show both.
 
-A page gives its mark back with the deed, which refuses (`ToldOtherwise`) where the mark is another one by then.
+A page sends its mark back with the command. The command raises `ToldOtherwise` if the mark has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runs.store.copying import NOT_ANSWERS, PEOPLE, SETTINGS
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """A call that changed something outside, or may have."""
+    """A call with side effects, or possible ones."""
 
     run: Run
     seq: int
@@ -30,7 +30,7 @@ class Deed:
 
 
 def deeds_after(run: Run, seq: int) -> list[Deed]:
-    """Return the calls after row `seq` that changed something outside, or may have; then those of its child runs."""
+    """Return the calls after step `seq` with side effects, or possible ones; then those of its child runs."""
     called = _with_theirs([*called_after(run, seq).values()])
     own = _deeds(run.exchanges.filter(seq__gt=seq), [run])
     return [*own, *_deeds(Exchange.objects.filter(run__in=called), called)]
@@ -42,13 +42,13 @@ def live_asks(run: Run, after: int = 0) -> QuerySet[Step, int]:
 
 
 def called_after(run: Run, after: int = 0) -> dict[int, Run]:
-    """Return the children of the rows after row `after`, by the row that called each; those gone back over too."""
+    """Return the children called after step `after`, by their asks; rolled-back ones too."""
     found: dict[int, Run] = {}
     origin: Run | None = run
     upto = run.head
     while origin is not None and upto > after:
         theirs = origin.children.filter(parent_seq__gt=after, parent_seq__lte=upto)
-        # A replay has children of its own for rows that it was made from.
+        # A replay has children of its own for its copied steps.
         found = {child.parent_seq: child for child in theirs if child.parent_seq is not None} | found
         upto = min(upto, origin.copied_upto or 0)
         origin = origin.copied_from
@@ -56,7 +56,7 @@ def called_after(run: Run, after: int = 0) -> dict[int, Run]:
 
 
 def _with_theirs(called: list[Run]) -> list[Run]:
-    """Return child runs, and the child runs of these, and so on: a generation at a time."""
+    """Return child runs and their descendants, a generation at a time."""
     found: list[Run] = []
     while called:
         found += called
@@ -74,7 +74,7 @@ def _deeds(exchanges: QuerySet[Exchange], runs: list[Run]) -> Iterator[Deed]:
 
 
 def answered_after(run: Run, at: int, channels: Iterable[str]) -> QuerySet[Decision]:
-    """Return what was answered after row `at` on the live path and can be answered as before, in order."""
+    """Return the decisions after step `at` on the live path that can be repeated, in order."""
     live = run.steps.filter(seq__gt=at, live=True, kind=Step.Kind.ASK).values("seq")
     given = Decision.objects.filter(
         interrupt__run=run, interrupt__seq__in=live, channel__in=tuple(channels)
@@ -83,24 +83,24 @@ def answered_after(run: Run, at: int, channels: Iterable[str]) -> QuerySet[Decis
 
 
 def rewinds_after(run: Run, at: int) -> tuple[int, ...]:
-    """Return the rows after row `at` in which the run went back."""
+    """Return the steps after step `at` that rolled the run back."""
     rewinds = run.steps.filter(seq__gt=at, kind=Step.Kind.REWIND).order_by("seq")
     return tuple(rewinds.values_list("seq", flat=True))
 
 
-# --- what a page told ---------------------------------------------------------------------------------------------
+# --- marks of pages ---------------------------------------------------------------------------------------------
 
 
 def rollback_mark(run: Run, at: int) -> str:
-    """Return another text as soon as a page tells otherwise what a rollback to row `at` leaves done or undoes.
+    """Return a mark of the page's account of a rollback to step `at`: its lasting and undone effects.
 
-    Not for what moves all the time, steps and costs; nor for a call that has ended meanwhile.
+    The mark ignores constant changes (steps, costs) and calls that have ended meanwhile.
     """
     return fingerprint("rollback", [*_told(run, at, (*PEOPLE, SETTINGS)), rewinds_after(run, at)])
 
 
 def copy_mark(run: Run, at: int) -> str:
-    """Return the same for a new run from row `at`: answers of the launch, and rollbacks since, are not told there."""
+    """Return the same for a new run from step `at`: without answers of the launch, and rollbacks since."""
     return fingerprint("copy", _told(run, at, PEOPLE))
 
 

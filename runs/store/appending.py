@@ -1,4 +1,4 @@
-"""One more row on a run that nobody drives at this moment: what people and the runtime add."""
+"""Add a step to a run without a worker: for people and the runtime."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from runs.store.log import Batch, Row, commit
 
 
 def facts_text(facts: tuple[Fact, ...]) -> str:
-    """Facts as they are stored."""
+    """Return facts as stored text."""
     return f"[{','.join(fact.model_dump_json() for fact in facts)}]"
 
 
 def totals_of(run: Run) -> Totals:
-    """The totals on the run's row."""
+    """Return the totals on the run's row."""
     return Totals(
         model_calls=run.model_calls,
         cached_model_calls=run.cached_model_calls,
@@ -34,14 +34,14 @@ def totals_of(run: Run) -> Totals:
 
 
 def prompt_chain(before: str, blocks: Iterable[Block]) -> str:
-    """The hash chain over what the model is shown, `blocks` added."""
+    """Return the hash chain over the model's blocks, with `blocks` added."""
     for block in blocks:
         before = hashlib.sha256(f"{before}\n{block.author}\n{block.text}".encode()).hexdigest()
     return before
 
 
 def batch_on(run: Run, row: Row, **changes: Any) -> Batch:
-    """A batch of one row at the head of `run`, which stays at its node."""
+    """Return a batch of one step at the head of `run`, which stays at its node."""
     return Batch(
         run_id=run.pk,
         epoch=run.epoch,
@@ -56,7 +56,7 @@ def batch_on(run: Run, row: Row, **changes: Any) -> Batch:
 
 
 def tell_lost(run: Run, message: str) -> None:
-    """A row about a worker that was lost; what a model call that it was in may have cost counts as spent."""
+    """Add a step about a lost worker; the possible cost of its model call counts as spent."""
     _tell(run, Recovered(epoch=run.epoch, message=message))
 
 
@@ -66,7 +66,7 @@ def tell_fault(run: Run, fault: str, message: str) -> None:
 
 
 def tell_stopped(run: Run, message: str) -> None:
-    """The same about one that left in order, in the middle of a model call."""
+    """Add a step about a worker that left in order, in the middle of a model call."""
     _tell(run, Recovered(epoch=run.epoch, message=message, stopped=True))
 
 
@@ -92,16 +92,16 @@ def append(
     decision: Decision | None = None,
     **changes: Any,
 ) -> None:
-    """Write one row at the head of `run`, under its present epoch, and keep `run` up to date.
+    """Write one step at the head of `run`, under its present epoch, and update `run`.
 
-    `state` is None where the facts leave it as it was; `decision` is the one that the row tells of.
+    `state` is None if the facts leave it as it was; `decision` is the one that the step records.
     """
     row = Row(run.head + 1, kind, run.node, facts_json=facts_text(facts), state_json=state)
     if decision is not None:
         row.cover("decision", decision.interrupt.seq, decision)
     batch = batch_on(run, row, **changes)
     batch.totals = batch.totals.after_losses(facts)
-    if run.machine in CATALOGUE:  # else it is a restore that pauses the run, of which no model is told
+    if run.machine in CATALOGUE:  # else it is a restore that pauses the run: no model is told of it
         told = blocks_of(CATALOGUE[run.machine], facts, run.head + 1)
         batch.prompt_hash = prompt_chain(run.prompt_hash, told)
     run.head_hash, run.prompt_hash = commit(batch, savepoint=False), batch.prompt_hash

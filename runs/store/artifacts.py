@@ -1,8 +1,7 @@
-"""What a run made, version after version.
+"""A run's artifacts, version after version.
 
-A row stands beside the row of the log that made it known, and is written with it. The bytes of a file lie in the run's
-own directory under their SHA-256; those of any other artifact are the tool's result, which stands in the log.
-See docs/context.md, "Artifacts".
+A version's row is written with the step that declares it. A file's bytes lie in the run's own directory under their
+SHA-256; any other artifact's bytes are the tool's result in the log. See docs/context.md, "Artifacts".
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from runs.models import Artifact, Run, Step
 from runs.store.creating import folder_of
 
 LEFT_BEHIND_S = settings.LEASE_SECONDS / 2
-"""Seconds that nothing has been written to a part before it counts as left behind.
+"""Seconds without a write after which a part counts as left behind.
 
-A killed worker's lease was renewed at most a quarter of its length before the death, and the run is taken by another
-once it has run out: what it left is older than that by then.
+A killed worker's lease was renewed at most a quarter of its length before, and the next worker comes after its end.
+Everything left behind is older than this by then.
 """
 
 _IN_FILES = (Artifact.Kind.FILE, Artifact.Kind.DISPLAY)
-"""Kinds whose bytes may lie in the run's directory alone; those of the others stand in the log."""
+"""Kinds whose bytes may lie only in the run's directory; the log has those of the others."""
 
 _TEXTS = ("text/", "application/json", "application/xml", "image/svg+xml")
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A version that is to be written."""
+    """A version to write."""
 
     name: str
     kind: str
@@ -54,11 +53,11 @@ class Made:
     tool: str
 
 
-# --- what a row makes known -----------------------------------------------------------------------------------------
+# --- a step's artifacts ---------------------------------------------------------------------------------------------
 
 
 def made_by(facts: Iterable[Fact], answer: Answer | None, call_seq: int | None) -> tuple[Made, ...]:
-    """The artifacts that these facts name, each once; `answer` is that of the call which they conclude."""
+    """Return the artifacts named by these facts, each once; `answer` is that of the concluded call."""
     facts = tuple(facts)
     reported = next((fact for fact in facts if isinstance(fact, ToolReported)), None)
     if reported is None or not (reported.files or reported.outputs):
@@ -81,7 +80,7 @@ def made_by(facts: Iterable[Fact], answer: Answer | None, call_seq: int | None) 
 
 
 def row_name(name: str) -> str:
-    """The name that a row has for it: a declared one may be longer than any row can hold."""
+    """Return its name in the database: a declared one may be longer than any row can hold."""
     name = clean_text(name)
     if len(name) <= MAX_NAME:
         return name
@@ -91,7 +90,7 @@ def row_name(name: str) -> str:
 def _file_behind(
     fact: ArtifactDeclared, declared: list[ArtifactDeclared], files: dict[str, MadeFile]
 ) -> MadeFile | None:
-    """The file that a declared artifact is: that of its name, else the one at its place where each has one."""
+    """Return the file of a declared artifact: the one of its name, else the one at its place if each has one."""
     if fact.artifact_kind != "file" or fact.error is not None:
         return None
     if fact.name in files:
@@ -118,7 +117,7 @@ def _file(file: MadeFile, kind: str, name: str, call_seq: int | None, tool: str)
 
 
 def content_of(value: Json) -> bytes:
-    """The bytes of an artifact that is a tool's result: a text as it is, anything else in its canonical spelling."""
+    """Return the bytes of an artifact from a tool's result: text as it is, anything else in its canonical spelling."""
     if value is None:
         return b""
     text = value if isinstance(value, str) else canonical(value)
@@ -126,7 +125,7 @@ def content_of(value: Json) -> bytes:
 
 
 def write_artifacts(run_id: int, made: Sequence[tuple[int, Made]]) -> None:
-    """One row for each, the next version of its name; in the transaction of its step, by whoever has the seat."""
+    """Write each as the next version of its name, in the transaction of its step and under the run's lease."""
     known = Artifact.objects.filter(run_id=run_id, name__in=[one.name for _, one in made])
     newest = Counter(dict(known.order_by().values_list("name").annotate(newest=Max("version"))))
     Artifact.objects.bulk_create(
@@ -153,8 +152,8 @@ def _next(newest: Counter[str], name: str) -> int:
 
 
 def clear_parts(run_id: int) -> None:
-    """Remove what a worker of before had begun to write, and left behind when it was killed."""
-    with suppress(OSError):  # where the directory is at fault, whoever needs it says so
+    """Remove unfinished parts that an earlier, killed worker left behind."""
+    with suppress(OSError):  # a faulty directory is reported when it is needed
         RunFolder(folder_of(run_id)).clear_parts(LEFT_BEHIND_S)
 
 
@@ -165,22 +164,22 @@ _ROW_IS_LIVE = Exists(Step.objects.filter(run=OuterRef("run"), seq=OuterRef("seq
 
 
 def artifacts_of(run: Run) -> QuerySet[Artifact]:
-    """All versions of all names; each has `live`: whether its row was not gone back over."""
+    """Return all versions of all names; `live` is False for those rolled back."""
     return Artifact.objects.filter(run=run).annotate(live=_ROW_IS_LIVE)
 
 
 def live_artifacts_of(run: Run) -> QuerySet[Artifact]:
-    """The versions whose rows were not gone back over."""
+    """Return the versions that were not rolled back."""
     return Artifact.objects.filter(_ROW_IS_LIVE, run=run)
 
 
 def newest_artifact(run: Run, name: str) -> Artifact | None:
-    """What the name means now: its newest version on the live path."""
+    """Return the current version of the name: the newest on the live path."""
     return live_artifacts_of(run).filter(name=row_name(name)).order_by("-version").first()
 
 
 def artifact_bytes(artifact: Artifact) -> bytes | None:
-    """The bytes of a version; None where it failed, or where they are kept no longer."""
+    """Return the bytes of a version; None if it failed, or they are no longer kept."""
     if artifact.error is not None:
         return None
     try:
@@ -190,9 +189,9 @@ def artifact_bytes(artifact: Artifact) -> bytes | None:
 
 
 def lost_artifacts(run: Run | None = None) -> Iterator[Artifact]:
-    """Versions, of one run or of all, whose bytes neither the run's directory nor the log has any more.
+    """Yield versions, of one run or of all, whose bytes are missing from both the run's directory and the log.
 
-    Of a run whose machine this version lacks nothing can be said.
+    A run of an unknown machine yields none.
     """
     made = Artifact.objects.filter(kind__in=_IN_FILES, error__isnull=True, run__machine__in=CATALOGUE)
     for artifact in (made if run is None else made.filter(run=run)).order_by("pk").iterator():
@@ -201,7 +200,7 @@ def lost_artifacts(run: Run | None = None) -> Iterator[Artifact]:
 
 
 def was_changed(lost: Artifact) -> bool:
-    """Whether something else stands where a lost version's bytes were kept; else they are not there, or unreadable."""
+    """Return True if a lost version's bytes were replaced by others; False if they are missing or unreadable."""
     try:
         RunFolder(folder_of(lost.run_id)).kept(lost.sha256)
     except (FileNotThere, OSError):
@@ -216,12 +215,12 @@ def _is(artifact: Artifact, content: bytes) -> bool:
 
 
 def _told(artifact: Artifact) -> Iterator[bytes]:
-    """What the row of the log says that it is."""
+    """Yield the bytes that the log may have for it."""
     machine = CATALOGUE[artifact.run.machine]
     texts = Step.objects.filter(run=artifact.run_id, seq=artifact.seq).values_list("facts_json", flat=True)
     try:
         facts = [fact for text in texts for fact in machine.facts.validate_json(text)]
-    except ValueError:  # `verify` says so
+    except ValueError:  # `verify` reports it
         return
     for reported in facts:
         for fact in facts:
@@ -230,7 +229,7 @@ def _told(artifact: Artifact) -> Iterator[bytes]:
 
 
 def artifact_text(run: Run, name: str, version: int | None = None) -> str | None:
-    """The text of an artifact, of its newest live version where none is named; None where there is none.
+    """Return the text of an artifact, by default of its newest live version; None if there is none.
 
     A file from before versions were kept is read as it stands.
     """

@@ -1,7 +1,7 @@
-"""The database's content as lines of JSON, the same for both databases, and back; and what a restore means for runs.
+"""Dump the database as lines of JSON, the same for both databases, and load it; pause runs after a restore.
 
-A dump is read in one snapshot while the site works on. A load replaces everything in one transaction. What can be
-made again (the search index) and what must not come back (sessions) is left out.
+A dump is read in one snapshot while the site works on. A load replaces everything in one transaction. The search index,
+which can be rebuilt, and sessions, which must not come back, are left out.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from runs.store.restored import paused_by_restore
 LEFT_OUT = frozenset({"sessions.session", "runs.remembered", "runs.restoreepoch"})
 LEFT_OUT_APPS = frozenset({"axes"})
 AT_ONCE = 500
-"""Rows of one statement."""
+"""Rows per statement."""
 
 FIRST_EPOCH, LAST_EPOCH = 2**20, 2**30
-"""Among these is the epoch that a restore gives to all runs, by chance."""
+"""A restore gives all runs one random epoch from this range."""
 
 Table = type[models.Model]
 
 
 def tables() -> list[Table]:
-    """Every table that a backup holds."""
+    """Return every table in a backup."""
     found = apps.get_models(include_auto_created=True)
     return [
         model for model in found if not model._meta.proxy and model._meta.managed and not _left_out(model)
@@ -47,7 +47,7 @@ def tables() -> list[Table]:
 
 
 def emptied() -> list[Table]:
-    """Tables that a restore leaves empty: sign-ins end, and what can be made again is made again."""
+    """Return the tables that a restore leaves empty: sessions, and rebuildable tables."""
     found = apps.get_models(include_auto_created=True)
     return [model for model in found if not model._meta.proxy and _left_out(model)]
 
@@ -57,18 +57,18 @@ def _left_out(model: Table) -> bool:
 
 
 def migrations() -> list[str]:
-    """The schema of this version: all of its migrations."""
+    """Return the schema of this version: all of its migrations."""
     return sorted(f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations)
 
 
 def is_migrated() -> bool:
-    """Whether the database has the schema of this version."""
+    """Return True if the database has the schema of this version."""
     applied = MigrationRecorder(connection).applied_migrations()
     return {f"{app}.{name}" for app, name in applied} >= set(migrations())
 
 
 def unknown_migrations() -> list[str]:
-    """What was done to the database by a newer version: migrations of apps that are here, unknown to this one."""
+    """Return migrations by a newer version: of installed apps, unknown to this one."""
     loader = MigrationLoader(None)
     replaced = {key for one in loader.disk_migrations.values() for key in one.replaces}
     applied = MigrationRecorder(connection).applied_migrations()
@@ -77,7 +77,7 @@ def unknown_migrations() -> list[str]:
 
 
 def newer_database(unknown: list[str]) -> str:
-    """Why nothing is done with a database that has these migrations."""
+    """Return why a database with these migrations can't be used."""
     return f"The database is that of a newer version ({unknown[0]} is not known here). Use that version."
 
 
@@ -85,7 +85,7 @@ def newer_database(unknown: list[str]) -> str:
 
 
 def lines_of(table: Table) -> Iterator[str]:
-    """The names of the columns, then each row, as JSON."""
+    """Yield the names of the columns, then each row, as JSON."""
     names = [field.attname for field in _fields(table)]
     yield json.dumps(names)
     rows = table._base_manager.order_by("pk").values_list(*names)
@@ -119,7 +119,8 @@ class ForeignTable(Exception):
 
 
 def load(lines: Callable[[Table], Iterable[str]], why: str, made_at: datetime | None = None) -> int:
-    """Replace everything by the lines of each table, and pause what is unfinished. One transaction; runs paused."""
+    """Replace everything by the lines of each table, and pause unfinished runs, in one transaction. Return their
+    number."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             if connection.vendor == "postgresql":
@@ -162,9 +163,9 @@ def _fill(cursor: Any, table: Table, lines: Iterable[str]) -> None:
 
 
 def _raise_sequences(cursor: Any) -> None:
-    """The next number of each table is past its rows, and past all that were given before: never set back.
+    """Move the next number of each table past its rows and all earlier numbers; never set it back.
 
-    A worker of before may hold such a number, and no rollback undoes what is done to a sequence. SQLite does it itself.
+    An earlier worker may hold such a number, and no rollback undoes a sequence. SQLite does this itself.
     """
     quote = connection.ops.quote_name
     for table in tables():
@@ -188,7 +189,7 @@ def _read(row: list[Any], readers: list[tuple[int, Reader]]) -> list[Any]:
 
 
 def _reader(field: Any) -> Reader | None:
-    """How a column's value in a line becomes the database's; None where it is that already."""
+    """Return the converter of a column's value in a line; None if it needs none."""
     if isinstance(field, models.ForeignKey):
         return _reader(field.target_field)
     if isinstance(field, models.CharField | models.TextField | models.IntegerField | models.FloatField):
@@ -196,21 +197,21 @@ def _reader(field: Any) -> Reader | None:
     return lambda value: field.get_db_prep_save(field.to_python(value), connection)
 
 
-# --- what it means for runs ---------------------------------------------------------------------------------------
+# --- runs after a restore -------------------------------------------------------------------------------------------
 
 
 def pause_unfinished(why: str, made_at: datetime | None = None) -> int:
-    """Pause every unfinished run, with a row that says why, and return how many; one that a person paused stays so.
+    """Pause every unfinished run, with a step that says why, and return their number; runs paused by a person stay so.
 
-    What each did since the backup can't be known: all of them ask before they change something. `made_at` is the time
-    of the backup; None where it is not known.
+    Their side effects since the backup are unknown: all of them ask before further ones. `made_at` is the time of the
+    backup; None if unknown.
 
-    Leases are gone, and workers of before are fenced, from finished runs too: a worker may have held another run of
+    Leases are removed, and earlier workers are fenced, from finished runs too: a worker may have held another run of
     that number.
     """
     with transaction.atomic():
         list(Run.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
-        Run.objects.update(epoch=_epoch_nobody_has(), worker="", lease_until=Now(), hinted_at=None)
+        Run.objects.update(epoch=_random_epoch(), worker="", lease_until=Now(), hinted_at=None)
         unfinished = Run.objects.filter(status__in=UNFINISHED).order_by("pk")
         unfinished.update(restored_at=Now())
         by_people = set(unfinished.filter(status=RunStatus.PAUSED).values_list("pk", flat=True))
@@ -227,42 +228,41 @@ def pause_unfinished(why: str, made_at: datetime | None = None) -> int:
     return count
 
 
-def _epoch_nobody_has() -> int:
-    """One for all runs, chosen once for a restore.
+def _random_epoch() -> int:
+    """Return one epoch for all runs, chosen once for a restore.
 
-    How far epochs have come since the backup is not known, and a fence asks only whether two are the same. A claim and
-    a person's move count one up: no run that was never restored has come to 2**20. One that was has its own place among
-    2**30, and is hit by chance: about one in a million where the next seats are a thousand. As it does not grow from
-    restore to restore, it can't overflow: above it is room for 2**30 seats before the column's end (2**31 - 1).
+    The epochs reached since the backup are unknown, and a fence only checks for equality. A claim and a person's move
+    add one: no run without a restore has come to 2**20. A restored run has its own place among 2**30; a collision has
+    odds of about one in a million if the next claims are a thousand. It does not grow from restore to restore, so it
+    can't overflow: 2**30 claims fit before the column's end (2**31 - 1).
     """
     return FIRST_EPOCH + secrets.randbelow(LAST_EPOCH - FIRST_EPOCH)
 
 
 def epoch_id() -> str:
-    """The id that the database and a file beside it have in common; empty where there is none yet."""
+    """Return the id shared by the database and a file beside it; empty if there is none yet."""
     return RestoreEpoch.objects.values_list("value", flat=True).first() or ""
 
 
 def new_epoch_id() -> str:
-    """Another one, not written yet."""
+    """Return a new id, not written yet."""
     return secrets.token_hex(16)
 
 
 def set_epoch_id(value: str) -> None:
-    """Write it."""
     RestoreEpoch.objects.update_or_create(pk=1, defaults={"value": value})
 
 
 def mark_restored(value: str) -> None:
-    """Write the id of a site that was restored just now."""
+    """Write the id of a site after a restore."""
     RestoreEpoch.objects.update_or_create(pk=1, defaults={"value": value, "restored": value})
 
 
 def begin_another_life() -> None:
-    """The same where the database's file was put in place of another by hand: only its own id stays."""
+    """Write a new restore id after the database file was replaced by hand; the shared id stays."""
     RestoreEpoch.objects.update_or_create(pk=1, defaults={"restored": new_epoch_id()})
 
 
 def restored_id() -> str:
-    """Another one after each restore; empty before the first."""
+    """Return an id that changes with each restore; empty before the first."""
     return RestoreEpoch.objects.values_list("restored", flat=True).first() or ""

@@ -1,4 +1,4 @@
-"""Results that a run may be given again: what it has read, as long as nothing was changed since."""
+"""Results that can be repeated to a run: its earlier reads, until something changes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from runs.models import Exchange, Run
 
 
 def read_before(run: Run, call: ToolCall, seq: int) -> ToolReturned | None:
-    """Return what the same call gave before row `seq`; None where it is not known, or something was changed since.
+    """Return the same call's result before step `seq`; None if unknown, or if something was changed since.
 
-    A call that changed something counts also where the run went back over it: it has happened. What a fork has copied
-    counts for nothing: the run that it was copied from may have changed something since.
+    A change counts even if it was rolled back: it has happened. Steps copied into a fork don't count: the source run
+    may have changed something since.
     """
     own = run.steps.filter(kind="ask", live=True, seq__gt=run.copied_upto or 0, seq__lt=seq)
     live = own.values("seq")
@@ -27,7 +27,7 @@ def read_before(run: Run, call: ToolCall, seq: int) -> ToolReturned | None:
 
 
 def _changed_since(run: Run, after: int, before: int) -> bool:
-    """Return whether a call between the two rows may have changed something; a child run may."""
+    """Return True if a call between the two steps may have changed something; a child run may."""
     between = run.exchanges.filter(seq__gt=after, seq__lt=before)
     if between.filter(kind="child_run").exists():
         return True

@@ -1,4 +1,4 @@
-"""What holds of a run beside its log: it has a way on, and each decision is that of its question.
+"""Check a run beside its log: it can go on, and each decision fits its question.
 
 The names are those of docs/invariants.md, "The invariants".
 """
@@ -17,28 +17,28 @@ from runs.models import Decision, Exchange, Interrupt, Run, RunStatus, Step
 _DECIDED = (Interrupt.Status.DECIDED, Interrupt.Status.EXPIRED)
 
 _RELEASING = (Step.Kind.ASK, Step.Kind.TRANSITION, Step.Kind.STOP, Step.Kind.REWIND)
-"""Kinds of rows by which a call that was held is released, or something else begins."""
+"""Kinds of steps that release a held call, or begin something else."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What is kept beside a run's rows; each table is read once, when it is first wanted."""
+    """The rows beside a run's steps; each table is read once, at its first use."""
 
     run: Run
 
     @cached_property
     def exchanges(self) -> dict[int, Exchange]:
-        """By the rows that asked, in order."""
+        """Return them by their asking steps, in order."""
         return {found.seq: found for found in Exchange.objects.filter(run=self.run).order_by("seq")}
 
     @cached_property
     def questions(self) -> dict[int, Interrupt]:
-        """By the rows that asked, in order."""
+        """Return them by their asking steps, in order."""
         return {found.seq: found for found in Interrupt.objects.filter(run=self.run).order_by("seq")}
 
     @cached_property
     def decisions(self) -> dict[int, Decision]:
-        """By the rows that asked."""
+        """Return them by their asking steps."""
         if not self.questions:
             return {}
         made = Decision.objects.filter(interrupt__run=self.run).select_related("interrupt").order_by("pk")
@@ -46,7 +46,7 @@ class Beside:
 
     @cached_property
     def sealed(self) -> dict[str, Mapping[int, object]]:
-        """The same by what a seal is of (`runs.store.seals`)."""
+        """Return the same by the kind of seal (`runs.store.seals`)."""
         return {
             "request": self.exchanges,
             "answer": self.exchanges,
@@ -56,7 +56,7 @@ class Beside:
 
 
 def way_on(beside: Beside, waits: Exchange | None) -> str:
-    """I1: who waits, waits for somebody who can end it; empty where that is so."""
+    """I1: return the flaw of a run without anything to end its wait; empty if there is none."""
     run = beside.run
     if run.status != RunStatus.WAITING:
         return ""
@@ -73,7 +73,7 @@ def way_on(beside: Beside, waits: Exchange | None) -> str:
 
 
 def effects_of(beside: Beside) -> Iterator[tuple[int, str]]:
-    """I4, as far as the database knows: a key is that of one ask, or of the attempts at one call."""
+    """I4, as far as the database knows: yield asks with another call's key. The attempts at one call share theirs."""
     by_key: dict[str, list[Exchange]] = {}
     for exchange in beside.exchanges.values():
         by_key.setdefault(exchange.key, []).append(exchange)
@@ -84,9 +84,9 @@ def effects_of(beside: Beside) -> Iterator[tuple[int, str]]:
 
 
 def decisions_of(beside: Beside, kinds: Mapping[int, str]) -> Iterator[tuple[int, str]]:
-    """I5: a question that was decided has one decision, the ask has its answer, and the call is the one shown.
+    """I5: yield flaws of decided questions: one decision each, its answer at the ask, and the call that was shown.
 
-    `kinds` has the kind of every row.
+    `kinds` has the kind of every step.
     """
     for seq, question in beside.questions.items():
         decision = beside.decisions.get(seq)

@@ -1,7 +1,7 @@
-"""What stands beside the log, held against what its hashed rows tell of it.
+"""Compare the tables beside the log with its hashed steps.
 
-Questions, decisions, requests and answers have rows of their own. Where a fact says the same, the two must agree. The
-seals of a step (`runs.store.seals`) find any other change; this says more of it, and reads steps that have none.
+Questions, decisions, requests and answers have rows of their own; they must agree with the facts. The seals of a step
+(`runs.store.seals`) find any other change; this module says more of it, and reads steps without seals.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from runs.store.loading import MOVES
 
 
 class Told:
-    """What the rows tell, taken in one after the other."""
+    """The steps' own account, read one after the other."""
 
     def __init__(self) -> None:
         self.calls: dict[int, str] = {}
-        """By each row that asks: the call that had been reached by then, as a fingerprint."""
+        """By asking step: the fingerprint of the call reached by then."""
         self.results: dict[int, tuple[int, str]] = {}
-        """By each row that asks: the row that has the result of it, and that result as a fingerprint."""
+        """By asking step: the step with its result, and that result's fingerprint."""
         self.refused: set[int] = set()
-        """Those of them whose result is of a call that did not run."""
+        """The asking steps of calls that did not run."""
         self.costs: dict[int, tuple[int, Spent]] = {}
-        """By each row that asks: the row that says what its answer cost, and how much."""
+        """By asking step: the step with its answer's cost, and that cost."""
         self.decided: dict[str, tuple[int, Decided]] = {}
-        """By each question that was decided."""
+        """By decided question."""
         self.forked: tuple[int, Forked] | None = None
-        """The last row that says of which run this one is a fork, or the run that it is a replay of."""
+        """The last step that names the source run of this fork or replay."""
         self.earlier: tuple[EarlierRun, ...] = ()
-        """The runs before the run."""
+        """Earlier runs before this one in its conversation."""
         self.ran = 0
-        """Calls that took place."""
+        """Calls made."""
         self._call = ""
         self._pending: int | None = None
 
     def take(self, seq: int, kind: str, facts: tuple[Fact, ...]) -> None:
-        """One more row."""
+        """Add one step."""
         asked, results = self._pending, []
         for fact in facts:
             match fact:
@@ -86,7 +86,7 @@ class Told:
             self._pending = None
 
     def flaws(self, beside: Beside) -> Iterator[tuple[int | None, str]]:
-        """Each row beside which something else stands than it tells, and what."""
+        """Yield each step that disagrees with the tables, and how."""
         run = beside.run
         if self.ran > run.tool_calls:
             yield None, f"the run's tool_calls is {run.tool_calls}, and its rows tell of {self.ran}"
@@ -125,7 +125,7 @@ class Told:
     def _answer(self, exchange: Exchange, effect: Effect, answer: Answer | None) -> Iterator[tuple[int, str]]:
         call, seq = call_in(effect), exchange.seq
         if seq in self.refused and exchange.status == Exchange.Status.ASKED:
-            return  # it never began: a rule that came since refused it
+            return  # it never began: a later rule refused it
         if seq in self.results and call is not None and not (isinstance(call, ToolCall) and call.infra):
             row, told = self.results[seq]
             if _answered(call.tool, answer) not in ("", told):
@@ -136,7 +136,7 @@ class Told:
                 yield row, f"what it says that the answer to row {seq} cost is not what it cost"
 
     def _decisions(self, beside: Beside) -> Iterator[tuple[int | None, str]]:
-        """Each decision is the one that its row tells of, and so is the answer that it became."""
+        """Yield each decision or answer that disagrees with its step."""
         made = {str(decision.interrupt_id): decision for decision in beside.decisions.values()}
         for question, (row, decided) in self.decided.items():
             decision = made.pop(question, None)
@@ -147,7 +147,7 @@ class Told:
             elif _said(beside.exchanges.get(decision.interrupt.seq)) != _as_answer(decided):
                 yield row, "I5: the answer that its decision became is another one"
         if beside.run.origin == "replay":
-            return  # one that ends before its source may have a question's decision without the row
+            return  # a copy that ends before its source may have a question's decision without the step
         for decision in made.values():
             yield decision.interrupt.seq, "I5: its question was decided, and no row says so"
 
@@ -158,7 +158,7 @@ def _told_by(fact: ToolReported) -> str:
 
 
 def _answered(tool: str, answer: Answer | None) -> str:
-    """The same of an answer; empty where it does not say how the row has it."""
+    """Return the same of an answer; empty if it does not say how the step has it."""
     match answer:
         case ChildFinished() if not answer.gave_result and not answer.exit_reason:
             return ""
@@ -168,7 +168,7 @@ def _answered(tool: str, answer: Answer | None) -> str:
 
 
 def _question(question: Interrupt | None, asked: HumanCall) -> str:
-    """What is wrong with the question that an ask became; empty where nothing is."""
+    """Return the flaw of an ask's question; empty if there is none."""
     if question is None:
         return "it asks a person, and its question is not there"
     call = asked.shown
@@ -210,7 +210,7 @@ def _as_answer(fact: Decided) -> tuple[Any, ...]:
 
 
 def _is_of(run: Run, seq: int, forked: Forked) -> bool:
-    """Whether the run is the fork that its row tells of, or a replay that has this row from its source."""
+    """Return True if the run is the fork that its step names, or a replay with this step from its source."""
     if run.origin == "replay":
         return seq <= (run.copied_upto or 0)
     source = forked.run if run.copied_from_id or Run.objects.filter(pk=forked.run).exists() else None
@@ -218,7 +218,7 @@ def _is_of(run: Run, seq: int, forked: Forked) -> bool:
 
 
 def _continues(run: Run, earlier: tuple[EarlierRun, ...]) -> bool:
-    """Return whether `Run.continues` names the last earlier run of the log; that of a copy names none."""
+    """Return True if `Run.continues` names the log's last earlier run; a copy's names none."""
     last = earlier[-1].run if earlier and not run.origin else None
     there = last is not None and Run.objects.filter(pk=last).exists()
     return run.continues_id == (last if there else None)
@@ -228,12 +228,12 @@ def _continues(run: Run, earlier: tuple[EarlierRun, ...]) -> bool:
 
 
 def _is_own(run: Run, exchange: Exchange) -> bool:
-    """Whether the child that answered was called by this run, and not by the one that it was copied from."""
+    """Return True if the answering child was called by this run, not by its source."""
     return run.origin != "replay" and exchange.seq > (run.copied_upto or 0)
 
 
 def _children(run: Run, ended: Mapping[int, tuple[int, ChildFinished]]) -> Iterator[tuple[int | None, str]]:
-    """Each child that has answered is there as that row's child, and ended as it says."""
+    """Yield each answering child that is missing under that step, or ended otherwise."""
     found = Run.objects.filter(pk__in=[child for child, _ in ended.values()]) if ended else ()
     there = {child.pk: child for child in found}
     for seq, (number, answer) in ended.items():
@@ -249,7 +249,7 @@ def _children(run: Run, ended: Mapping[int, tuple[int, ChildFinished]]) -> Itera
 
 
 def _parent(run: Run) -> str:
-    """What is wrong with the run's parent; empty where the ask for this very run is there."""
+    """Return the flaw of the run's parent; empty if it asked for this very run."""
     if run.parent_id is None:
         return ""
     asked = Exchange.objects.filter(run=run.parent_id, seq=run.parent_seq or 0, kind="child_run")

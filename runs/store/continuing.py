@@ -1,6 +1,6 @@
-"""Continuing a run: a new run with its own goal, whose first step holds what the runs before it left.
+"""Continue a run: a new run with its own goal, whose first step holds the results of the earlier runs.
 
-It reads nothing of those runs later, so they may be deleted.
+The new run never reads the earlier ones again, so they may be deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runs.store.log import lock
 
 @for_people
 def continue_run(source: Run, new: NewRun) -> Run:
-    """Write a run that continues `source` and has not begun; `NotPossible` where that one can't be continued."""
+    """Write a run that continues `source` and has not begun; raises `NotPossible` if it can't be continued."""
     with transaction.atomic():
         lock(source.pk)
         source.refresh_from_db()
@@ -33,7 +33,7 @@ def continue_run(source: Run, new: NewRun) -> Run:
         insert(run, new.checked)
         machine = CATALOGUE[source.machine]
         last = state_at(source, machine, terms_of(source, {}), source.head)
-        facts = (*earlier_runs(source), _told_of(source), *carried_on(last, source.pk))
+        facts = (*earlier_runs(source), _earlier_run(source), *carried_on(last, source.pk))
         opened = machine.open(terms_of(run, {}))
         after = machine.fold(opened, facts)
         append(run, "note", facts, after.model_dump_json() if after != opened else None)
@@ -42,7 +42,7 @@ def continue_run(source: Run, new: NewRun) -> Run:
 
 
 def check_continuing(run: Run) -> None:
-    """`NotPossible` where the run has not ended, or is a part of another one."""
+    """Raise `NotPossible` if the run has not ended, or is a part of another one."""
     if run.machine not in CATALOGUE:
         raise NotPossible(f"The machine {run.machine} of run {run.pk} is not in this version.")
     if run.parent_id is not None:
@@ -52,12 +52,12 @@ def check_continuing(run: Run) -> None:
 
 
 def earlier_runs(run: Run) -> tuple[EarlierRun, ...]:
-    """Return the runs that the run continues, oldest first; a copy has those of its source."""
+    """Return the runs that the run continues, oldest first; a copy has its source's."""
     return tuple(fact for fact in _facts(run.steps.filter(seq=1)) if isinstance(fact, EarlierRun))
 
 
-def _told_of(run: Run) -> EarlierRun:
-    """Return what the runs that continue `run` know of it."""
+def _earlier_run(run: Run) -> EarlierRun:
+    """Return the part of `run` for its successors."""
     ended = _facts(run.steps.filter(tells("react.exit"), live=True).order_by("-seq")[:1])
     summaries = folded(context_blocks(run)).standing()
     newest = max(summaries, key=lambda summary: summary.seq, default=None)

@@ -1,8 +1,8 @@
-"""A run that begins as a copy of another one's rows: a fork, a run that is asked anew, a replay.
+"""A run that begins as a copy of another run's steps: a fork, a rerun, a replay.
 
-A copy is the log from its first row to row k, those that were gone back over included: every row keeps its `seq`, so
-that whatever names a row (a path the model read, a rollback, a summary) still names the same one. It is written in one
-transaction, its files in it; the run that is copied from is only read. See docs/runtime.md, "Going back".
+A copy is the log from its first step to step k, rolled-back ones included. Every step keeps its `seq`, so paths,
+rollbacks and summaries still name the same ones. One transaction writes it, with its files; the source is only read.
+See docs/runtime.md, "Going back".
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ from runs.store.switching import CHANGES, changed_by
 Origin = Literal["fork", "replay", "rerun"]
 
 AT_ONCE = 500
-"""Rows that one statement inserts."""
+"""Rows inserted by one statement."""
 
 Copied = TypeVar("Copied", Exchange, Artifact)
 
 NOT_ANSWERS = ("abort", "rollback")
-"""Verdicts that end a run or take it back: a person gives them anew, or not."""
+"""Verdicts that end a run or roll it back: never repeated for a person."""
 
 DEADLINE = "deadline"
 SETTINGS = "settings"
@@ -79,21 +79,21 @@ IN_FORK = "fork"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a fork does otherwise than the run that it comes from."""
+    """The changes of a fork against its source."""
 
     by: str
     message: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
-    """The settings that are others now, by name; None where one was taken away."""
+    """The changed settings, by name; None for a removed one."""
     state: dict[str, Any] = field(default_factory=dict)
     answers: tuple[KeptAnswer, ...] = ()
 
 
-# --- where from -----------------------------------------------------------------------------------------------------
+# --- the source -----------------------------------------------------------------------------------------------------
 
 
 def check_row(run: Run, seq: int) -> tuple[str, bool, str | None]:
-    """Return kind, liveness and target of a row; `NotPossible` where the run has no such row."""
+    """Return a step's kind, liveness and target; raises `NotPossible` if the run has no such step."""
     found: tuple[str, bool, str | None] | None = first(
         'SELECT kind, live, "to" FROM runs_step WHERE run_id = %s AND seq = %s', run.pk, seq
     )
@@ -105,7 +105,8 @@ def check_row(run: Run, seq: int) -> tuple[str, bool, str | None]:
 
 
 def check_fork(run: Run, at: int) -> str:
-    """The node where a fork at row `at` goes on; `NotPossible` where it can't begin there. 0 is the beginning."""
+    """Return the first node of a fork at step `at`; raises `NotPossible` if it can't begin there. 0 is the
+    beginning."""
     if at == 0:
         return CATALOGUE[run.machine].start
     kind, live, to = check_row(run, at)
@@ -118,9 +119,9 @@ def check_fork(run: Run, at: int) -> str:
 
 
 def limits_at(run: Run, at: int) -> dict[str, float]:
-    """The limits in force at row `at`: what was given, and what people had added by then.
+    """Return the limits in force at step `at`: the given ones, with people's raises by then.
 
-    A fork was given what its source's rows had added: only what came after its own first row is added to that.
+    A fork was given its source's raises: only those after its own first step are added.
     """
     machine = CATALOGUE[run.machine]
     checked = machine.settings.model_validate_json(run.settings_json)
@@ -141,7 +142,7 @@ def limits_at(run: Run, at: int) -> dict[str, float]:
 
 
 def totals_at(run: Run, at: int) -> Totals:
-    """What the rows up to `at` used, those that were gone back over included: spent is spent."""
+    """Return the usage of the steps up to `at`, rolled-back ones included."""
     made_anew = set(run.steps.filter(IS_MADE_ANEW, seq__lte=at).values_list("seq", flat=True))
     totals = before_the_call = Totals()
     heard, in_doubt = False, False
@@ -150,7 +151,8 @@ def totals_at(run: Run, at: int) -> Totals:
         in_doubt = exchange.kind == "human_call" and exchange.name == "may_have_happened"
         if not once_more and not in_doubt:
             before_the_call, heard = totals, False
-        # The attempts of a call are one, whichever answers; a person's answer beside a late one of its own is none.
+        # The attempts of a call count as one, whichever answers; a person's answer beside a late one of its own counts
+        # as none.
         if exchange.answer_json is not None and not (in_doubt and heard):
             totals = _charged(before_the_call if once_more else totals, exchange)
             heard = heard or exchange.kind == "tool_call"
@@ -161,7 +163,7 @@ def totals_at(run: Run, at: int) -> Totals:
 
 
 def _charged(totals: Totals, exchange: Exchange) -> Totals:
-    """The totals with one exchange, as the kernel counts it."""
+    """Return the totals with one exchange, as the kernel counts it."""
     effect, answer = (
         EFFECT.validate_json(exchange.request_json),
         ANSWER.validate_json(exchange.answer_json or ""),
@@ -176,7 +178,7 @@ def _charged(totals: Totals, exchange: Exchange) -> Totals:
 
 
 def answers_after(run: Run, at: int, channels: Iterable[str]) -> tuple[KeptAnswer, ...]:
-    """What was answered after row `at` on the live path, in order; decisions from other channels are left out."""
+    """Return the answers after step `at` on the live path, in order, from these channels only."""
     questions = _questions_after(run, at)
     decided = Decision.objects.filter(interrupt__in=questions, channel__in=tuple(channels))
     found = list(
@@ -190,7 +192,7 @@ def answers_after(run: Run, at: int, channels: Iterable[str]) -> tuple[KeptAnswe
 
 
 def first_question(run: Run, at: int) -> tuple[Interrupt, HumanCall] | None:
-    """The first question that the run came to after row `at` on the live path."""
+    """Return the first question after step `at` on the live path."""
     interrupt = _questions_after(run, at).order_by("seq").first()
     if interrupt is None:
         return None
@@ -199,13 +201,14 @@ def first_question(run: Run, at: int) -> tuple[Interrupt, HumanCall] | None:
 
 
 def _questions_after(run: Run, at: int) -> QuerySet[Interrupt]:
-    """What the run asked after row `at` on the live path; but for what became of a call: no other has that."""
+    """Return the questions after step `at` on the live path, except those about the outcome of a call, which don't
+    recur."""
     live = run.steps.filter(live=True, kind=Step.Kind.ASK, seq__gt=at).values("seq")
     return Interrupt.objects.filter(run=run, seq__in=live).exclude(kind="may_have_happened")
 
 
 def kept_as(asked: Any, decision: Decision) -> KeptAnswer:
-    """A decision as it is kept for the same question."""
+    """Return a decision in the form in which it is kept for the same question."""
     assert isinstance(asked, HumanCall)
     return KeptAnswer(
         about=asked.about,
@@ -221,13 +224,13 @@ PEOPLE = ("web", "admin", "api", "command", KEPT, IN_FORK)
 """Channels through which people answer."""
 
 
-# --- answers at hand ------------------------------------------------------------------------------------------------
+# --- answers given in advance ---------------------------------------------------------------------------------------
 
 
 def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...], rule: str) -> Said | None:
-    """What is to be answered to a question that opens: what was kept for it, else the next of the launch's answers.
+    """Return the prepared answer to an opening question: the one kept for it, else the next of the launch's answers.
 
-    `rule` names the rule that asks. Whether a call has happened already, a person has to look.
+    `rule` names the asking rule. Only a person can say whether a call has happened already.
     """
     if call.about == "may_have_happened" or asks_after_restore(call):
         return None
@@ -241,9 +244,9 @@ def prepared_answer(run: Run, call: HumanCall, answers: tuple[GivenAnswer, ...],
 
 
 def _kept_answer(run: Run, call: HumanCall) -> Said | None:
-    """The next answer that was kept for this very question, where one is left.
+    """Return the next answer kept for this very question, if one is left.
 
-    Whoever forks a run or takes it back says anew whether answers are kept: only the last time counts.
+    Each fork or rollback may keep answers: only the last one counts.
     """
     found = _kept_for(run)
     if found is None or not may_keep(run, found[1].by):
@@ -266,7 +269,7 @@ def _kept_answer(run: Run, call: HumanCall) -> Said | None:
 
 
 def _kept_for(run: Run) -> tuple[int, AnswersKept] | None:
-    """What was kept the last time that somebody forked the run or took it back, and the row that says so."""
+    """Return the answers kept by the last fork or rollback, and its step."""
     began = Q(kind=Step.Kind.REWIND) | Q(seq=(run.copied_upto or 0) + 1)
     row = run.steps.filter(began, live=True).order_by("-seq").first()
     facts = CATALOGUE[run.machine].facts.validate_json(row.facts_json) if row is not None else ()
@@ -299,9 +302,9 @@ def fork_run(
     origin: Origin,
     check: Callable[[Run], None],
 ) -> Run:
-    """Return a new run that goes on from row `at` of `source`. `terms` are those of the new one.
+    """Return a new run that goes on from step `at` of `source`. `terms` are those of the new one.
 
-    `check` raises where the source, which no other transaction can change meanwhile, must not be copied.
+    `check` raises if the source, which no other transaction can change meanwhile, must not be copied.
     """
     machine = CATALOGUE[source.machine]
     with transaction.atomic():
@@ -321,7 +324,7 @@ def fork_run(
             changed=change.settings,
             state=change.state,
         )
-        facts: tuple[Fact, ...] = (forked, *_known_with_its_goal(source, at))
+        facts: tuple[Fact, ...] = (forked, *_inherited_facts(source, at))
         if change.answers:
             facts += (AnswersKept(answers=change.answers, by=change.by),)
         state = state_at(source, machine, before, at).model_copy(update={"terms": terms})
@@ -336,17 +339,17 @@ def fork_run(
     return run
 
 
-def _known_with_its_goal(source: Run, at: int) -> tuple[Fact, ...]:
-    """Return what a fork from the beginning knows all the same: the runs before its goal, and what came with that."""
+def _inherited_facts(source: Run, at: int) -> tuple[Fact, ...]:
+    """Return the facts kept by a fork from the beginning: the runs before its goal, and their data."""
     first = None if at else source.steps.filter(seq=1, kind=Step.Kind.NOTE).first()
     facts = CATALOGUE[source.machine].facts.validate_json(first.facts_json) if first else ()
     return tuple(fact for fact in facts if isinstance(fact, DataRead | EarlierRun))
 
 
 def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, int, str] | None = None) -> Run:
-    """A new run of the rows that were made again. It has ended, whatever the record's state: nobody goes on with it."""
+    """Write a new run from the replayed steps. It has ended, whatever the record's state: no worker goes on with it."""
     with transaction.atomic():
-        lock(source.pk)  # an answer that comes meanwhile is in its exchange and in the totals, or in neither
+        lock(source.pk)  # a late answer is in both its exchange and the totals, or in neither
         run = unsaved(new)
         run.site_skills = source.site_skills
         run.head_hash = terms_hash(run)
@@ -378,7 +381,7 @@ def _why_it_ends(source: Run, replay: Replay, last: int) -> Exited:
 
 
 class _Copy:
-    """One run's rows and what belongs to them, written as another one's."""
+    """One run's steps and their rows in other tables, written as another run's."""
 
     def __init__(self, source: Run, run: Run, upto: int, origin: Origin, totals: Totals) -> None:
         self.source = source
@@ -391,13 +394,13 @@ class _Copy:
             run.root_id = source.root_id or source.pk
 
     def rows(self) -> list[tuple[Row, bool]]:
-        """The rows that are copied, each with whether it is live."""
+        """Return the copied steps, each with whether it is live."""
         steps = self.source.steps.filter(seq__lte=self.upto).order_by("seq")
         gone = gone_over(steps)
         return [(_row(step), not any(step.seq in over for over in gone)) for step in steps]
 
     def write(self, rows: Sequence[tuple[Row, bool]], state: State) -> None:
-        """Everything, within the caller's transaction."""
+        """Write everything, within the caller's transaction."""
         run, machine = self.run, CATALOGUE[self.run.machine]
         interrupts = self._interrupts()
         ids = {str(old): str(copy.pk) for old, copy in interrupts.items()}
@@ -441,7 +444,7 @@ class _Copy:
         Artifact.objects.bulk_create(made, batch_size=AT_ONCE)
 
     def _interrupts(self) -> dict[Any, Interrupt]:
-        """The questions of the rows, as history: none of them can be decided."""
+        """Return the steps' questions, as history: none of them can be decided."""
         copies = {}
         for found in Interrupt.objects.filter(run=self.source, seq__lte=self.upto).order_by("seq"):
             old = found.pk
@@ -466,7 +469,7 @@ class _Copy:
         Budget.objects.bulk_create(budgets)
 
     def _copy_files(self) -> None:
-        """The run's own directory, with the files as they stood at the last row that is copied."""
+        """Copy the run's directory, with the files as of the last copied step."""
         clear_folder(self.run.pk)
         try:
             RunFolder(folder_of(self.run.pk)).begin_as(RunFolder(folder_of(self.source.pk)), self._files())
@@ -475,14 +478,14 @@ class _Copy:
             raise
 
     def _files(self) -> list[tuple[str, str]]:
-        """Name and SHA-256 of every version that is copied, in order; of older runs the names only."""
+        """Return name and SHA-256 of every copied version, in order; of older runs the names only."""
         files = self.source.artifacts.filter(seq__lte=self.upto, kind__in=("file", "display")).order_by("seq")
         told = self.source.steps.filter(tells_of("react.tool.result", files=True), seq__lte=self.upto)
         names: dict[str, None] = {}
         for text in told.order_by("seq").values_list("facts_json", flat=True):
             for fact in json.loads(text):
                 names |= dict.fromkeys(fact.get("files") or ())
-        # What a contract declares may have a name that no file has; its bytes are those of a file that is copied.
+        # A contract's artifact may have a name without a file; its bytes are those of a copied file.
         versions = [(name, digest) for name, digest in files.values_list("name", "sha256") if name in names]
         known = {name for name, _ in versions}
         return [(name, "") for name in names if name not in known] + versions
@@ -503,7 +506,7 @@ def _as_new(found: Copied, run: Run) -> Copied:
 
 
 def _renamed(text: str, ids: Mapping[str, str]) -> str:
-    """The facts of a decision, which name its question."""
+    """Return the facts of a decision with the new id of its question."""
     for old, new in ids.items():
         text = text.replace(old, new)
     return text

@@ -1,4 +1,4 @@
-"""How a run comes into being: its row, its budget lines, its own folder."""
+"""Create a run: its row, its budget lines, its own folder."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from runs.store.db import for_people
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """What a run is launched with; everything has been checked."""
+    """The checked values of a launch."""
 
     machine: str
     goal: str
     settings: dict[str, Any]
-    """As it was given, so that defaults stay defaults."""
+    """As given, so defaults stay defaults."""
     checked: Settings
     script: dict[str, Any] | None
     model: str
     owner_id: int | None
     by_operator: bool = False
-    """No person launches it, but the installation's operator."""
+    """The installation's operator launches it, not a person."""
     site_rules: tuple[dict[str, Any], ...] = ()
     site_hosts: tuple[str, ...] = ()
 
 
 def folder_of(run_id: int) -> Path:
-    """The run's own directory for files; it need not exist."""
+    """Return the run's own directory for files; it need not exist."""
     return Path(settings.DATA_DIR) / "runs" / str(run_id) / "files"
 
 
 def clear_folder(run_id: int) -> None:
-    """Nothing is left in the directory of a run that is new: a number is given again where its first run never was."""
+    """Empty the directory of a new run: a number is reused if its first run was never committed."""
     folder = folder_of(run_id).parent
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def terms_hash(run: Run) -> str:
-    """Where the hash chain begins: what the run was launched with."""
+    """Return the first hash of the chain: that of the launch's terms."""
     parts = [run.machine, run.goal, run.settings_json, run.site_rules_json, run.script_json, run.model]
     if run.site_skills is not None:
         parts.append(run.site_skills.text)
@@ -61,21 +61,21 @@ def terms_hash(run: Run) -> str:
 
 
 def _skills_now(checked: Settings) -> ScriptText | None:
-    """The site's skills, for a machine that shows such."""
+    """Return the site's skills, for a machine that shows them."""
     if getattr(checked, "skills", None) is None:
         return None
     return _kept(canonical(dict(Skill.objects.values_list("name", "text"))))
 
 
 def _kept(text: str) -> ScriptText:
-    """The text's own row, written once."""
+    """Return the text's own row, written once."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     script, _ = ScriptText.objects.get_or_create(digest=digest, defaults={"text": text})
     return script
 
 
 def unsaved(new: NewRun) -> Run:
-    """The run's row, not yet written."""
+    """Return the run's row, not yet written."""
     run = Run(
         machine=new.machine,
         goal=new.goal,
@@ -112,7 +112,7 @@ def insert(run: Run, checked: Settings) -> None:
 
 
 def open_budgets(run: Run, checked: Settings) -> None:
-    """The budget lines as they stand before the first row."""
+    """Write the budget lines as of before the first step."""
     machine = CATALOGUE[run.machine]
     state = machine.open(Terms(goal=run.goal, settings=checked))
     lines = [Budget(run=run, **row.model_dump()) for row in machine.budget(state)]

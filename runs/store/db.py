@@ -1,8 +1,7 @@
-"""The database under the log: plain SQL, its clock, reads of one moment, waiting for locks, retries.
+"""The database under the log: plain SQL, its clock, consistent reads, lock waits, retries.
 
-Django builds a statement anew each time, which takes ten times as long as the statement itself: what a worker reads at
-each step is plain SQL. Times are the database's, for a worker's own clock may be wrong, or jump (docs/runtime.md,
-"Leases").
+Django builds a statement anew each time, at ten times the cost of running it: a worker's reads at each step are plain
+SQL. Times are the database's, since a worker's own clock may be wrong, or jump (docs/runtime.md, "Leases").
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def rows(sql: str, *params: Any) -> list[Any]:
 
 
 def first(sql: str, *params: Any) -> Any:
-    """Return the first row of a query; None where there is none."""
+    """Return the first row of a query; None if there is none."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         return cursor.fetchone()
@@ -52,7 +51,7 @@ def quoted(kinds: Iterable[str]) -> str:
 
 
 def telling(kind: str) -> str:
-    """Return the condition that a step has a fact of this kind."""
+    """Return the SQL condition for a step with a fact of this kind."""
     name = name_of(kind).replace("_", r"\_")
     return rf"fact_kinds LIKE '%%{name}%%' ESCAPE '\'"
 
@@ -65,7 +64,7 @@ NOW = {
 
 
 def now() -> datetime:
-    """The present moment: what is due, and when, is reckoned from it."""
+    """Return the present moment, the base of all due times."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {NOW[connection.vendor]}", ())
         moment = cursor.fetchone()[0]
@@ -74,9 +73,9 @@ def now() -> datetime:
 
 @contextmanager
 def snapshot(*, however_long: bool = False) -> Iterator[None]:
-    """Everything read in here is of one moment; nobody who writes waits for it.
+    """Read everything inside from one moment, without blocking writers.
 
-    Within a transaction that is open already it is that one's. `however_long`: it may take longer than a page may.
+    Within an open transaction it is that one's moment. `however_long` lifts the time limit of pages.
     """
     if _in_transaction():
         yield
@@ -97,7 +96,7 @@ def snapshot(*, however_long: bool = False) -> Iterator[None]:
 
 
 def without_time_limits(cursor: Any) -> None:
-    """For this transaction, on PostgreSQL: a site of some years takes longer than a page may."""
+    """Lift the time limits of this transaction, on PostgreSQL: a large, old site takes longer than a page may."""
     cursor.execute("SET LOCAL statement_timeout = 0")
     cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
@@ -112,7 +111,7 @@ def _in_transaction() -> bool:
 def of_one_moment(
     read: Callable[Concatenate[Run, P], T],
 ) -> Callable[Concatenate[Run, P], T]:
-    """A reader of a run that may be moving: what it reads is of one moment, the run's own row included."""
+    """Make a reader of a run read one moment, the run's own row included, while the run may be moving."""
 
     @wraps(read)
     def reader(run: Run, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -123,12 +122,12 @@ def of_one_moment(
 
 
 PATIENCE_MS = 200
-"""Longer than a move holds its run's row; a fork of a long run holds it for longer."""
+"""Longer than a move locks its run's row; a fork of a long run locks it for longer."""
 
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """A transaction that gives up (`OperationalError`) where it would have to wait: others come after it, in turn.
+    """Open a transaction that raises `OperationalError` instead of waiting for a lock: others queue behind it.
 
     On PostgreSQL; SQLite locks no rows.
     """
@@ -140,21 +139,21 @@ def impatient() -> Iterator[None]:
 
 
 TIMES = 4
-"""How often it is tried: the other transaction has what it wanted then, and ends."""
+"""Tries in all: the other transaction gets its lock then, and ends."""
 
 GIVEN_UP = ("40P01", "40001")
 """PostgreSQL's codes for a deadlock, and for a transaction that does not fit the others."""
 
 WAITED = ("55P03", "SQLITE_BUSY")
-"""A lock was waited for in vain, for as long as is allowed: not tried again."""
+"""A lock was waited for in vain, up to the time limit: not tried again."""
 
 
 def again(deed: Callable[P, T]) -> Callable[P, T]:
-    """Repeat `deed` where the database gave it up, at most `TIMES` times in all.
+    """Repeat `deed` after a deadlock or conflict, at most `TIMES` times in all.
 
-    PostgreSQL ends one of two transactions that wait for each other; it has written nothing. `deed` opens its own
-    transaction, and changes nothing outside it that a second time would spoil. Within a transaction of the caller's
-    nothing is repeated.
+    PostgreSQL ends one of two transactions that wait for each other; that one has written nothing. `deed` opens its own
+    transaction, and must be safe to repeat outside the database. Within a transaction of the caller nothing is
+    repeated.
     """
 
     @wraps(deed)
@@ -172,7 +171,7 @@ def again(deed: Callable[P, T]) -> Callable[P, T]:
 
 
 def for_people(deed: Callable[P, T]) -> Callable[P, T]:
-    """Repeat `deed` as `again` does; raise `Busy`, a sentence for the person, where it can't be done now."""
+    """Repeat `deed` as `again` does; raise `Busy`, with a sentence for the person, if it can't be done now."""
     repeated = again(deed)
 
     @wraps(deed)
@@ -188,7 +187,7 @@ def for_people(deed: Callable[P, T]) -> Callable[P, T]:
 
 
 def _is_ours(fault: OperationalError, codes: tuple[str, ...]) -> bool:
-    """Whether it is one of these faults, and no caller's transaction is open that it has broken."""
+    """Return True if it is one of these faults, and it has not broken a caller's open transaction."""
     cause = fault.__cause__
     code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
     return code in codes and not connection.in_atomic_block

@@ -1,6 +1,6 @@
-"""Moves by people: each is one conditional change and one more row. The run is queued after it, by the caller.
+"""Moves by people: each is one conditional change and one more step. The caller queues the run after it.
 
-A person's row raises the epoch: a worker that is busy finds its seat taken at its next commit.
+A person's step raises the epoch: a busy worker finds its lease gone at its next commit.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ MAX_MESSAGE = 4_000
 """Characters of a decision's message."""
 
 MAX_RESPONSE = 65_536
-"""Characters of what a person responds: it stands for a result, and may be as long as a tool's."""
+"""Characters of a person's response: it stands for a result, and may be as long as a tool's."""
 
 UNFIT = "An answer given at launch does not fit: "
 
 TAKE_ARGS = ("edit", "top_up")
-"""The verdicts that take arguments."""
+"""Verdicts with arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A decision as it came in, with what the person had seen."""
+    """A decision as it came in, with the version that the person saw."""
 
     verdict: str
     by_name: str
@@ -74,15 +74,15 @@ class Said:
     message: str = ""
     to_step: int | None = None
     allow_host: bool = False
-    """With an approval of a call: the host that was asked about may be contacted for the rest of the run."""
+    """With an approval of a call: its host may be contacted for the rest of the run."""
     revision: int | None = None
     fingerprint: str | None = None
 
 
 def seated(run_id: int) -> Run:
-    """The unfinished run, its epoch raised: whoever drives it is fenced from here on.
+    """Return the unfinished run with its epoch raised: its worker is fenced from here on.
 
-    Where a halt holds it back, or has, its log says so before what the person does.
+    If a halt holds it back, or has, its log says so before the person's move.
     """
     run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
     run.epoch += 1
@@ -91,7 +91,7 @@ def seated(run_id: int) -> Run:
 
 
 def _unfinished(run: Run) -> Run:
-    """Return the run, whose row is locked and whose epoch is raised; `NotPossible` where it can't be changed."""
+    """Return the locked run with its epoch raised; raises `NotPossible` if it can't be changed."""
     if run.finished:
         raise NotPossible(f"Run {run.pk} has ended already ({run.status}: {run.exit_reason}).")
     if run.machine not in CATALOGUE:
@@ -107,7 +107,7 @@ def _loaded(run: Run) -> Loaded:
 
 @for_people
 def abort(run_id: int, by: str, message: str = "") -> Run:
-    """End the run now, its unfinished children too. A call that is under way can't be undone; its answer is kept."""
+    """End the run now, its unfinished children too. A call in flight can't be undone; its answer is kept."""
     with transaction.atomic():
         _lock_parent(run_id)
         run = seated(run_id)
@@ -136,7 +136,7 @@ def abort(run_id: int, by: str, message: str = "") -> Run:
 
 
 def _lock_parent(run_id: int) -> None:
-    """A run's end is told to its parent, and a parent's row is taken before its child's."""
+    """Lock the parent's row: a run's end is told to its parent, and parents are locked before children."""
     parent = Run.objects.filter(pk=run_id).values_list("parent_id", flat=True).first()
     if parent is not None:
         lock(parent)
@@ -144,7 +144,7 @@ def _lock_parent(run_id: int) -> None:
 
 @for_people
 def pause(run_id: int, by: str, message: str = "") -> Run:
-    """Let nobody drive the run until it is resumed."""
+    """Keep workers from the run until it is resumed."""
     with transaction.atomic():
         run = seated(run_id)
         if run.status == RunStatus.PAUSED:
@@ -155,14 +155,14 @@ def pause(run_id: int, by: str, message: str = "") -> Run:
 
 @for_people
 def note(run_id: int, code: str, message: str, fault: str = "") -> None:
-    """Add a row that only says something."""
+    """Add a step with a notice."""
     with transaction.atomic():
         append(seated(run_id), "note", (Notice(code=code, message=message, fault=fault),))
 
 
 @for_people
 def resume(run_id: int, by: str) -> Run:
-    """Let a paused run go on; one that waits for a person or a child waits on."""
+    """Resume a paused run; one that waits for a person or a child keeps waiting."""
     with transaction.atomic():
         run = seated(run_id)
         if run.status != RunStatus.PAUSED:
@@ -177,7 +177,7 @@ def resume(run_id: int, by: str) -> Run:
 
 @for_people
 def try_now(run_id: int, by: str) -> Run:
-    """Make a run due that waits for its next attempt at a call."""
+    """Make a run due now that waits for a retry."""
     with transaction.atomic():
         run = seated(run_id)
         if run.status != RunStatus.QUEUED or run.due_at <= now():
@@ -196,10 +196,10 @@ def rewind(
     kept: tuple[KeptAnswer, ...] = (),
     check: Callable[[Run], None] | None = None,
 ) -> Run:
-    """Go back to the state after the live transition row `to`; the rows after it stay visible.
+    """Roll back to the state after the live transition step `to`; the later steps stay visible.
 
-    `kept` are answers that are given again where the same question comes again. `check` raises where the run, which
-    no other transaction can change meanwhile, must not go back.
+    `kept` are answers to repeat if their questions come again. `check` raises if the run, which no other transaction
+    can change meanwhile, must not be rolled back.
     """
     with transaction.atomic():
         run = seated(run_id)
@@ -226,7 +226,7 @@ def stop_children(run_id: int, after: int) -> None:
 
 
 def check_target(run: Run, to: int) -> None:
-    """Whether the run can go back to row `to`."""
+    """Raise `NotPossible` if the run can't be rolled back to step `to`."""
     if not run.steps.filter(seq=to, live=True, kind=Step.Kind.TRANSITION).exists():
         raise NotPossible(f"Run {run.pk} can't go back to {to}: that is not a live transition of it.")
 
@@ -245,7 +245,7 @@ class _NotOpen(Exception):
 def decide(interrupt_id: Any, said: Said, check: Callable[[Run], None] | None = None) -> Decision:
     """Decide a pending interrupt, once. The same decision again returns the first one's outcome.
 
-    `check` raises where the run, which no other transaction can change meanwhile, must not be decided about.
+    `check` raises if the run, which no other transaction can change meanwhile, must not be decided about.
     """
     try:
         return _decide(interrupt_id, said, check, late="refused")
@@ -253,7 +253,7 @@ def decide(interrupt_id: Any, said: Said, check: Callable[[Run], None] | None = 
         if found.interrupt.status != Interrupt.Status.PENDING:
             return _decided_before(found.interrupt, said)
         late = found.interrupt
-    _let_deadline_decide(late)
+    _expire(late)
     try:
         return _decide(interrupt_id, said, check, late="taken")
     except _NotOpen as found:
@@ -263,9 +263,10 @@ def decide(interrupt_id: Any, said: Said, check: Callable[[Run], None] | None = 
 def _decide(
     interrupt_id: Any, said: Said, check: Callable[[Run], None] | None, late: Literal["refused", "taken"]
 ) -> Decision:
-    """Decide in one transaction. `_NotOpen` where the question is not pending, or is late and that is refused."""
+    """Decide in one transaction. Raises `_NotOpen` if the question is not pending, or is late and `late`
+    refuses that."""
     with transaction.atomic():
-        # The first statement waits for the run's row and fences its worker; what is read after it can't change.
+        # The first statement waits for the run's row and fences its worker; later reads can't change.
         Run.objects.filter(interrupts=interrupt_id).update(epoch=F("epoch") + 1)
         interrupt = Interrupt.objects.select_related("run").annotate(now=Now()).get(pk=interrupt_id)
         if check is not None:
@@ -287,9 +288,9 @@ def _decide(
 
 @again
 def commit_answered(batch: Batch, said: Said) -> tuple[str, BadDecision | None]:
-    """Write a question together with the answer that was prepared for it: nobody ever sees it open.
+    """Write a question together with its prepared answer, so it is never open.
 
-    The new head hash; and what is wrong with the answer, where it does not fit: then the question waits for a person.
+    Return the new head hash, and the fault of an unfit answer: then the question waits for a person.
     """
     assert batch.interrupt is not None
     with transaction.atomic():
@@ -297,7 +298,7 @@ def commit_answered(batch: Batch, said: Said) -> tuple[str, BadDecision | None]:
         try:
             decide(batch.interrupt.pk, said)
         except Conflict:
-            pass  # its deadline was over at once, and has decided
+            pass  # its deadline was over at once, and decided
         except BadDecision as fault:
             Run.objects.filter(pk=batch.run_id).update(status=RunStatus.WAITING)
             note(batch.run_id, "answer_unfit", f"{UNFIT}{fault.sentence}", fault.sentence)
@@ -306,7 +307,7 @@ def commit_answered(batch: Batch, said: Said) -> tuple[str, BadDecision | None]:
 
 
 def unfit_answer(question: Interrupt) -> str:
-    """What is wrong with the answer that was prepared for the question, where it did not fit; else empty."""
+    """Return the fault of the question's prepared answer; empty if there is none."""
     note = Step.objects.filter(run=question.run_id, seq=question.seq + 1, kind=Step.Kind.NOTE).first()
     for fact in json.loads(note.facts_json) if note is not None else ():
         if fact.get("code") == "answer_unfit":
@@ -314,8 +315,8 @@ def unfit_answer(question: Interrupt) -> str:
     return ""
 
 
-def _let_deadline_decide(interrupt: Interrupt) -> None:
-    """Decide by the deadline what is answered after it, where no sweep has been there yet."""
+def _expire(interrupt: Interrupt) -> None:
+    """Let the deadline decide a question that is answered after it, if no sweep has done so yet."""
     try:
         decide(interrupt.pk, unanswered(interrupt))
     except Busy:
@@ -325,7 +326,7 @@ def _let_deadline_decide(interrupt: Interrupt) -> None:
 
 
 def unanswered(interrupt: Interrupt) -> Said:
-    """Return the deadline's decision: what the rule says, else denial; abort where the kind can't be denied."""
+    """Return the deadline's decision: by the rule, else denial; abort if the kind can't be denied."""
     wanted = {"deny": ("reject",), "approve": ("approve", "resume"), "abort": ("abort",)}[
         interrupt.on_timeout
     ]
@@ -366,16 +367,16 @@ def _check_seen(interrupt: Interrupt, said: Said) -> None:
 
 
 def check_answer(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
-    """The arguments of a decision that such a question can take; `BadDecision` where it can't."""
+    """Return the arguments of a decision; raises `BadDecision` if the question can't take it."""
     _check_parts(interrupt, said)
     _check_verdict(interrupt, said)
     return _check_args(interrupt, said)
 
 
 def _check_parts(interrupt: Interrupt, said: Said) -> None:
-    """Whether the verdict takes all that was said with it: nothing is dropped without a word.
+    """Check that the verdict takes every part of the decision: nothing is dropped silently.
 
-    An approval may name the very arguments that it approves.
+    An approval may name its very arguments.
     """
     takes_args = said.verdict in TAKE_ARGS or (said.verdict == "resume" and model_asked_about(interrupt))
     if said.args is not None and not takes_args and not _as_shown(interrupt, said):
@@ -449,7 +450,7 @@ def _added(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
         raise BadDecision("The amounts must be a JSON object: the limit's name and how much to add.", "args")
     if not given:
         if said.args is None and has_room(interrupt):
-            return None  # it only goes on: what it waits for was added elsewhere
+            return None  # it only goes on: the amount it waits for was added elsewhere
         raise BadDecision(f"Say how much to add, e.g. {interrupt.limit}.", f"args.{interrupt.limit}")
     for name, amount in given.items():
         if name not in LIMIT_NAMES:
@@ -516,7 +517,7 @@ def _apply(
 
 
 def _raise_limit(run: Run, name: str, amount: float, by: str) -> None:
-    """Add to the run's own limit, and to the one that it shares with the run that it came from."""
+    """Raise the run's own limit, and the one shared with the run that it came from."""
     shared = raise_shared(run, name, amount)
     line = Budget.objects.filter(run=run, scope="limits", name=name).first()
     if line is not None:
@@ -529,7 +530,7 @@ def _raise_limit(run: Run, name: str, amount: float, by: str) -> None:
 
 
 def given_answer(run_id: int, answers: tuple[GivenAnswer, ...]) -> GivenAnswer | None:
-    """The next of the answers that were given at launch, where one is left."""
+    """Return the next of the launch's answers, if one is left."""
     if not answers:
         return None
     used = given_answers(run_id).count()
@@ -537,5 +538,5 @@ def given_answer(run_id: int, answers: tuple[GivenAnswer, ...]) -> GivenAnswer |
 
 
 def given_answers(run_id: int) -> QuerySet[Decision]:
-    """The decisions for which answers of the launch were used; in rows that were gone back over too."""
+    """Return the decisions that used answers of the launch; in rolled-back steps too."""
     return Decision.objects.filter(interrupt__run_id=run_id, channel="settings")

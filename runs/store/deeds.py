@@ -1,7 +1,6 @@
-"""Directly before a deed: do the site's rules let it pass as they did, and may whoever approved it still decide?
+"""Check directly before a call: do the site's rules still let it pass, and may its approvers still decide?
 
-Both are looked at in the transaction that commits the intent. See docs/runtime.md,
-"Questions".
+Both checks run in the transaction that commits the intent. See docs/runtime.md, "Questions".
 """
 
 from __future__ import annotations
@@ -25,31 +24,31 @@ from runs.store.db import rows
 from runs.store.site_rules import site_rules
 
 LETS_GO_ON = (*LET_PASS, "resume")
-"""Verdicts that count only while the person who gave them may decide. `_lapsed` adds a top-up that releases a call."""
+"""Verdicts that count only while their author may decide. `_lapsed` adds a raise that releases a call."""
 
 
 class LookAgain(Exception):
-    """The deed is not begun: the site's rules have changed since it was asked for, or an approval counts no more."""
+    """The call is not begun: the site's rules have changed since its request, or an approval no longer counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A question that was answered, with its decision."""
+    """An answered question, with its decision."""
 
     question: HumanCall
     decision: Decision
 
 
 def still_holds(run_id: int, seq: int, rules: str, host: str) -> bool:
-    """Whether the call of row `seq` may begin, which was let pass by the site's rules `rules` (their text).
+    """Return True if the call of step `seq`, which passed the site's rules `rules` (their text), may begin.
 
-    `host` is the one that it contacts because a person allowed it for the run; empty where none is.
+    `host` is the one contacted only because a person allowed it for the run; empty if none is.
     """
     return site_rules().text == rules and lapsed_before(run_id, seq, host) is None
 
 
 def passed_before(run_id: int, seq: int) -> tuple[str, ...]:
-    """The gates that were answered for the call of row `seq`."""
+    """Return the gates answered for the call of step `seq`."""
     behind = _behind(run_id, seq)
     if not behind:
         return ()
@@ -59,7 +58,7 @@ def passed_before(run_id: int, seq: int) -> tuple[str, ...]:
 
 
 def lapsed_before(run_id: int, seq: int, host: str) -> ApprovalLapsed | None:
-    """The first of the approvals behind the call of row `seq` that counts no more; that of its `host` is one."""
+    """Return the first lapsed approval behind the call of step `seq`; that of its `host` is one of them."""
     behind = _behind(run_id, seq)
     if host and not any(answered.question.host == host for answered in behind):
         behind += _allowed(run_id, seq, host)
@@ -67,30 +66,30 @@ def lapsed_before(run_id: int, seq: int, host: str) -> ApprovalLapsed | None:
 
 
 def _allowed(run_id: int, seq: int, host: str) -> list[Answered]:
-    """The last approval that allowed the host for the rest of the run."""
+    """Return the last approval that allowed the host for the rest of the run."""
     given = _decisions(run_id).filter(allow_host=True, interrupt__host=host, interrupt__seq__lt=seq)
     last = given.order_by("-interrupt__seq").first()
     return [Answered(question_at(run_id, last.interrupt.seq), last)] if last is not None else []
 
 
 def lapsed_at(run_id: int, seq: int) -> ApprovalLapsed | None:
-    """The answer to the question of row `seq`, where it counts no more."""
+    """Return the answer to the question of step `seq`, if it no longer counts."""
     decision = _decisions(run_id).filter(interrupt__seq=seq).first()
     return _lapsed(Answered(question_at(run_id, seq), decision)) if decision is not None else None
 
 
 def question_at(run_id: int, seq: int) -> HumanCall:
-    """What row `seq` asked a person."""
+    """Return the question of step `seq`."""
     asked = EFFECT.validate_json(Exchange.objects.get(run_id=run_id, seq=seq).request_json)
     assert isinstance(asked, HumanCall)
     return asked
 
 
 def _behind(run_id: int, seq: int) -> list[Answered]:
-    """The answers that the call of row `seq` was let pass by since the machine came to it, in order.
+    """Return the answers that let the call of step `seq` pass since the machine came to it, in order.
 
-    Of the answers to one gate the last one counts. Changed arguments make another call, and who lets a call be made
-    once more that may have happened answers for all gates: nothing before that counts.
+    Of the answers to one gate the last one counts. Changed arguments make another call, and a consent to repeat a
+    possible call answers for all gates: nothing before those counts.
     """
     decided = [asked for (asked,) in rows(_DECIDED, run_id, seq, run_id, seq)]
     found: dict[tuple[str, ...], Answered] = {}
@@ -141,36 +140,36 @@ def _counts(question: HumanCall, decision: Decision) -> bool:
     run = decision.interrupt.run
     match decision.channel:
         case "deadline":
-            return True  # a rule's own word, and the rules are looked at beside this
+            return True  # a rule's own decision; the rules themselves are checked beside this
         case "settings":
             row = Step.objects.get(run=run, seq=decision.interrupt.seq)
             facts = CATALOGUE[run.machine].facts.validate_json(row.facts_json)
             return may_answer(run, question, rule_that_asks(question, facts))
         case "kept" | "fork" if decision.by is None:
             return may_keep(run, decision.by_name)
-    if decision.by is None:  # the person has been deleted, where it was one
+    if decision.by is None:  # the person has been deleted, if it was one
         return decision.by_name == OPERATOR
     return may_decide(decision.by, run)
 
 
 def may_keep(run: Run, name: str) -> bool:
-    """Whether an answer that was kept for the run in that name counts."""
+    """Return True if an answer kept for the run in that name counts."""
     return name == OPERATOR or may_decide(person_named(name), run)
 
 
 def person_named(name: str) -> Person:
-    """Who has the name; nobody may be signed in under it any more."""
+    """Return the person of that name; an anonymous one if the name is gone."""
     found: Person = get_user_model().objects.filter(username=name).first()
     return AnonymousUser() if found is None else found
 
 
 def may_answer(run: Run, question: HumanCall, rule: str) -> bool:
-    """Whether an answer given at launch may answer the question, which the rule of that name asks.
+    """Return True if an answer given at launch may answer the question of that rule.
 
-    Without the right to decide a launcher answers in a script, where no real tool is let pass, for no rule of the
-    site, and about no limit that is another's.
+    A launcher without the right to decide can answer only in a script: no real tool, no rule of the site, no other
+    owner's limit.
     """
-    if _launched_by_one_who_decides(run):
+    if _launcher_decides(run):
         return True
     if not run.script_json or is_of_site(rule, len(json.loads(run.site_rules_json))):
         return False
@@ -179,14 +178,14 @@ def may_answer(run: Run, question: HumanCall, rule: str) -> bool:
     return not isinstance(question.holds, ToolCall) or question.holds.tool in _played(run)
 
 
-def _launched_by_one_who_decides(run: Run) -> bool:
+def _launcher_decides(run: Run) -> bool:
     if run.owner_id is None:
         return run.by_operator
     return decides(get_user_model().objects.filter(pk=run.owner_id).first() or AnonymousUser())
 
 
 def _played(run: Run) -> set[str]:
-    """The tools behind which there is nothing real."""
+    """Return the tools without anything real behind them."""
     return {*_scripted(run.script_json), *(spec.name for spec in CATALOGUE[run.machine].built_in)}
 
 

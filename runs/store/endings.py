@@ -1,4 +1,4 @@
-"""What an ended run's row says, and who is told."""
+"""The columns of an ended run, and the answer to its parent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs.models import Run, Step, tells
 
 
 def ended(machine: Machine, state: State) -> dict[str, Any]:
-    """The columns of a run that has ended with `state`."""
+    """Return the columns of a run that has ended with `state`."""
     return {
         "status": status_of(machine, state),
         "exit_reason": state.exit_reason,
@@ -28,7 +28,7 @@ def ended(machine: Machine, state: State) -> dict[str, Any]:
 
 
 def _metadata(run: Run, machine: Machine, state: State) -> dict[str, Any]:
-    """Return what the parent merges where the run is a fixed node of it; else nothing."""
+    """Return the state that the parent merges if the run is a fixed node of it; else nothing."""
     asked = run.parent.settings.get("subgraphs", {}).get(run.child_name, {}) if run.parent else {}
     if not asked.get("at"):
         return {}
@@ -37,7 +37,7 @@ def _metadata(run: Run, machine: Machine, state: State) -> dict[str, Any]:
 
 
 def _message(run: Run, unwritten: Iterable[str]) -> str:
-    """Return the words of the step that set the exit reason: one of the batch at hand, or one written before."""
+    """Return the words of the step that set the exit reason: of this batch, or written before."""
     written = Step.objects.filter(tells("react.exit"), run=run, live=True).order_by("-seq")
     for text in chain(unwritten, written.values_list("facts_json", flat=True)[:1]):
         for fact in json.loads(text):
@@ -54,7 +54,7 @@ def for_parent(
     cost_usd: float,
     unwritten: Iterable[str],
 ) -> tuple[int, int, ChildFinished] | None:
-    """Return what the parent is told, where there is one. `unwritten` are the facts of the batch at hand."""
+    """Return the answer to the parent, if there is one. `unwritten` are the facts of the batch at hand."""
     if run.parent_id is None or run.parent_seq is None:
         return None
     finished = ChildFinished(

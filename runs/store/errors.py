@@ -1,4 +1,4 @@
-"""What can be wrong when a run is written to: one class each, the sentence in the class."""
+"""The errors of writing to a run: one class each, the sentence in the class."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from runs.models import Decision
 
 
 class Fenced(Exception):
-    """Somebody else has the seat: another worker, or a person who stopped the run."""
+    """The run has another lease: another worker's, or none after a person stopped it."""
 
     def __init__(self, run_id: int, epoch: int) -> None:
         self.run_id = run_id
@@ -15,7 +15,7 @@ class Fenced(Exception):
 
 
 class NotPossible(Exception):
-    """The run's state does not allow what was asked."""
+    """The run's state does not allow the request."""
 
     def __init__(self, sentence: str) -> None:
         self.sentence = sentence
@@ -23,7 +23,7 @@ class NotPossible(Exception):
 
 
 class Busy(NotPossible):
-    """Others held what a person's change needs for too long, or were in its way again and again."""
+    """A person's change could not get its locks in time, or failed repeatedly by conflicts."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class Busy(NotPossible):
 
 
 class ToldOtherwise(NotPossible):
-    """What a page told before the deed is not so any more; nothing was done."""
+    """A page's account before the command is out of date; nothing was done."""
 
     def __init__(self, run_id: int) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class ToldOtherwise(NotPossible):
 
 
 class BadDecision(Exception):
-    """A decision that its interrupt can't take."""
+    """A decision not fit for its interrupt."""
 
     def __init__(self, sentence: str, field: str = "verdict") -> None:
         self.sentence = sentence
@@ -51,7 +51,7 @@ class BadDecision(Exception):
 
 
 class Conflict(Exception):
-    """The interrupt was decided otherwise, or is not what the person had seen."""
+    """The interrupt was decided otherwise, or differs from the version seen by the person."""
 
     def __init__(self, decision: Decision | None, sentence: str) -> None:
         self.decision = decision
@@ -60,7 +60,7 @@ class Conflict(Exception):
 
 
 class NotYet(Exception):
-    """A call waits until another one of its family has ended, whose cost is not known beforehand either."""
+    """A call waits for another of its family to end, whose cost is unknown beforehand, too."""
 
     def __init__(self, run_id: int) -> None:
         self.run_id = run_id

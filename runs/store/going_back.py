@@ -1,4 +1,4 @@
-"""A rewind as one batch: the rows after the target are no longer live, and the state is the target's."""
+"""A rewind as one batch: the steps after the target are no longer live, and the state is the target's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runs.store.log import Batch, Row
 
 
 def rewind_batch(loaded: Loaded, move: Rewind) -> tuple[Batch, Snapshot]:
-    """What is to be written, and the run after it."""
+    """Return the batch to write, and the run after it."""
     run, machine = loaded.run, loaded.machine
     terms = loaded.snapshot.state.terms
     target = run.steps.get(seq=move.to)

@@ -1,6 +1,6 @@
-"""The kill switch of the site: a row that every claim and every intent reads; each throw of it is one, and is kept.
+"""The kill switch of the site: a row that every claim and every intent reads; each use of it is kept.
 
-An intent (the transaction that writes an effect as begun) and the switch exclude one another, so each intent is
+An intent (the transaction that writes an effect as begun) and the switch exclude one another. So each intent is
 committed before the switch or sees it; nothing begins after the switch is committed. See docs/operating.md, "Halt".
 """
 
@@ -14,7 +14,7 @@ from runs.store.db import for_people, now
 from runs.store.errors import NotPossible
 
 _LOCK = 0x61676E74
-"""The number that PostgreSQL's advisory lock of the switch has; any number that nothing else takes."""
+"""Number of PostgreSQL's advisory lock for the switch; any number with no other use."""
 
 
 class Halted(Exception):
@@ -26,7 +26,7 @@ class Halted(Exception):
 
 
 class AlreadyHalted(NotPossible):
-    """The site was halted before: the first one's words stay; a reason can be added where it gave none."""
+    """The site is halted already: the first reason stays; one can be added if there is none."""
 
     def __init__(self, halt: Halt) -> None:
         self.halt = halt
@@ -39,26 +39,26 @@ class AlreadyHalted(NotPossible):
 
 
 def halt_sentence(halt: Halt) -> str:
-    """Since when the site is halted, by whom, and why."""
+    """Return the halt's time, author and reason."""
     why = f": {halt.reason}" if halt.reason else ""
     return f"The site is halted (since {halt.at:%Y-%m-%d %H:%M} UTC, by {halt.by_name}{why})."
 
 
 def is_halted() -> Exists:
-    """As a condition of a query."""
+    """Return the query condition that the site is halted."""
     return Exists(Halt.objects.filter(on=True))
 
 
 def halt_now() -> Halt | None:
-    """The switch where it is on; None where the site works."""
+    """Return the active halt; None if the site works."""
     return Halt.objects.filter(on=True).first()
 
 
 @for_people
 def halt_site(by: str, reason: str) -> Halt:
-    """From the commit on nothing begins.
+    """Halt the site: after the commit nothing begins.
 
-    Where the site is halted, a reason is added if there is none yet; else `AlreadyHalted`: the first one's words stay.
+    If it is halted already, a missing reason is added; else raises `AlreadyHalted`, and the first reason stays.
     """
     with transaction.atomic():
         _exclude_intents()
@@ -74,7 +74,7 @@ def halt_site(by: str, reason: str) -> Halt:
 
 @for_people
 def unhalt_site(by: str) -> Halt | None:
-    """Let the site work again. None where it did already."""
+    """Resume the site. Return None if it was not halted."""
     with transaction.atomic():
         _exclude_intents()
         halt = halt_now()
@@ -85,14 +85,14 @@ def unhalt_site(by: str) -> Halt | None:
 
 
 def _exclude_intents() -> None:
-    """Wait for the intents under way; those to come wait for this transaction. On SQLite there is one writer."""
+    """Wait for intents in flight; later ones wait for this transaction. On SQLite there is one writer."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
 
 
 def halted_for_intent() -> Halt | None:
-    """The switch as an intent must read it, within its transaction: it stays so until that is committed."""
+    """Return the active halt for an intent, within its transaction: it can't change until that is committed."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
@@ -100,5 +100,5 @@ def halted_for_intent() -> Halt | None:
 
 
 def unfinished_ids(*statuses: RunStatus) -> list[int]:
-    """The runs in these states, oldest first."""
+    """Return the runs in these states, oldest first."""
     return list(Run.objects.filter(status__in=statuses).order_by("pk").values_list("pk", flat=True))

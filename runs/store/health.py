@@ -1,4 +1,4 @@
-"""Whether the disk and the database can be used now. Either may hang: nobody waits for it longer than they want to."""
+"""Check whether the disk and the database can be used now. Either may hang: no caller waits longer than it wants to."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from django.db import DatabaseError, OperationalError, connection
 from runs.models import Run
 
 PATIENCE_S = 2.0
-"""Seconds after which what does not answer counts as stuck."""
+"""Seconds after which a silent disk or database counts as stuck."""
 
 HOLDS_S = 0.5
-"""Seconds for which an answer is not asked for again."""
+"""Seconds for which a result is reused."""
 
 SAID_AGAIN_S = 30.0
-"""Seconds until the log says once more that something is still wrong."""
+"""Seconds until the log repeats a persisting fault."""
 
 PAUSE_S = 0.25
-"""Seconds between two questions whether the database is back."""
+"""Seconds between two checks whether the database is back."""
 
 WRITTEN_BYTES = 2**16
 
 AWAY = ("57P01", "57P02", "57P03", "57P05", "25P03")
-"""PostgreSQL's codes where it stops, starts, or has ended the session; those of class 08 are of lost connections."""
+"""PostgreSQL's codes for stopping, starting or an ended session; class 08 means lost connections."""
 
 log = logging.getLogger(__name__)
 
 
 class Look:
-    """Looks at something that may hang. One thread at a time does, and all who ask share what it sees."""
+    """A check of something that may hang. One thread at a time runs it, and all callers share its result."""
 
     def __init__(self, what: str, use: Callable[[], None], sentence: Callable[[Exception], str]) -> None:
         self._what = what
@@ -44,13 +44,13 @@ class Look:
         self._sentence = sentence
         self._changed = threading.Condition()
         self._began: float | None = None
-        """When the look that is under way began."""
+        """Start of the check in progress."""
         self._ended = float("-inf")
         self._fault = ""
         self._said = float("-inf")
 
     def fault(self, seconds: float = PATIENCE_S) -> str:
-        """Return what is wrong, in a sentence; empty where nothing is."""
+        """Return the fault, in a sentence; empty if there is none."""
         with self._changed:
             if self._began is None and time.monotonic() - self._ended > HOLDS_S:
                 self._began = time.monotonic()
@@ -76,7 +76,7 @@ class Look:
             self._changed.notify_all()
 
     def _heard(self, fault: str, why: str = "") -> str:
-        """Write a line into the log where that is news, or was said long ago. `_changed` is held."""
+        """Write a line into the log if it is news, or was logged long ago. `_changed` is held."""
         if fault and time.monotonic() - self._said > SAID_AGAIN_S:
             log.warning("%s%s", fault, f" It says: {why}" if why else "")
             self._said = time.monotonic()
@@ -87,7 +87,7 @@ class Look:
 
 
 def _write_to_disk() -> None:
-    """Write files that have no name, where the site keeps its data and its SQLite database."""
+    """Write unnamed files in the directories of the site's data and its SQLite database."""
     folders = {Path(settings.DATA_DIR)}
     if connection.vendor == "sqlite":
         folders.add(Path(connection.settings_dict["NAME"]).parent)
@@ -97,7 +97,7 @@ def _write_to_disk() -> None:
 
 
 def _write_to_database() -> None:
-    """Write to no row: that needs all that a write needs, and keeps no writer waiting."""
+    """Write to no row: this needs everything that a write needs, and blocks no writer."""
     try:
         Run.objects.filter(pk__lt=0).update(head=0)
     finally:
@@ -117,12 +117,12 @@ database = Look("The database", _write_to_database, _of_database)
 
 
 def fault_of_site() -> str:
-    """Return why the site can't work now, in a sentence; empty where it can."""
+    """Return why the site can't work now, in a sentence; empty if it can."""
     return disk.fault() or database.fault()
 
 
 def is_away(fault: BaseException) -> bool:
-    """Return whether the database could not be asked at all: nothing that was asked of it is at fault."""
+    """Return True if the database could not be asked at all: the query itself is not at fault."""
     cause = fault.__cause__
     if not isinstance(fault, DatabaseError) or cause is None:
         return False
@@ -130,7 +130,7 @@ def is_away(fault: BaseException) -> bool:
         return _is_locked(fault)
     state = getattr(cause, "sqlstate", None)
     if state is None:
-        return isinstance(fault, OperationalError)  # the server said nothing
+        return isinstance(fault, OperationalError)  # no error from the server itself
     return state in AWAY or state.startswith("08")
 
 
@@ -139,7 +139,7 @@ def _is_locked(fault: Exception) -> bool:
 
 
 def wait_until_back(given_up: Callable[[], bool]) -> bool:
-    """Wait until the database answers again. Return False where that was given up."""
+    """Wait until the database answers again. Return False if the wait was given up."""
     connection.close_if_unusable_or_obsolete()
     pause = threading.Event()
     while not given_up():

@@ -1,9 +1,8 @@
-"""What the kill switch did to a run, told in the run's own log: one row for each halt that kept workers from it.
+"""The effect of the kill switch on a run, in the run's own log: one step for each halt that kept workers from it.
 
-Nothing is written when the switch is thrown or taken back: that must be quick however many runs there are, and may be
-meant for a database in trouble. Who has the run's seat next, a worker that claims it or a person who moves it, finds
-the halts that it wanted a worker in, and says so first, under the seat's own epoch. A run that wanted none is not
-touched by a halt, and gets no row.
+Nothing is written when the switch is used: that must be quick despite many runs, and may be meant for a database in
+trouble. A worker's claim or a person's move is the next to take the run. It finds the halts during which the run wanted
+a worker, and writes them first under its own epoch. A run that wanted none gets no step.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from runs.store.db import now
 
 
 def halted_after(moment: str) -> Exists:
-    """As a part of a query about runs: whether a halt has ended after the moment that the column `moment` has."""
+    """Return the query condition that a halt has ended after the time in column `moment`."""
     return Exists(Halt.objects.filter(ended_at__gt=OuterRef(moment)))
 
 
 def tell_of_halts(run: Run, wanting: datetime) -> None:
-    """A row for each halt that fell into the time since `wanting`, when the run began to want a worker.
+    """Add a step for each halt since `wanting`, when the run began to want a worker.
 
-    Within the transaction of whoever has taken the seat; `run` is kept up to date. A halt is told once.
+    Runs within the transaction that took the run, and updates `run`. A halt is written once.
     """
     for halt in Halt.objects.filter(Q(on=True) | Q(ended_at__gt=wanting)).order_by("pk"):
         if (halt.on and wanting > now()) or _is_told(run, halt):

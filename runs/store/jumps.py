@@ -1,4 +1,4 @@
-"""Carries leases and waits along where the database's clock jumps: it is set, or the machine slept."""
+"""Shift leases and waits when the database's clock jumps: it is set, or the machine slept."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from runs.models import Run, RunStatus
 from runs.store.db import now
 
 LEAST_S = 2.0
-"""A jump by less does no harm: a lease outlasts it."""
+"""Seconds; a smaller jump does no harm: a lease outlasts it."""
 
 READ_S = 0.5
-"""Longer no reading of both clocks takes, unless this process was held up in between."""
+"""Seconds; a longer reading of both clocks means that this process was held up in between."""
 
 
 class Clocks:
@@ -24,12 +24,12 @@ class Clocks:
 
     def __init__(self) -> None:
         self.ahead: float | None = None
-        """Seconds by which the database's was ahead at the last look."""
+        """Seconds by which the database's clock was ahead at the last check."""
 
     def follow(self) -> None:
-        """Where the database's clock has jumped since the last look: let leases begin anew, and no run wait longer.
+        """After a jump of the database's clock since the last check, renew all leases; after one back, shorten waits.
 
-        Several processes may do so at once: a lease has its usual length then, and a run is due too early at worst.
+        Several processes may do so at once: at worst a run is due too early.
         """
         began = time.monotonic()
         ahead = now().timestamp() - began

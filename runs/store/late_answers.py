@@ -1,4 +1,4 @@
-"""Answers of workers that could not draw the conclusion: their seat was taken, or the database failed them."""
+"""Answers of workers that could not conclude them: they lost their lease, or the database failed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from runs.store.loading import MOVES
 from runs.store.log import Asked, add_beside, answer_first, charge, lock, pay
 
 OF_A_MODEL = ("model_call", "compaction")
-"""Kinds of asks that a model answers."""
+"""Kinds of asks answered by a model."""
 
 
 @again
 def keep_answer(run_id: int, epoch: int, asked: Asked, seconds: float, *, written: bool) -> None:
-    """Keep what the call of the worker with that epoch brought. `written`: its ask is a row.
+    """Keep the answer to a call by the worker with that epoch. `written`: its ask is a step.
 
-    The `seconds` that it was at work, and that no row has counted, count in any case: they are gone.
+    The `seconds` of its work that no step has counted are added in any case.
 
-    Whoever goes on from that ask uses it. Where nobody will (it is no row, is answered otherwise, or the run has ended
-    or gone back), the run is charged at once; so it is where the model is asked anew, for the limits or the context
-    have changed. A tool's call that is made again is counted there, and not here. The guess at what the call cost is
-    taken back. Where the conclusion was written after all, and only that was not heard of, there is nothing to do.
+    The run's next worker uses the answer. The run is charged at once if none will: the ask is no step, is answered
+    otherwise, or the run has ended or was rolled back. So it is if the model is asked anew after a change of limits or
+    context. A retried tool call is counted at the retry, not here. The guess at the call's cost is corrected. If the
+    conclusion was written after all, there is nothing to do.
     """
     assert asked.answer_json is not None
     with transaction.atomic():
@@ -39,30 +39,30 @@ def keep_answer(run_id: int, epoch: int, asked: Asked, seconds: float, *, writte
         answer = ANSWER.validate_json(asked.answer_json)
         if isinstance(answer, Failed) and asked.kind in OF_A_MODEL:
             if answer.usage != Usage():
-                _take_back_the_guess(run_id, epoch)
+                _correct_guess(run_id, epoch)
                 charge(run_id, answer)
-            return  # whoever goes on makes the call again
-        _take_back_the_guess(run_id, epoch)
+            return  # the next worker makes the call again
+        _correct_guess(run_id, epoch)
         if not written:
             _charge(run_id, asked, answer, since=asked.seq)
-        elif _is_asked_anew(run_id, asked):
+        elif _is_superseded(run_id, asked):
             pay(run_id, answer)
         else:
             _use_or_charge(run_id, asked, answer)
 
 
 def _lock(run_id: int) -> None:
-    """Hold the run, and before it those that it was called from, which may be charged with it."""
+    """Lock the run, and before it its callers, which may be charged with it."""
     parent = Run.objects.values("parent_id").get(pk=run_id)["parent_id"]
     if parent is not None:
         _lock(parent)
     lock(run_id)
 
 
-def _is_asked_anew(run_id: int, asked: Asked) -> bool:
-    """Whether the model's answer is not wanted any more: another ask took the place of its own, or will.
+def _is_superseded(run_id: int, asked: Asked) -> bool:
+    """Return True if the model's answer is no longer wanted: another ask took the place of its own, or will.
 
-    Who changes what the model reads wants it to be asked again; a summary is looked at again when it is concluded.
+    A change of the model's context wants it to be asked again; a summary is checked again when it is concluded.
     """
     if asked.kind not in OF_A_MODEL or not _goes_on(run_id, asked):
         return False
@@ -84,13 +84,14 @@ def _use_or_charge(run_id: int, asked: Asked, answer: Answer) -> None:
 
 
 def _charge(run_id: int, asked: Asked, answer: Answer, since: int) -> None:
-    """What nobody will conclude: a model's reply is paid in any case, the attempts of a tool's call are one."""
+    """Charge an answer without a conclusion: a model's reply is always paid, the attempts of a tool's call count as
+    one."""
     if asked.kind in OF_A_MODEL or not _is_counted_later(run_id, since):
         charge(run_id, answer)
 
 
 def _is_counted_later(run_id: int, since: int) -> bool:
-    """Whether the rows from `since` on make the call again, or say how it ended, or will."""
+    """Return True if the steps from `since` on repeat the call, or record its end, or will."""
     moves = Step.objects.filter(run_id=run_id, seq__gte=since, kind__in=MOVES).exclude(kind=Step.Kind.ASK)
     first = moves.order_by("seq").values_list("seq", "kind").first()
     if first is None:
@@ -104,8 +105,8 @@ def _goes_on(run_id: int, asked: Asked) -> bool:
     return Step.objects.filter(run_id=run_id, seq=asked.seq, live=True).exclude(run__node=END).exists()
 
 
-def _take_back_the_guess(run_id: int, epoch: int) -> None:
-    """What the worker's call may have used is known now: nothing is set aside for it, nor counted as a guess."""
+def _correct_guess(run_id: int, epoch: int) -> None:
+    """Correct the guess at the worker's call, whose true usage is known now, and drop its reservation."""
     mine = Run.objects.filter(pk=run_id, reserved_epoch=epoch)
     if mine.update(reserved_usd=0, reserved_tokens=0, reserved_epoch=0):
         return

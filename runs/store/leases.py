@@ -1,4 +1,4 @@
-"""Who works on a run: claims by one conditional update that raises the epoch, on the database's clock."""
+"""Leases: a worker claims a run by one conditional update that raises the epoch, on the database's clock."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from runs.store.halting import is_halted
 from runs.store.held_back import halted_after, tell_of_halts
 
 LEASE_S: float = settings.LEASE_SECONDS
-"""Seconds that a claim lasts without being renewed."""
+"""Seconds until a claim expires without renewal."""
 
 RENEW_S = LEASE_S / 4
 """Seconds between renewals."""
 
 MOST_LOST = 3
-"""Workers lost in a row on a run that does not move, until a person is asked whether it goes on."""
+"""Workers lost in a row on a run that does not move, until a person is asked."""
 
 MOST_OF_A_FAULT = 2_000
-"""Characters of a fault's message that its step shows."""
+"""Characters of a fault's message in its step."""
 
 LONGEST_WAIT = timedelta(minutes=15)
-"""No run is queued for later than that; where one seems to be, the clock was set back."""
+"""No run is queued for later than that; a later due time means that the clock was set back."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A worker's hold on a run. Writes that carry another epoch than the run's do nothing."""
+    """A worker's hold on a run. Writes with another epoch than the run's do nothing."""
 
     run_id: int
     epoch: int
@@ -57,12 +57,12 @@ class Lease:
 
 
 def new_worker() -> str:
-    """Return a name for who takes a run: that of its process, where it has one, and one of its own."""
+    """Return a name for a worker: that of its process, if it has one, and a unique part."""
     return "-".join(filter(None, (settings.PROCESS_NAME, secrets.token_hex(8))))
 
 
 class Suspect(Exception):
-    """The run has not moved since its last worker was lost: it may take down the next one, too."""
+    """The run has not moved since its last worker was lost: it may bring down the next one, too."""
 
     def __init__(self, run_id: int) -> None:
         self.run_id = run_id
@@ -71,10 +71,10 @@ class Suspect(Exception):
 
 @again
 def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "taken") -> Lease | None:
-    """Take the run, if it is due, nobody holds it, and the site is not halted. `Suspect` where such runs are refused.
+    """Claim the run if it is due, free, and the site is not halted. `suspects` may refuse it with `Suspect`.
 
-    A run whose machine this version has not is nobody's to take: it waits for a version that has it.
-    A run whose worker was lost, or left a call, gets a `recovered` row, and one that a halt has held back a note of it.
+    Runs of an unknown machine are not claimed: they wait for a version that knows it. After a lost worker or an
+    abandoned call the run gets a `recovered` step, after a halt a note of it.
     """
     with transaction.atomic():
         sql, params = _claimable(connection.vendor)
@@ -97,7 +97,7 @@ def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "tak
         failpoint("inside_claim")
         cut_off = found.reserved_usd or found.reserved_tokens
         if lost or cut_off or found.was_halted:
-            run = Run.objects.get(pk=run_id)  # a worker that was taken for lost may have written until now
+            run = Run.objects.get(pk=run_id)  # a worker taken for lost may have written until now
             if lost:
                 tell_lost(run, "The worker was lost or stopped; another one goes on from the last row.")
             elif cut_off:
@@ -111,15 +111,15 @@ _DUE = Q(status=RunStatus.QUEUED, due_at__lte=Now()) | LOST
 _FREE = (Q(worker="") | Q(lease_until__lt=Now())) & ~is_halted()
 
 _WANTING = Case(When(status=RunStatus.RUNNING, then=F("lease_until")), default=F("due_at"))
-"""Since when a run that can be claimed has wanted a worker."""
+"""Since when a claimable run has wanted a worker."""
 
 _NOT_MOVED = Exists(Step.objects.filter(run=OuterRef("pk"), seq=OuterRef("head"), kind=Step.Kind.RECOVERED))
-"""Whether nothing came after the row that says that a worker was lost."""
+"""True if no step followed the one about a lost worker."""
 
 
 @cache
 def _claimable(vendor: str) -> tuple[str, tuple[Any, ...]]:
-    """The statement that finds a run which can be claimed, but for its number; Django builds it once."""
+    """Return the statement that finds a claimable run, except for its number; Django builds it once."""
     wanting = Run.objects.filter(_DUE, _FREE).annotate(wanting=_WANTING)
     looked = wanting.annotate(was_halted=halted_after("wanting"), not_moved=_NOT_MOVED).order_by()
     columns = ("machine", "epoch", "status", "reserved_usd", "reserved_tokens", "due_at", "lease_until")
@@ -128,23 +128,24 @@ def _claimable(vendor: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def renew(lease: Lease) -> bool:
-    """Prolong the hold; False where it was lost. `OperationalError` where its row is locked: that says neither."""
+    """Renew the lease; False if it was lost. Raises `OperationalError` if its row is locked, and the outcome is
+    unknown."""
     held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
     with impatient():
         return bool(held.update(lease_until=Now() + timedelta(seconds=LEASE_S), silent_looks=0))
 
 
 def tell_doing(lease: Lease, told: dict[str, Any]) -> None:
-    """Note the call that the worker is in, for whoever looks at the run."""
+    """Note the worker's current call, for people who look at the run."""
     held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
     with impatient():
         held.update(doing_json=canonical({**told, "epoch": lease.epoch}))
 
 
 def look_for_lost(runs: QuerySet[Run] | None = None) -> None:
-    """Count a look at each run whose lease has run out, or lasts longer than any: a clock was set back.
+    """Count a look at each run whose lease has expired, or lasts too long because a clock was set back.
 
-    Called about once a second by the sweep; `runs` narrows it to those that the caller waits for.
+    The sweep calls it about once a second; `runs` narrows it to those that the caller waits for.
     """
     Run.objects.filter(status=RunStatus.QUEUED, due_at__gt=Now() + LONGEST_WAIT).update(due_at=Now())
     over = Q(lease_until__lt=Now()) | Q(lease_until__gt=Now() + 2 * timedelta(seconds=LEASE_S))
@@ -154,7 +155,7 @@ def look_for_lost(runs: QuerySet[Run] | None = None) -> None:
 
 
 def let_go(lease: Lease) -> None:
-    """Give the run back, to go on at once where it is unfinished. A seat that was lost is only left."""
+    """Release the run, due at once if unfinished. A lost lease is only left."""
     with connection.cursor() as cursor:
         now = NOW[connection.vendor]
         cursor.execute(_LET_GO.format(now=now), (lease.epoch, lease.epoch, lease.run_id, lease.worker))
@@ -169,13 +170,13 @@ WHERE id = %s AND worker = %s
 
 
 def rest(lease: Lease, seconds: float) -> None:
-    """Give the run back for so long; whatever it waits for, nobody asks its worker to wait."""
+    """Release the run for so many seconds, so no worker has to wait."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 
 
 def give_back(run_id: int, worker: str) -> None:
-    """Give the run back, to go on at once, where this worker has it: it may not have heard that it has."""
+    """Release the run, due at once, if this worker has it: it may not have learned that its claim succeeded."""
     mine = Run.objects.filter(pk=run_id, worker=worker)
     with transaction.atomic():
         mine.filter(status=RunStatus.RUNNING).update(status=RunStatus.QUEUED, due_at=Now())
@@ -183,7 +184,7 @@ def give_back(run_id: int, worker: str) -> None:
 
 
 def hand_back(lease: Lease) -> bool:
-    """Give the run back while its worker is in a call that may be repeated: what comes of the call is fenced."""
+    """Release the run during a repeatable call: the result of the call is fenced."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
     back = mine.filter(status=RunStatus.RUNNING).update(
         status=RunStatus.QUEUED, due_at=Now(), worker="", epoch=F("epoch") + 1
@@ -193,7 +194,8 @@ def hand_back(lease: Lease) -> bool:
 
 @contextmanager
 def kept_still(run_ids: Iterable[int]) -> Iterator[None]:
-    """Let no other connection write these runs. `OperationalError` where one keeps a row for longer than a moment."""
+    """Keep other connections from writing these runs. Raises `OperationalError` if a row is locked for longer than a
+    moment."""
     with impatient():
         kept = Run.objects.select_for_update(no_key=True).filter(pk__in=list(run_ids))
         list(kept.order_by("pk").values_list("pk"))
@@ -201,17 +203,17 @@ def kept_still(run_ids: Iterable[int]) -> Iterator[None]:
 
 
 def want_a_hint(run_id: int) -> None:
-    """The run's hint came to a worker that takes nothing more: the next sweep sends another one."""
+    """Ask for another hint by the next sweep: this one reached a worker that takes no more runs."""
     Run.objects.filter(pk=run_id, status=RunStatus.QUEUED).update(hinted_at=None)
 
 
 def lose(worker: str) -> None:
-    """Take the seat from a worker whose process is known to have ended; its name is that of one claim."""
+    """Take the lease from a worker whose process has certainly ended; its name is that of one claim."""
     _lost(Run.objects.filter(worker=worker))
 
 
 def lose_all(process: str) -> None:
-    """Take all seats of a process, and of those that it started, which are known to have ended."""
+    """Take all leases of a process, and of its children, that have certainly ended."""
     _lost(Run.objects.filter(worker__startswith=f"{process}-"))
 
 
@@ -221,7 +223,7 @@ def _lost(held: QuerySet[Run]) -> None:
 
 
 def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
-    """After a fault of our own code: let another worker try later, not at once. A step tells the fault."""
+    """After a fault of our own code: let another worker try later, not at once. A step records the fault."""
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
     try:
         with transaction.atomic():
@@ -229,32 +231,32 @@ def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
             if run is not None:
                 told = clean_text(f"{type(fault).__name__}: {fault}")[:MOST_OF_A_FAULT]
                 tell_fault(run, told, f"The worker met a fault. Next try in {seconds:g} s. {told}")
-    except Exception:  # whatever it is, the run is not to be due again at once
+    except Exception:  # whatever it is, the run must not be due again at once
         log.exception("run %s: no row can be written", lease.run_id)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 
 
 IS_MADE_ANEW = Q(kind=Step.Kind.ASK) & tells_of("react.notice", code=MADE_ANEW)
-"""Rows by which a lost call is made anew, of which the far side says that it did not happen."""
+"""Steps that retry a lost call: the far side said that it did not happen."""
 
 _NO_MOVE = (
     (Q(kind=Step.Kind.NOTE) & tells("run.held_back"))
     | (Q(kind=Step.Kind.RECOVERED) & tells_of("run.recovered", stopped=True))
     | IS_MADE_ANEW
 )
-"""Rows that may come between two losses: a halt, a worker that left in order, the lost call that is made anew."""
+"""Steps that may come between two losses: a halt, a worker that left in order, the retry of a lost call."""
 
 _BETWEEN = (name_of("run.held_back"), name_of("react.notice", "code", MADE_ANEW))
-"""What such a row's facts are, where it is none that tells of a lost worker."""
+"""Names of such a step's facts, if it does not record a lost worker."""
 
 
 def others_wait() -> bool:
-    """Whether a run waits for a worker."""
+    """Return True if a run waits for a worker."""
     return Run.objects.due().exists()
 
 
 def lost_in_a_row(run: Run) -> int:
-    """Return how many workers were lost, or met a fault, since the run last moved; at most MOST_LOST are counted."""
+    """Return how many workers were lost, or met a fault, since the run last moved; counted up to MOST_LOST."""
     return len(_losses(run))
 
 
@@ -264,7 +266,7 @@ def faults_in_a_row(run: Run) -> list[str]:
 
 
 def pause_after_losses(run: Run, times: int, faults: int) -> None:
-    """Pause the run by the worker that has it: so many were lost on it while an answer waited for it."""
+    """Pause the run, for its worker: too many were lost on it while an answer was waiting."""
     told = f"{losses_in_words(times, faults)} The answer that waits for it is kept."
     cure = "Look at the worker's log, then resume the run."
     append(run, "pause", (Paused(by="the runtime", message=f"{told} {cure}"),), status=RunStatus.PAUSED)

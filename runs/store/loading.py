@@ -1,4 +1,4 @@
-"""Reads a run whole, once a slice: its terms, its state, its ask that waits, its budget."""
+"""Read a run whole, once a slice: its terms, its state, its open ask, its budget."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runs.store.log import budgets_of
 from runs.store.site_rules import site_rules_of
 
 MOVES = (Step.Kind.TRANSITION, Step.Kind.ASK, Step.Kind.REWIND, Step.Kind.STOP, Step.Kind.COMPACTION)
-"""Kinds of rows that are moves of the machine's, and not what people or the runtime added."""
+"""Kinds of steps that are moves of the machine, not additions by people or the runtime."""
 
 
 @dataclass(slots=True)
@@ -36,19 +36,19 @@ class Loaded:
     snapshot: Snapshot
     budgets: dict[tuple[str, str], tuple[float, float]]
     exchange: Exchange | None
-    """Of the ask that waits."""
+    """Of the open ask."""
     site_rules: str
-    """The text of the site's rules, as far as its log knows of them."""
+    """The text of the site's rules, as of the run's log."""
 
     @property
     def answer(self) -> Answer | None:
-        """What was answered to the ask that waits, where it has been."""
+        """Return the answer to the open ask, if there is one."""
         stored = self.exchange.answer_json if self.exchange else None
         return ANSWER.validate_json(stored) if stored else None
 
 
 def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False, still: bool = False) -> Terms:
-    """What the run was agreed on. `still`: of the site's hosts only those that it names today."""
+    """Return the run's terms. `still`: of the site's hosts only those that it names today."""
     own = settings_of(run, still=still)
     return Terms(
         goal=run.goal,
@@ -61,12 +61,12 @@ def terms_of(run: Run, tools: Mapping[str, ToolSpec], *, guided: bool = False, s
 
 
 def own_settings_of(run: Run) -> Settings:
-    """Those of the run, with its own rules only."""
+    """Return the run's settings, with its own rules only."""
     return CATALOGUE[run.machine].settings.model_validate_json(run.settings_json)
 
 
 def settings_of(run: Run, *, still: bool = False) -> Settings:
-    """Those of the run; the site's rules, as they stood at launch, and its hosts come before its own."""
+    """Return the run's settings, preceded by the site's rules as of launch and the site's hosts."""
     own = own_settings_of(run)
     site = tuple(InterruptRule.model_validate(rule) for rule in json.loads(run.site_rules_json))
     hosts = _site_hosts(run, still=still)
@@ -84,18 +84,18 @@ def _site_hosts(run: Run, *, still: bool) -> tuple[str, ...]:
 
 
 def _skills(run: Run, own: Settings) -> dict[str, str]:
-    """The named texts of a machine that shows such: the site's as they stood at launch, the run's own before them."""
+    """Return the named texts for a machine that shows them: the site's as of launch, overridden by the run's own."""
     given: dict[str, str] | None = getattr(own, "skills", None)
     if given is None:
         return {}
-    if run.site_skills is None:  # it began before they were kept
+    if run.site_skills is None:  # the run began before skills were stored
         return dict(Skill.objects.values_list("name", "text")) | given
     site: dict[str, str] = json.loads(run.site_skills.text)
     return site | given
 
 
 def load(run: Run, terms: Terms) -> Loaded:
-    """The run as its rows have it."""
+    """Return the run as its steps have it."""
     machine = CATALOGUE[run.machine]
     budgets = budgets_of(run.pk)
     last = _last_move(run)
@@ -130,13 +130,13 @@ _RESTORED = (
 
 
 def restored_in(run: Run) -> int:
-    """Return the last row that tells of a restore; 0 where none does."""
+    """Return the last step with a restore; 0 if there is none."""
     found: tuple[int] | None = first(_RESTORED, run.pk) if run.restored_at else None
     return found[0] if found else 0
 
 
 def _held(run: Run, last: tuple[int, str] | None) -> Held | None:
-    """The call that a compaction was made for, where that is the last move."""
+    """Return the call behind a compaction, if that is the last move."""
     if last is None or last[1] != Step.Kind.COMPACTION:
         return None
     asked = run.exchanges.filter(kind="compaction", seq__lt=last[0]).order_by("-seq").first()
@@ -150,7 +150,7 @@ _LAST_MOVE = (
 
 
 def _last_move(run: Run) -> tuple[int, str] | None:
-    """Seq and kind of the last live row that is a move of the machine's, and not what people or the runtime added."""
+    """Return seq and kind of the last live step that is a move of the machine."""
     found: tuple[int, str] | None = first(_LAST_MOVE, run.pk)
     return found
 
@@ -162,7 +162,7 @@ _ADDED = (
 
 
 def rows_added(run_id: int, seq: int) -> int:
-    """Return how many of the rows up to `seq` people, the runtime or a restore added; those gone back over count."""
+    """Return how many of the steps up to `seq` people, the runtime or a restore added; rolled-back ones count."""
     found: tuple[int] = first(_ADDED, run_id, seq)
     return found[0]
 
@@ -174,7 +174,8 @@ _STATE_AT = (
 
 
 def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
-    """The control state after row `seq`. A row without a state has that of the row before; a rewind has its own."""
+    """Return the control state after step `seq`. A step without a state has the previous one's; a rewind has
+    its own."""
     stored = first(_STATE_AT, run.pk, seq)
     if stored is None:
         return machine.open(terms)
@@ -182,7 +183,7 @@ def state_at(run: Run, machine: Machine, terms: Terms, seq: int) -> State:
 
 
 def reached_calls(run: Run, rules: Iterable[NamedRule], upto: int) -> dict[str, int]:
-    """How often each call was reached on the live path up to row `upto`; only where a rule looks at it."""
+    """Return how often each call was reached on the live path up to step `upto`; only if a rule looks at it."""
     if not any(rule.when.same_call for _, rule in rules):
         return {}
     live = run.steps.filter(kind=Step.Kind.ASK, live=True, seq__lte=upto).values("seq")
@@ -191,7 +192,7 @@ def reached_calls(run: Run, rules: Iterable[NamedRule], upto: int) -> dict[str, 
 
 
 def attempts_of(run: Run) -> dict[str, int]:
-    """How many attempts at each role and tool the run has made, by "kind name"."""
+    """Return how many attempts the run has made at each role and tool, by "kind name"."""
     made = rows(
         "SELECT kind, name, MAX(nth) FROM runs_exchange WHERE run_id = %s AND nth > 0 GROUP BY kind, name",
         run.pk,
@@ -209,28 +210,28 @@ ORDER BY reply.seq DESC LIMIT 1
 
 
 def last_reply(run_id: int) -> int | None:
-    """The ask of the last reply on the live path: the one that the next validation is about."""
+    """Return the ask of the last reply on the live path: the one that the next validation is about."""
     found: tuple[int] | None = first(_LAST_REPLY, run_id)
     return found[0] if found else None
 
 
 def load_blocks(run: Run, machine: Machine, upto: int) -> list[Block]:
-    """What the model has been told up to row `upto`."""
+    """Return the blocks shown to the model up to step `upto`."""
     return _blocks(machine, run.steps.filter(live=True, seq__lte=upto))
 
 
 def load_window(run: Run, machine: Machine, upto: int) -> list[Block]:
-    """The same without what a summary stands for: as much as a prompt needs, however long the run."""
+    """Return the same without summarised blocks: as much as a prompt needs, however long the run."""
     return _window(machine, run.steps.filter(live=True, seq__lte=upto))
 
 
 def blocks_at(run: Run, machine: Machine, upto: int) -> list[Block]:
-    """What the model had been told when `upto` was the newest row, whatever was gone back over since."""
+    """Return the blocks that the model had when `upto` was the newest step, whatever was rolled back since."""
     return _blocks(machine, _live_at(run, upto))
 
 
 def window_at(run: Run, machine: Machine, upto: int) -> list[Block]:
-    """The same as far as a prompt needed it then."""
+    """Return the same as far as a prompt needed it then."""
     return _window(machine, _live_at(run, upto))
 
 
@@ -243,7 +244,7 @@ def _live_at(run: Run, upto: int) -> QuerySet[Step]:
 
 
 def gone_over(rows: QuerySet[Step]) -> list[range]:
-    """The rows that rewinds among `rows` went back over: from the one after their target to the rewind itself."""
+    """Return the steps that rewinds among `rows` rolled back: from the one after their target to the rewind itself."""
     rewinds = rows.filter(kind=Step.Kind.REWIND).order_by("seq").values_list("seq", "facts_json")
     told = ((seq, fact) for seq, text in rewinds for fact in json.loads(text))
     return [range(fact["to_seq"] + 1, seq) for seq, fact in told if fact["kind"] == "run.rewound"]
@@ -260,7 +261,7 @@ def _window(machine: Machine, rows: QuerySet[Step]) -> list[Block]:
     pinned = {int(path[3:]) for path in context.pins if path.startswith("st:")}
     pinned |= {seq for rows in context.pins.values() for seq in rows}
     acting = Q(kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
-    for tool in ("react.memory_hide", "react.read"):  # hide rows, and show them again
+    for tool in ("react.memory_hide", "react.read"):  # hide steps, and show them again
         acting |= tells_of("react.infra.result", tool=tool)
     acting |= tells_of("react.tool.result", outputs=True)  # artifacts may be shown again
     return needed(_blocks(machine, rows.filter(~covered | Q(seq__in=pinned) | acting)))
@@ -280,7 +281,7 @@ ORDER BY seq DESC LIMIT 1
 
 
 def compaction_wanted(run: Run) -> bool:
-    """Whether a person has asked for a compaction that nothing has answered yet."""
+    """Return True if a person's request for a compaction has no answer yet."""
     asked = first(_WISH, run.pk)
     if asked is None:
         return False
@@ -292,12 +293,12 @@ def compaction_wanted(run: Run) -> bool:
 
 
 def summary_text(run: Run, seq: int) -> str | None:
-    """The text of the summary that row `seq` made, as it stands now; None where that row is no live compaction."""
+    """Return the current text of the summary from step `seq`; None if that step is no live compaction."""
     summary = folded(context_blocks(run)).summaries.get(seq)
     return summary.text if summary else None
 
 
 def context_blocks(run: Run) -> list[Block]:
-    """What was done to the context of the run: its compactions, and what people changed about them."""
+    """Return the changes of the run's context: its compactions, and people's changes to them."""
     rows = run.steps.filter(live=True, kind__in=(Step.Kind.COMPACTION, Step.Kind.NOTE))
     return _blocks(CATALOGUE[run.machine], rows)

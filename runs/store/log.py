@@ -1,7 +1,6 @@
-"""Rows, their hash chain, and the one transaction that a move is.
+"""Steps, their hash chain, and the one transaction of a move.
 
-Plain SQL through Django's connection: the cost of a transition is a few statements and one sync, whatever the
-length of the run.
+Plain SQL through Django's connection: a transition costs a few statements and one sync, whatever the length of the run.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from runs.store.halting import Halted, halted_for_intent
 from runs.store.seals import COLUMNS, seal
 
 HASHED = ("seq", "kind", "node", "edge", "to", "facts_json", "state_json", "at", "ms", "seals")
-"""The columns of a step that its hash covers, as both `Row` and `Step` name them."""
+"""The columns of a step covered by its hash, as both `Row` and `Step` name them."""
 _STEP_COLUMNS = ("run_id", *HASHED, "fact_kinds", "live", "hash")
 
 
 @dataclass(slots=True)
 class Row:
-    """A step that is to be written. `state` is None where it is that of the row before."""
+    """A step to write. `state` is None if it equals the previous step's."""
 
     seq: int
     kind: str
@@ -51,10 +50,10 @@ class Row:
     at: datetime = field(default_factory=timezone.now)
     ms: float = 0.0
     seals: str = ""
-    """Digests of what stands beside it."""
+    """Digests of the rows beside it."""
 
     def cover(self, name: str, seq: int, beside: Any) -> None:
-        """Let the hash cover what stands beside the step (`runs.store.seals`)."""
+        """Let the hash cover a row beside the step (`runs.store.seals`)."""
         self.seals = f"{self.seals} {seal(name, seq, beside)}".lstrip()
 
     def hashed(self, before: str) -> str:
@@ -63,7 +62,7 @@ class Row:
 
 
 def chain(before: str, step: Row | Step) -> str:
-    """Return the SHA-256 of the previous hash and a step's content, but `live`, which may change."""
+    """Return the SHA-256 of the previous hash and a step's content, without `live`, which may change."""
     moment = step.at.astimezone(UTC).isoformat(timespec="microseconds")
     place = [before, str(step.seq), step.kind, step.node, step.edge or "", step.to or ""]
     parts = [*place, step.facts_json, step.state_json or "", moment, f"{step.ms:.3f}"]
@@ -74,7 +73,7 @@ def chain(before: str, step: Row | Step) -> str:
 
 @dataclass(slots=True)
 class Asked:
-    """An exchange that is to be written: an ask, with its answer where it came."""
+    """An exchange to write: an ask, with its answer if it came."""
 
     seq: int
     kind: str
@@ -97,11 +96,11 @@ class Asked:
 
     @classmethod
     def stored(cls, exchange: Exchange) -> Asked:
-        """Return what is in the database."""
+        """Return a stored exchange."""
         return cls(**{name: getattr(exchange, name) for name in ASKED})
 
     def answered(self, answer: Answer) -> None:
-        """Take the answer, with what it used."""
+        """Take the answer, with its usage."""
         self.status = "answered"
         self.answer_json = answer.model_dump_json()
         self.answered_at = timezone.now()
@@ -112,50 +111,50 @@ class Asked:
 
 
 ASKED = tuple(one.name for one in fields(Asked))
-"""The columns of an exchange, but its run and whether the cache remembers it."""
+"""The columns of an exchange, without its run and whether the cache remembers it."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction writes for a run, whose head it moves to the last row."""
+    """One transaction's writes for a run, whose head it moves to the last step."""
 
     run_id: int
     epoch: int
     node: str
     totals: Totals
     known: Totals
-    """The totals that `totals` was reckoned from; what was charged beside them meanwhile is not lost."""
+    """The totals from which `totals` was computed; charges made beside them meanwhile are not lost."""
     head_hash: str
     prompt_hash: str
     rows: list[Row]
     asked: list[Asked] = field(default_factory=list)
     concluded: Asked | None = None
-    """An exchange that is in the database already and gets its answer now."""
+    """A stored exchange, answered now."""
     left_behind: int | None = None
-    """An ask that waited for its answer, and that the run ends without."""
+    """An open ask at the end of the run."""
     remembered: int | None = None
     """The model exchange whose reply has passed validation."""
     artifacts: tuple[tuple[int, Made], ...] = ()
-    """What the rows make known, each with the number of its row."""
+    """The steps' artifacts, each with its step's number."""
     budgets: list[BudgetRow] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
     """Other columns of the run."""
     dead_after: int | None = None
-    """A rewind: the rows after this one are no longer live."""
+    """A rewind: the steps after this one are no longer live."""
     interrupt: Interrupt | None = None
     child: tuple[Run, Settings, Row | None] | None = None
-    """A child run that this batch starts, with its checked settings and the row that it begins with, if any."""
+    """A child run that this batch starts, with its checked settings and its first step, if any."""
     parent: tuple[int, int, ChildFinished] | None = None
-    """The parent's run and ask that this run's end answers."""
+    """The parent's run and ask, answered by this run's end."""
     site_rules: str = ""
-    """The text of the site's rules by which its moves were decided."""
+    """The text of the site's rules that decided its moves."""
     host: str = ""
-    """The host that the call which is asked for contacts only because a person allowed it for this run."""
+    """The host that the new call contacts only because a person allowed it for this run."""
 
 
 @again
 def commit(batch: Batch, *, savepoint: bool = True) -> str:
-    """Write the batch in one transaction, and return the new head hash. Another seat's owner: `Fenced`.
+    """Write the batch in one transaction, and return the new head hash. Raises `Fenced` without the lease.
 
     Without a savepoint a fault undoes the caller's transaction too.
     """
@@ -171,7 +170,7 @@ def commit(batch: Batch, *, savepoint: bool = True) -> str:
                     (False, batch.run_id, batch.dead_after),
                 )
             _insert_rows(cursor, values)
-            _begin_nothing_that_may_not(batch)
+            _check_may_begin(batch)
             for asked in batch.asked:
                 _insert_exchange(cursor, batch.run_id, asked)
             if batch.concluded is not None:
@@ -206,7 +205,7 @@ def commit(batch: Batch, *, savepoint: bool = True) -> str:
 
 
 def hash_after(batch: Batch) -> str:
-    """Return the hash of the batch's last row."""
+    """Return the hash of the batch's last step."""
     head_hash = batch.head_hash
     for row in batch.rows:
         head_hash = row.hashed(head_hash)
@@ -214,7 +213,7 @@ def hash_after(batch: Batch) -> str:
 
 
 def _chained(run_id: int, rows: list[Row], head_hash: str) -> tuple[str, list[Any]]:
-    """Return the head hash after the rows, and their columns one after the other."""
+    """Return the head hash after the steps, and their columns one after the other."""
     values: list[Any] = []
     for row in rows:
         head_hash = row.hashed(head_hash)
@@ -229,8 +228,8 @@ def _insert_rows(cursor: Any, values: list[Any]) -> None:
     cursor.execute(f"{_STEPS} {rows}", values)
 
 
-def _begin_nothing_that_may_not(batch: Batch) -> None:
-    """An ask is written, and its effect not begun, while the site is halted, and where it has to be looked at again."""
+def _check_may_begin(batch: Batch) -> None:
+    """Refuse to begin an ask's effect while the site is halted, or if it must be checked again."""
     for asked in batch.asked:
         if asked.status != "started":
             continue
@@ -239,7 +238,7 @@ def _begin_nothing_that_may_not(batch: Batch) -> None:
             asked.status = "asked"
 
 
-_SEAT = (
+_UPDATE_HEAD = (
     "UPDATE runs_run SET head = %s, head_hash = %s, prompt_hash = %s, node = %s,"
     " active_seconds = CASE WHEN active_seconds = %s THEN %s ELSE active_seconds + %s END,"
     " model_calls = model_calls + %s, cached_model_calls = cached_model_calls + %s, tool_calls = tool_calls + %s,"
@@ -248,7 +247,7 @@ _SEAT = (
     " reserved_usd = CASE WHEN reserved_epoch = %s THEN 0 ELSE reserved_usd END,"
     " reserved_tokens = CASE WHEN reserved_epoch = %s THEN 0 ELSE reserved_tokens END"
 )
-"""A sum of costs or seconds is rounded where it was reckoned: as a rule it replaces the one it was reckoned from."""
+"""A sum of costs or seconds is computed and rounded before: as a rule it replaces its earlier value."""
 
 
 def _take_the_seat(batch: Batch, head_hash: str) -> None:
@@ -262,13 +261,15 @@ def _take_the_seat(batch: Batch, head_hash: str) -> None:
     columns = "".join(f", {name} = %s" for name in batch.changes)
     values += [_adapted(value) for value in batch.changes.values()]
     with connection.cursor() as cursor:
-        cursor.execute(f"{_SEAT}{columns} WHERE id = %s AND epoch = %s", (*values, batch.run_id, batch.epoch))
+        cursor.execute(
+            f"{_UPDATE_HEAD}{columns} WHERE id = %s AND epoch = %s", (*values, batch.run_id, batch.epoch)
+        )
         if cursor.rowcount != 1:
             raise Fenced(batch.run_id, batch.epoch)
 
 
 def _adapted(value: Any) -> Any:
-    """SQLite compares moments as texts: one of this millisecond must read as its own clock writes it."""
+    """Return a value as the database's own clock would write it: SQLite compares times as text."""
     if not isinstance(value, datetime):
         return value
     moment = connection.ops.adapt_datetimefield_value(value)
@@ -301,14 +302,14 @@ def _values(asked: Asked, names: tuple[str, ...]) -> list[Any]:
 
 
 def _conclude(cursor: Any, run_id: int, asked: Asked) -> None:
-    """The answer that the rows follow from. One that came meanwhile, to a worker taken for lost, is only paid."""
+    """Write the concluded answer. One that came meanwhile, to a worker taken for lost, is only paid."""
     if not answer_first(cursor, run_id, asked):
         pay(run_id, _answer_of(run_id, asked.seq))
         cursor.execute(_ANSWERED, _of_answer(run_id, asked))
 
 
 def answer_first(cursor: Any, run_id: int, asked: Asked) -> bool:
-    """Give the exchange its answer where it has none yet, and is the one that was asked; whether it took it."""
+    """Give the exchange its answer if it has none yet, and the ask is the same; return whether it took it."""
     cursor.execute(
         f"{_ANSWERED} AND status <> 'answered' AND key = %s", (*_of_answer(run_id, asked), asked.key)
     )
@@ -332,9 +333,9 @@ def _write_budget(cursor: Any, run_id: int, budget: BudgetRow) -> None:
 
 
 def lock(run_id: int) -> None:
-    """Hold the run's row to the end of the transaction; a parent's before its child's, or two may block each other.
+    """Lock the run's row to the end of the transaction; a parent's before its child's, or two may block each other.
 
-    Rows that name it (a child's, a fork's) can be written meanwhile.
+    Rows that refer to it (a child's, a fork's) can be written meanwhile.
     """
     list(Run.objects.select_for_update(no_key=True).filter(pk=run_id).values_list("pk"))
 
@@ -345,17 +346,17 @@ def _answer_of(run_id: int, seq: int) -> Answer | None:
 
 
 def pay(run_id: int, answer: Answer | None) -> None:
-    """Add what an answer cost beside the one that was used. A tool that two workers called at one ask counts once."""
+    """Add the cost of an answer that is not used. A tool called by two workers at one ask counts once."""
     if isinstance(answer, ModelReplied | Summarised | Failed):
         charge(run_id, answer)
 
 
 @again
 def start(run_id: int, epoch: int, seq: int, site_rules: str, host: str = "") -> None:
-    """Mark an ask that must not happen twice as started, before the deed; `Fenced` where the seat is lost.
+    """Mark an unrepeatable ask as started, before its call; raises `Fenced` if the lease is lost.
 
-    `Halted` where nothing may begin; `LookAgain` where the site's rules are others than `site_rules`, by which it was
-    let pass, or an approval behind it counts no more.
+    Raises `Halted` if nothing may begin; `LookAgain` if the site's rules differ from `site_rules`, which let it pass,
+    or an approval no longer counts.
     """
     held = Run.objects.filter(pk=run_id, epoch=epoch)
     with transaction.atomic():
@@ -369,21 +370,21 @@ def start(run_id: int, epoch: int, seq: int, site_rules: str, host: str = "") ->
 
 
 def check_seat(run_id: int, epoch: int) -> None:
-    """Directly before a deed that must not happen twice: `Fenced` where the seat was lost since its intent was written.
+    """Check the lease directly before an unrepeatable call; raises `Fenced` if it was lost since the intent.
 
-    A worker may sleep in between. It may still fall asleep after this; a far side that knows keys sees to the rest.
+    A worker may sleep in between. It may still fall asleep after this; a far side that knows keys handles the rest.
     """
     if not Run.objects.filter(pk=run_id, epoch=epoch).exists():
         raise Fenced(run_id, epoch)
 
 
 def charge(run_id: int, answer: Answer) -> None:
-    """Add what an answer cost that no row of the run will account for."""
+    """Add an answer's cost that no step of the run will account for."""
     add_beside(run_id, Totals().after(answer))
 
 
 def add_beside(run_id: int, used: Totals) -> None:
-    """Add to the totals beside the rows. The cost of a child that has ended is its parent's too."""
+    """Add to the totals beside the steps. The cost of an ended child is its parent's too."""
     if used == Totals():
         return
     Run.objects.filter(pk=run_id).update(
@@ -402,7 +403,7 @@ def add_beside(run_id: int, used: Totals) -> None:
 
 
 def tell_parent(run_id: int, seq: int, finished: ChildFinished) -> None:
-    """A child has ended: its parent's ask is answered, and the parent wants a worker again."""
+    """Answer the parent's ask with an ended child's result, and queue the parent."""
     now = timezone.now()
     asked = Exchange.objects.filter(run_id=run_id, seq=seq, status=Exchange.Status.ASKED)
     if asked.update(status="answered", answer_json=finished.model_dump_json(), answered_at=now):
@@ -410,13 +411,13 @@ def tell_parent(run_id: int, seq: int, finished: ChildFinished) -> None:
 
 
 def supersede(run_id: int) -> None:
-    """Pending interrupts of a run that went back or ended can no longer be decided."""
+    """Close pending interrupts of a run that was rolled back or ended: they can no longer be decided."""
     pending = Interrupt.objects.filter(run_id=run_id, status=Interrupt.Status.PENDING)
     pending.update(status=Interrupt.Status.SUPERSEDED, decided_at=timezone.now())
 
 
 def budgets_of(run_id: int) -> dict[tuple[str, str], tuple[float, float]]:
-    """The run's budget lines as they are stored: used and limit by scope and name."""
+    """Return the run's stored budget lines: used and limit by scope and name."""
     found = rows('SELECT scope, name, used, "limit" FROM runs_budget WHERE run_id = %s ORDER BY id', run_id)
     return {(scope, name): (used, limit) for scope, name, used, limit in found}
 

@@ -1,7 +1,7 @@
-"""Full-text search over what runs have been shown: one function, the same finds on SQLite and on PostgreSQL.
+"""Full-text search over the blocks of runs: one function, the same finds on SQLite and on PostgreSQL.
 
-The words are made here, so that both databases index the same ones. A run is indexed when a search first needs it;
-nothing is written at a transition. See docs/context.md, "Tools for the run's own record".
+The words are made here, so both databases index the same ones. A run is indexed when a search first needs it; nothing
+is written at a transition. See docs/context.md, "Tools for the run's own record".
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from runs.machines import CATALOGUE
 from runs.models import Remembered, Run, Step
 
 EARLIER_RUNS = 50
-"""Runs of the same person that a search looks into besides the run itself, newest first."""
+"""Runs of the same person searched besides the run itself, newest first."""
 
 MOST_WORDS = 32
-"""Different words of a query that count, the first ones."""
+"""Most different words of a query that count, the first ones."""
 
 LOOKED_BESIDE = 50
-"""Rows before and after one without a block where the next block is looked for."""
+"""Steps before and after one without a block that are searched for the next block."""
 
 MOST_CHARS = 65_536
-"""Characters of a row, or of a query, whose words count."""
+"""Most characters of a step, or of a query, whose words count."""
 
 LONGEST_WORD = 64
-"""Characters of a word that count; a hash in hex fits."""
+"""Most characters of a word that count; a hash in hex fits."""
 
 AT_ONCE = 1000
-"""Rows that are indexed in one transaction."""
+"""Steps indexed in one transaction."""
 
 _MARKS = regex.compile("[\u0300-\u036f]+")
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
-"""Scripts that put no space between words: each character counts as a word, and so does each pair of neighbours."""
+"""Scripts without spaces between words: each character counts as a word, and so does each pair of neighbours."""
 
 _WORD = regex.compile(
     rf"(?P<unspaced>{_UNSPACED}+)|[[\p{{L}}\p{{N}}]--{_UNSPACED}][[\p{{L}}\p{{N}}\p{{M}}]--{_UNSPACED}]*",
@@ -53,7 +53,7 @@ _ASCII_WORD = re.compile("[0-9a-z]+")
 
 
 class Hit(NamedTuple):
-    """A row whose blocks hold words of the query."""
+    """A step whose blocks hold words of the query."""
 
     run: int
     seq: int
@@ -62,7 +62,7 @@ class Hit(NamedTuple):
 
 
 def search(run: Run, query: str, most: int) -> list[Hit]:
-    """Blocks of this run, and of its owner's earlier runs, that hold words of `query`; at most `most`.
+    """Return blocks of this run, and of its owner's earlier runs, that hold words of `query`; at most `most`.
 
     Those with more different words come first, the newest of equals first. The query is data: none raises.
     """
@@ -78,15 +78,16 @@ def search(run: Run, query: str, most: int) -> list[Hit]:
 
 
 def text_of(run: Run, seq: int) -> str:
-    """The blocks of a live row as the model read them; empty where there are none."""
+    """Return the blocks of a live step as the model read them; empty if there are none."""
     machine = CATALOGUE[run.machine]
     return _text(machine, seq, _told(machine, _facts_of(run, seq)))
 
 
 def places_beside(run: Run, seq: int) -> dict[str, str] | None:
-    """Of a live row without a block the paths where the nearest are, each with its kind; None of no such row.
+    """Return, for a live step without a block, the paths of the nearest blocks, each with its kind; None without such a
+    step.
 
-    The row of a compaction has its summary. Where no machine of this version can read the row, there is none.
+    A compaction's step has its summary. If no machine of this version can read the step, there is none.
     """
     rows = Step.objects.filter(run=run, live=True)
     facts = _facts_of(run, seq)
@@ -100,7 +101,7 @@ def places_beside(run: Run, seq: int) -> dict[str, str] | None:
 
 
 def _first_block(run: Run, rows: QuerySet[Step]) -> dict[str, str]:
-    """The path of the first of the rows with a block, and the kind of that."""
+    """Return the path and the kind of the first block in the steps."""
     machine = CATALOGUE[run.machine]
     told = rows.exclude(facts_json="[]").values_list("seq", "facts_json")
     for seq, facts in told[:LOOKED_BESIDE]:
@@ -111,13 +112,13 @@ def _first_block(run: Run, rows: QuerySet[Step]) -> dict[str, str]:
 
 
 def run_of_same_owner(run: Run, number: int) -> Run | None:
-    """Run `number`, where whoever owns `run` owns it too, as the database has it now; None where nobody does."""
+    """Return run `number` if `run` has the same owner, as the database has it now; None without an owner."""
     owner = Run.objects.filter(pk=run.pk, owner__isnull=False).values("owner_id")
     return Run.objects.filter(pk=number, owner_id__in=owner, machine__in=CATALOGUE).first()
 
 
 def _findable(run: Run, seq: int) -> str:
-    """The text of a live row that a search may find."""
+    """Return the searchable text of a live step."""
     machine = CATALOGUE[run.machine]
     return _text(machine, seq, _without_infra(_told(machine, _facts_of(run, seq))))
 
@@ -128,7 +129,7 @@ def _facts_of(run: Run, seq: int) -> str:
 
 
 def extract(text: str, query: str, most: int) -> str:
-    """At most `most` characters of `text`, from shortly before the first word of `query` on."""
+    """Return at most `most` characters of `text`, from shortly before the first word of `query` on."""
     if len(text) <= most:
         return text
     asked = set(_asked(query))
@@ -141,7 +142,7 @@ def extract(text: str, query: str, most: int) -> str:
 
 
 def words_of(text: str) -> Iterator[str]:
-    """The words of a text as they are indexed: letters and digits, without case and diacritics."""
+    """Yield the words of a text as they are indexed: letters and digits, without case and diacritics."""
     folded = _folded(text)
     if folded.isascii():  # most texts, and several times as fast
         yield from (word[:LONGEST_WORD] for word in _ASCII_WORD.findall(folded))
@@ -155,7 +156,7 @@ def words_of(text: str) -> Iterator[str]:
 
 
 def _asked(query: str) -> Iterator[str]:
-    """The words that a query asks for: of a script without spaces the pairs, where there is more than a character."""
+    """Yield the words of a query: of a script without spaces the pairs, if there is more than one character."""
     for found in _WORD.finditer(_folded(query)):
         if found["unspaced"] and len(found[0]) > 1:
             yield from map("".join, pairwise(found[0]))
@@ -174,7 +175,7 @@ def _folded(text: str) -> str:
 
 
 def _earlier(run: Run) -> Iterable[Run]:
-    """The newest of the owner's runs before this one; none where nobody owns it."""
+    """Return the newest of the owner's runs before this one; none without an owner."""
     if run.owner_id is None:
         return ()
     earlier = Run.objects.filter(owner_id=run.owner_id, pk__lt=run.pk, machine__in=CATALOGUE)
@@ -182,15 +183,18 @@ def _earlier(run: Run) -> Iterable[Run]:
 
 
 def _behind(runs: dict[int, Run]) -> list[tuple[Run, int]]:
-    """The runs that have rows which are not indexed yet, each with the last row that was looked at."""
+    """Return the runs with steps not indexed yet, each with the last indexed step."""
     newest = Remembered.objects.filter(run=OuterRef("pk")).order_by("-seq").values("seq")[:1]
     marks = Run.objects.filter(pk__in=runs).order_by("pk").values_list("pk", "head", Subquery(newest))
     return [(runs[run_id], mark or 0) for run_id, head, mark in marks if head > (mark or 0)]
 
 
 def _index(run: Run, mark: int) -> None:
-    """Index the rows after `mark`, some at a time. Rows are only ever added at the end, and the words of one never
-    change: two workers that do this at once write the same, and whoever comes second writes nothing."""
+    """Index the steps after `mark`, some at a time.
+
+    Steps are only ever added at the end, and their words never change: of two workers at once the second writes
+    nothing.
+    """
     machine = CATALOGUE[run.machine]
     rows = Step.objects.filter(run=run).order_by("seq").values_list("seq", "live", "facts_json")
     while found := list(rows.filter(seq__gt=mark)[:AT_ONCE]):
@@ -198,16 +202,16 @@ def _index(run: Run, mark: int) -> None:
         texts = {seq: _indexed(machine, seq, facts) for seq, live, facts in found if live}
         new = [Remembered(run=run, seq=seq, text=text) for seq, text in texts.items() if text]
         if not texts.get(mark):
-            new.append(Remembered(run=run, seq=mark))  # says how far it has been looked at
+            new.append(Remembered(run=run, seq=mark))  # marks how far the index goes
         try:
             with transaction.atomic():
                 Remembered.objects.bulk_create(new, ignore_conflicts=True)
-        except IntegrityError:  # the run has been deleted meanwhile
+        except IntegrityError:  # the run was deleted meanwhile
             return
 
 
 def _indexed(machine: Machine, seq: int, facts: str) -> str:
-    """The words of a row, each once, with a space between them; what the fences say is no word of it."""
+    """Return the words of a step, each once, with a space between them; without those of the fences."""
     if facts == "[]":
         return ""
     text = _text(machine, seq, _without_infra(_told(machine, facts)))
@@ -218,17 +222,17 @@ def _indexed(machine: Machine, seq: int, facts: str) -> str:
 def _told(machine: Machine, facts: str) -> list[Fact]:
     try:
         return list(machine.facts.validate_json(facts))
-    except ValidationError:  # a fact of another version of the machine; its run shows the row as it is
+    except ValidationError:  # a fact of another version of the machine; its run shows the step as it is
         return []
 
 
 def _without_infra(told: list[Fact]) -> list[Fact]:
-    """The facts but for those of the infra tools: a search must not find searches."""
+    """Return the facts without those of the infra tools: a search must not find searches."""
     return [fact for fact in told if not str(getattr(fact, "tool", "")).startswith("react.")]
 
 
 def _text(machine: Machine, seq: int, told: list[Fact]) -> str:
-    """The blocks of a row that a model reads."""
+    """Return the blocks of a step as the model reads them."""
     return "\n\n".join(block.text for block in blocks_of(machine, told, seq) if block.act is None)
 
 
@@ -253,11 +257,11 @@ WHERE remembered.words @@ %s::tsquery AND remembered.run_id = ANY(%s)
 ORDER BY ts_rank(remembered.words, %s::tsquery) DESC, remembered.run_id DESC, remembered.seq DESC
 LIMIT %s
 """
-"""A word has no place in `words`, so that the rank says how many of the query's words there are."""
+"""A word has no place in `words`, so the rank is the number of the query's words found."""
 
 
 def _found_by_sqlite(runs: list[int], words: list[str], most: int) -> list[tuple[int, int]]:
-    """Where the words stand. Letters and digits are no syntax of FTS5 within quotes."""
+    """Return the places of the words. Letters and digits are no syntax of FTS5 within quotes."""
     sql = _SQLITE.format(
         words=" UNION ALL ".join([_ONE_WORD] * len(words)), runs=", ".join(["%s"] * len(runs))
     )
@@ -265,7 +269,7 @@ def _found_by_sqlite(runs: list[int], words: list[str], most: int) -> list[tuple
 
 
 def _found_by_postgresql(runs: list[int], words: list[str], most: int) -> list[tuple[int, int]]:
-    """Where the words stand. Letters and digits are no syntax of a tsquery within quotes."""
+    """Return the places of the words. Letters and digits are no syntax of a tsquery within quotes."""
     asked = " | ".join(f"'{word}'" for word in words)
     return _rows(_POSTGRESQL, [asked, runs, asked, most])
 

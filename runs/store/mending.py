@@ -1,7 +1,7 @@
-"""What people do to the context of a run: pin, take back, correct, compact now. Each is a `note` row with its fact.
+"""People's changes to the context of a run: pin, revert, correct, compact now. Each is a `note` step with its fact.
 
-The row is written under a raised epoch, as every move by a person is: a worker in the middle of a model call finds
-its seat taken, and the call is made again with the context as it is now.
+As with every move by a person, the step raises the epoch: a worker in a model call finds its lease gone, and the call
+is retried with the changed context.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from runs.store.errors import NotPossible
 from runs.store.loading import compaction_wanted, context_blocks, load, load_blocks, terms_of
 
 MOST_A_MINUTE = 20
-"""Changes to one run's context."""
+"""Changes to one run's context a minute."""
 
 MOST_CHARACTERS = SUMMARY_TOKENS * CHARACTERS_PER_TOKEN
-"""Of a summary that a person writes; as much as one by a model may have."""
+"""Characters of a summary by a person; as many as one by a model may have."""
 
 
 @for_people
 def edit_summary(run_id: int, seq: int, version: int, text: str, by: str, reason: str) -> int:
-    """Put another text in the summary's place; `version` is the one that the person saw. The new version's number."""
+    """Replace the summary's text; `version` is the one that the person saw. Return the new version's number."""
     with transaction.atomic():
         run = seated(run_id)
         summary = _summary(run, seq)
@@ -55,9 +55,9 @@ def edit_summary(run_id: int, seq: int, version: int, text: str, by: str, reason
 
 @for_people
 def undo_summary(run_id: int, seq: int, version: int | None, by: str, reason: str) -> None:
-    """Take the summary back: the model reads the blocks themselves from the next prompt on, as far as they fit.
+    """Revert the summary: the model reads the blocks themselves from the next prompt on, as far as they fit.
 
-    `version` is the one that the person saw; None where they did not say.
+    `version` is the one that the person saw; None if unknown.
     """
     with transaction.atomic():
         run = seated(run_id)
@@ -67,7 +67,7 @@ def undo_summary(run_id: int, seq: int, version: int | None, by: str, reason: st
 
 @for_people
 def pin(run_id: int, path: str, by: str, reason: str) -> None:
-    """Keep a row's blocks (`st:<seq>`), or a summary (`su:<seq>`), as they are from now on."""
+    """Keep a step's blocks (`st:<seq>`), or a summary (`su:<seq>`), as they are from now on."""
     with transaction.atomic():
         run = seated(run_id)
         if path in _context(run).pins:
@@ -78,7 +78,7 @@ def pin(run_id: int, path: str, by: str, reason: str) -> None:
 
 @for_people
 def unpin(run_id: int, path: str, by: str, reason: str) -> None:
-    """Take a pin away."""
+    """Remove a pin."""
     with transaction.atomic():
         run = seated(run_id)
         if path not in _context(run).pins:
@@ -88,7 +88,7 @@ def unpin(run_id: int, path: str, by: str, reason: str) -> None:
 
 @for_people
 def want_compaction(run_id: int, by: str, reason: str) -> None:
-    """Have the context compacted before the next model call; what was taken back before counts as other rows do."""
+    """Request a compaction before the next model call; blocks of reverted summaries count like others."""
     with transaction.atomic():
         run = seated(run_id)
         if compaction_wanted(run) and not _context(run).leaves_alone():
@@ -101,7 +101,7 @@ def _context(run: Run) -> Context:
 
 
 def _summary(run: Run, seq: int) -> Summary:
-    """The summary that row `seq` made, where it still stands."""
+    """Return the summary from step `seq`, if it is still active."""
     context = _context(run)
     summary = context.summaries.get(seq)
     if summary is None:
@@ -122,12 +122,12 @@ def _check_version(summary: Summary, version: int | None) -> None:
 
 
 def _says_something(text: str) -> bool:
-    """Whether there is a letter, a digit or a sign in it that can be seen."""
+    """Return True if it has a visible letter, digit or sign."""
     return any(unicodedata.category(char)[0] not in "ZC" for char in text)
 
 
 def _round_of(run: Run, path: str) -> tuple[int, ...]:
-    """The rows of the round that a row belongs to: what the agent said, and what came of it."""
+    """Return the steps of a step's turn: the agent's decision with its results."""
     kind, _, number = path.partition(":")
     if kind != "st":
         return ()
@@ -152,7 +152,7 @@ def _check_path(run: Run, path: str) -> None:
 
 
 def _told(run: Run, seq: int) -> bool:
-    """Whether the model was told something in a row that is live."""
+    """Return True if a live step told the model something."""
     step = Step.objects.filter(run=run, seq=seq, live=True).first()
     if step is None:
         return False
@@ -162,7 +162,7 @@ def _told(run: Run, seq: int) -> bool:
 
 
 def _add(run: Run, fact: Fact) -> None:
-    """The row; a run that a worker holds is due again at once, and the model call in its hand is made again."""
+    """Write the step; a run under lease is due again at once, and its model call is retried."""
     lately = timezone.now() - timedelta(seconds=60)
     changes_lately = run.steps.filter(tells(*CONTEXT_CHANGES), kind=Step.Kind.NOTE, at__gte=lately)
     if changes_lately.count() >= MOST_A_MINUTE:
@@ -177,7 +177,7 @@ def _add(run: Run, fact: Fact) -> None:
 
 
 def _summary_kept(run: Run, fact: Fact) -> tuple[Fact, ...]:
-    """What the state keeps of the newest summary, where `fact` changes which that is, or what it says."""
+    """Return the fact that updates the newest summary in the state, if `fact` changes which one it is, or its text."""
     if not isinstance(fact, SummaryEdited | SummaryUndone):
         return ()
     machine = CATALOGUE[run.machine]

@@ -1,4 +1,4 @@
-"""Runs that a restore paused: how each goes on, and how its log tells that it asks from here on."""
+"""Runs paused by a restore: how each goes on, and the mark in its log that it asks from here on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs.store.log import lock
 
 
 def paused_by_restore(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Return those of `runs` that a restore paused: their last row of kind `pause` says so."""
+    """Return those of `runs` that a restore paused: their last step of kind `pause` says so."""
     pauses = Step.objects.filter(run=OuterRef("pk"), kind=Step.Kind.PAUSE).order_by("-seq")
     paused = runs.filter(status=RunStatus.PAUSED).annotate(
         paused_in=Subquery(pauses.values("fact_kinds")[:1])
@@ -27,7 +27,7 @@ def paused_by_restore(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 @for_people
 def resume_restored(run_id: int, by: str) -> Run:
-    """Resume a run that the restore paused; `NotPossible` where a person has paused or resumed it since."""
+    """Resume a run that the restore paused; raises `NotPossible` if a person has paused or resumed it since."""
     with transaction.atomic():
         lock(run_id)
         run = Run.objects.filter(pk=run_id)
@@ -37,7 +37,7 @@ def resume_restored(run_id: int, by: str) -> Run:
 
 
 def tell_restored(run: Run) -> None:
-    """Log that the run comes from a restored one, where its log does not say so: forks and children begin without."""
+    """Log that the run comes from a restored one, if its log does not say so: forks and children begin without."""
     if run.restored_at is None or restored_in(run):
         return
     with transaction.atomic():
@@ -45,7 +45,7 @@ def tell_restored(run: Run) -> None:
 
 
 def lost_by_restore(run_id: int, seq: int) -> bool:
-    """Return whether a restore parted the run from the call of row `seq`, and no loss of a worker since."""
+    """Return True if a restore, and no later loss of a worker, parted the run from the call of step `seq`."""
     parted = Step.objects.filter(tells("run.restored", "run.recovered"), run=run_id, seq__gt=seq)
     kind = parted.order_by("-seq").values_list("kind", flat=True).first()
     return kind is not None and kind != Step.Kind.RECOVERED

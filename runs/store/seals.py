@@ -1,6 +1,6 @@
-"""Digests of what stands beside a step: its request, the answer that it concludes, its question, its decision.
+"""Digests of the rows beside a step: its request, the answer that it concludes, its question, its decision.
 
-The step's hash covers them, so `verify` finds a reply, a time or a cost that was changed afterwards. Each is one word,
+The step's hash covers them, so `verify` finds a later change of a reply, a time or a cost. Each is one word,
 `NAME:SEQ:DIGEST`, in `Step.seals`; `SEQ` is the step that asked. Steps from before 0.2 have none.
 """
 
@@ -26,18 +26,18 @@ COLUMNS = {
         *("revision_seen", "fingerprint_seen", "at"),
     ),
 }
-"""The columns that each kind of seal covers; `key` of an exchange, not of the database."""
+"""The columns covered by each kind of seal; `key` of an exchange, not of the database."""
 
 
 def seal(name: str, seq: int, beside: Any) -> str:
-    """Return the seal of an exchange (or what will be one), a question or a decision."""
+    """Return the seal of a (future) exchange, a question or a decision."""
     values = [_plain(getattr(beside, column)) for column in COLUMNS[name]]
     text = json.dumps(values, ensure_ascii=False)
     return f"{name}:{seq}:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def name_and_step(kept: str) -> tuple[str, int]:
-    """Return what a seal is of, and the step that asked."""
+    """Return the kind of a seal, and the step that asked."""
     name, seq, _ = kept.split(":")
     return name, int(seq)
 

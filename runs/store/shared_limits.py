@@ -1,9 +1,9 @@
-"""Limits that a run shares with its children and forks, and what is set aside for a call before it is made.
+"""Limits that a run shares with its children and forks, and reservations for calls before they are made.
 
-A run's limits on cost and tokens hold for itself and for every run that came from it. A model call whose worst case is
-known is reserved first, under the root's row, so that calls of the same family at the same moment can't pass a limit
-together; the row that concludes the call settles it. A script's call is known exactly. Calls whose cost is not known
-are made one at a time in a family that shares a limit on cost. See docs/runtime.md, "Limits".
+A run's limits on cost and tokens hold for itself and for every run that came from it. A model call with a known worst
+case is reserved first, under a lock on the root's row. So simultaneous calls of a family can't pass a limit together.
+The concluding step settles the reservation. A script's call is known exactly. Calls of unknown cost are made one at a
+time in a family with a shared limit on cost. See docs/runtime.md, "Limits".
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from runs.store.loading import MOVES
 from runs.store.log import lock
 
 SHARED = "shared"
-"""Scope of the budget lines that hold what people added to a shared limit in one of the runs.
+"""Scope of the budget lines for people's raises of a shared limit in one of the runs.
 
-`used` is what of that the root has taken over as its own since.
+`used` is the part that the root has taken over as its own since.
 """
 
 
 def root_of(run: Run) -> int:
-    """The run whose limits hold for this one too."""
+    """Return the run whose limits hold for this one too."""
     return run.root_id or run.pk
 
 
@@ -44,23 +44,23 @@ _SHARED_ONCE_FORKED = (
 
 
 def may_share(run: Run) -> bool:
-    """Whether there is a limit that the run shares, or will once it is forked or has a child: given at the launch."""
+    """Return True if the run shares a limit from its launch, or will once it is forked or has a child."""
     return first(_SHARED_ONCE_FORKED, root_of(run)) is not None
 
 
 def limits_cost(run: Run) -> bool:
-    """Whether a limit on cost holds for the run: its own, or the one that it shares."""
+    """Return True if a limit on cost holds for the run: its own, or a shared one."""
     limits = Budget.objects.filter(scope="limits", name="cost_usd")
     return limits.filter(run__in=(run.pk, root_of(run))).exists()
 
 
 def limits_shared_by(run: Run) -> Mapping[LimitName, SharedLimit]:
-    """The limits that the run shares, with what others have used and set aside; none where it is alone."""
+    """Return the run's shared limits, with the others' usage and reservations; none if it is alone."""
     return shared_limits_of([run.pk])[run.pk]
 
 
 def shared_limits_of(runs: Collection[int]) -> dict[int, Mapping[LimitName, SharedLimit]]:
-    """The same of many runs, by their keys: with as many queries as for one."""
+    """Return the same for many runs, by their keys: with as many queries as for one."""
     shared: dict[int, Mapping[LimitName, SharedLimit]] = {run: {} for run in runs}
     spent = _elsewhere(runs)
     limits = _limits({root for root, _ in spent.values()})
@@ -82,11 +82,11 @@ FROM runs_budget own
 WHERE own.run_id IN ({{runs}}) AND own.scope = 'limits' AND own.name IN ({quoted(PAID_LIMITS)})
 ORDER BY own.name
 """
-"""In one statement: where a root takes over what was added to its limit meanwhile, it counts once."""
+"""One statement, so a raise which the root takes over meanwhile counts once."""
 
 
 def _limits(roots: Collection[int]) -> dict[int, dict[LimitName, float]]:
-    """The limits of each root, and what people added to them in any of the runs that share them."""
+    """Return the limits of each root, with people's raises in any of the runs that share them."""
     limits: dict[int, dict[LimitName, float]] = {root: {} for root in roots}
     for root, name, limit in _rows(_LIMITS, roots):
         limits[root][name] = limit
@@ -94,7 +94,7 @@ def _limits(roots: Collection[int]) -> dict[int, dict[LimitName, float]]:
 
 
 class _Elsewhere(NamedTuple):
-    """What other runs have used and set aside of a limit, and what of that is only set aside."""
+    """Other runs' usage and reservations of a limit, and the reserved part alone."""
 
     all: float
     aside: float
@@ -104,8 +104,8 @@ TOLD = f"""({{0}}.ended_at IS NOT NULL AND EXISTS (
     SELECT 1 FROM runs_step
     WHERE run_id = {{0}}.parent_id AND seq > {{0}}.parent_seq AND kind IN ({quoted(MOVES)})
 ))"""
-"""SQL: whether the parent of a run's row has moved since the ask for it: with that move it took the child's cost. What
-people or the runtime add to the parent meanwhile is no move."""
+"""SQL: True if the parent has moved since its ask for the run: with that move it took the child's cost. Additions by
+people or the runtime to the parent are no moves."""
 
 _ELSEWHERE = f"""
 SELECT mine.id, COALESCE(mine.root_id, mine.id),
@@ -124,10 +124,10 @@ GROUP BY mine.id
 
 
 def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, _Elsewhere]]]:
-    """The root of each run that has others beside it, and what these have used themselves and set aside.
+    """Return the root of each run with others beside it, and those others' own usage and reservations.
 
-    A child's cost is its parent's once that knows it: among the others then, where the child itself looks. What a run's
-    copied rows had used is another's, and its own too.
+    A child's cost becomes its parent's once the parent knows it; the child itself then sees it among the others. The
+    usage of a run's copied steps is another run's, and its own too.
     """
     return {
         run: (
@@ -142,15 +142,15 @@ def _elsewhere(runs: Collection[int]) -> dict[int, tuple[int, dict[LimitName, _E
 
 
 def _rows(sql: str, runs: Collection[int]) -> list[Any]:
-    """Return what a statement about `runs` finds."""
+    """Return the rows of a statement about `runs`."""
     return rows(sql.format(runs=places(runs)), *runs) if runs else []
 
 
 @again
 def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float]) -> bool:
-    """Set aside what a call may use at most, where it fits the run's own limits and the shared ones; whether it did.
+    """Reserve the largest usage of a call, if it fits the run's own limits and the shared ones; return whether it did.
 
-    `NotYet` where its cost is not known, and another such call of the family is under way.
+    Raises `NotYet` if its cost is unknown, and another such call of the family is in flight.
     """
     with transaction.atomic():
         lock(root_of(run))
@@ -175,9 +175,9 @@ def reserve(run: Run, epoch: int, worst: Worst, limits: Mapping[LimitName, float
 
 
 def _makes_an_unpriced_call(run: Run) -> bool:
-    """Whether another run of the family is in a call of which only the tokens are set aside.
+    """Return True if another run of the family is in a call with only its tokens reserved.
 
-    Only while its lease lasts: nothing waits for a call whose worker was lost, or whose run was taken from it.
+    It counts only during its lease: no run waits for a lost worker's call.
     """
     root = root_of(run)
     others = Run.objects.filter(Q(pk=root) | Q(root=root)).exclude(pk=run.pk)
@@ -185,7 +185,7 @@ def _makes_an_unpriced_call(run: Run) -> bool:
 
 
 def raise_shared(run: Run, name: str, amount: float) -> float | None:
-    """Add to the limit that the run shares; what it is now, or None where it shares none of that name."""
+    """Raise the run's shared limit; return its new value, or None if the run shares none of that name."""
     if run.root_id is None:
         return None
     limit = _limits([root_of(run)])[root_of(run)]
@@ -197,10 +197,10 @@ def raise_shared(run: Run, name: str, amount: float) -> float | None:
 
 
 def take_over(run: Run) -> bool:
-    """Add to the root's own limits what was added to them in runs that came from it; whether there was anything.
+    """Raise the root's own limits by the raises in runs that came from it; return whether there were any.
 
-    Its own limit and the shared one are the same: it need not ask for what it has been given already. Whoever drives
-    the root writes the rows, before anything else of a slice.
+    Its own limit and the shared one are the same: it need not ask for an amount given already. The root's worker writes
+    the steps, before anything else of a slice.
     """
     added = Budget.objects.filter(scope=SHARED, run__root=run.pk, limit__gt=F("used")).order_by("pk")
     if not added.exists():
@@ -219,9 +219,9 @@ def take_over(run: Run) -> bool:
 
 
 def held_with_room(run: Run) -> list[Interrupt]:
-    """The questions at a limit in other runs of its family that need not be asked any more.
+    """Return the questions at a limit in other runs of its family that have become unnecessary.
 
-    Not those of restored runs that hold back a call that changes something: a person has to look.
+    Not those of restored runs about calls with side effects: a person has to look.
     """
     root = root_of(run)
     family = Interrupt.objects.filter(Q(run=root) | Q(run__root=root), kind="limit").exclude(run=run)
@@ -230,9 +230,9 @@ def held_with_room(run: Run) -> list[Interrupt]:
 
 
 def has_room(question: Interrupt) -> bool:
-    """Whether more is left of the limit than when it was asked about, the run's own and the shared one.
+    """Return True if more is left of the limit than at the question, of the run's own and the shared one.
 
-    The root has no other one than that which all share.
+    The root has only the shared one.
     """
     run, figures = question.run, question.figures or {}
     name = next(name for name in LIMIT_NAMES if name == question.limit)

@@ -1,4 +1,4 @@
-"""The site's interrupt rules as they are at this moment, and as a run's log last has them."""
+"""The site's interrupt rules: the current ones, and those last noted in a run's log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNREADABLE: dict[str, Any] = {
     "do": "ask",
     "name": "A site rule can't be read; until it is mended every call asks",
 }
-"""Stands for a rule that can't be read: one that can't be evaluated asks."""
+"""Stands for an unreadable rule: one that can't be evaluated asks."""
 
 _NOW = "SELECT rule_json FROM runs_siterule WHERE enabled ORDER BY position, id"
 
@@ -35,18 +35,18 @@ class SiteRules:
     """All of them, in order."""
 
     text: str
-    """As canonical JSON: two are the same where their texts are."""
+    """As canonical JSON, for comparison."""
     rules: tuple[InterruptRule, ...]
 
     @property
     def told(self) -> tuple[dict[str, Any], ...]:
-        """Each as a fact and a run's row have it."""
+        """Return each rule as a fact and a run's row have it."""
         found: list[dict[str, Any]] = json.loads(self.text)
         return tuple(found)
 
 
 def site_rules() -> SiteRules:
-    """Those that are switched on now."""
+    """Return the rules switched on now."""
     return _read(tuple(text for (text,) in rows(_NOW)))
 
 
@@ -66,9 +66,9 @@ def _told(text: str) -> dict[str, Any]:
 
 
 def site_rules_of(run: Run) -> SiteRules | None:
-    """Those that the run's log last has; None where they are still those of its launch.
+    """Return the rules last noted in the run's log; None if they are still those of its launch.
 
-    Rows that were gone back over count: what holds for the site is not taken back with a run.
+    Rolled-back steps count: the site's rules are not rolled back with a run.
     """
     noted = first(_CHANGED, run.pk, run.copied_upto or 0)
     if noted is None:

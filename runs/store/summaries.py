@@ -1,4 +1,4 @@
-"""Whether what a log says of summaries fits together: ranges, asks, versions. A part of `verify`."""
+"""Check that a log's account of summaries fits together: ranges, asks, versions. A part of `verify`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from runs.engine.facts import Fact, RangeSummarised, Rewound, SummaryEdited, Sum
 from runs.models import Exchange, Step
 
 _NO_MOVE = ("note", "decision", "limit", "pause", "recovered")
-"""Rows that people and the runtime add between a move and the next."""
+"""Kinds of steps that people and the runtime add between two moves."""
 
 
 ACTING = ("compaction", "note", "rewind")
-"""Kinds of rows whose facts make summaries, change them or take them back."""
+"""Kinds of steps whose facts make, change or revert summaries."""
 
 
 def flaws(
     rows: Iterable[tuple[int, tuple[Fact, ...]]], kinds: Mapping[int, str], exchanges: Mapping[int, Exchange]
 ) -> Iterator[tuple[int, str]]:
-    """Each of the acting `rows` that does not fit, with the reason. `kinds` has the kind of every row."""
+    """Yield each of the acting `rows` that does not fit, with the reason. `kinds` has the kind of every step."""
     summaries: dict[int, RangeSummarised] = {}
     changes: list[tuple[int, SummaryEdited | SummaryUndone]] = []
     for seq, facts in rows:
@@ -62,7 +62,7 @@ def _range_flaw(seq: int, made: RangeSummarised, summaries: Mapping[int, RangeSu
 def _ask_flaw(
     seq: int, made: RangeSummarised, kinds: Mapping[int, str], exchanges: Mapping[int, Exchange]
 ) -> str:
-    """The move before it asked for just this summary."""
+    """Return why the move before it did not ask for just this summary; empty if it did."""
     before = next((row for row in range(seq - 1, 0, -1) if kinds.get(row) not in _NO_MOVE), 0)
     found = exchanges.get(before)
     asked = EFFECT.validate_json(found.request_json) if found and kinds.get(before) == Step.Kind.ASK else None

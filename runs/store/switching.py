@@ -1,7 +1,7 @@
-"""The model that takes the place of a run's own: by a person's decision, or as the fallback of one that is away.
+"""The model in place of a run's own: by a person's decision, or as the fallback of an unavailable one.
 
-The log says so (`run.model`), and a column of the run has it for whoever wants a profile. A rollback changes nothing
-about it: the model is away in the state of an earlier step too. A fork is launched with the model of its step.
+The log says so (`run.model`), and a column of the run has it for readers of the profile. A rollback does not change it:
+the model is unavailable in an earlier state, too. A fork is launched with the model of its step.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from runs.store.appending import append
 from runs.store.errors import BadDecision
 
 CHANGES = ("run.model", "run.forked")
-"""Kinds of facts with which a run's model is another one, or the one that a fork was launched with."""
+"""Kinds of facts that change a run's model, or name the launch model of a fork."""
 
 
 def changed_by(facts: Iterable[Fact], before: str = "") -> str:
-    """Return what `switched_to` is after these facts."""
+    """Return the value of `switched_to` after these facts."""
     for fact in facts:
         match fact:
             case ModelChanged(model=model):
@@ -34,13 +34,13 @@ def changed_by(facts: Iterable[Fact], before: str = "") -> str:
 
 
 def column_of(facts: Iterable[Fact]) -> dict[str, Any]:
-    """Return the change of the run's column that goes with a row; empty where its facts change no model."""
+    """Return the change of the run's column for a step; empty if its facts change no model."""
     after = changed_by(facts)
     return {"switched_to": after} if after else {}
 
 
 def model_at(run: Run, seq: int) -> str:
-    """Return the model that the run called at row `seq`."""
+    """Return the model that the run called at step `seq`."""
     forked = run.steps.filter(tells("run.forked")).aggregate(seq=Max("seq"))["seq"] or 0
     rows = run.steps.filter(tells("run.model"), seq__gt=forked, seq__lte=seq).order_by("-seq")
     text = rows.values_list("facts_json", flat=True).first()
@@ -49,7 +49,7 @@ def model_at(run: Run, seq: int) -> str:
 
 
 def model_asked_about(interrupt: Interrupt) -> str:
-    """Return the model that can't be called, where that is what is asked; else empty."""
+    """Return the model that can't be called, if the question is about it; else empty."""
     if interrupt.kind != "manual":
         return ""
     text = Exchange.objects.values_list("request_json", flat=True).get(
@@ -60,13 +60,13 @@ def model_asked_about(interrupt: Interrupt) -> str:
 
 
 def others_than(name: str) -> list[str]:
-    """Return the models that may take its place."""
+    """Return the models fit to replace it."""
     served = ModelProfile.objects.filter(enabled=True).exclude(kind=ModelProfile.Kind.SCRIPT)
     return list(served.exclude(name=name).values_list("name", flat=True))
 
 
 def check_another(interrupt: Interrupt, args: Any) -> dict[str, str]:
-    """Return the arguments of a `resume` that names another model; `BadDecision` where it names none that there is."""
+    """Return the arguments of a `resume` with another model; raises `BadDecision` if it names none that exists."""
     away = model_asked_about(interrupt)
     if not away:
         raise BadDecision("Only a question about a model that can't be called takes another model.", "args")
@@ -81,6 +81,6 @@ def check_another(interrupt: Interrupt, args: Any) -> dict[str, str]:
 
 
 def switch(run: Run, model: str, by: str) -> None:
-    """Add the row by which the run calls `model` from now on."""
+    """Add the step that changes the run's model to `model`."""
     told = ModelChanged(before=run.model_name, model=model, by=by)
     append(run, "note", (told,), switched_to=model)

@@ -1,8 +1,8 @@
-"""Who calls a model at this moment, and how much of its profile's limits the last minute has used.
+"""Turns at a model: its calls in flight, and the last minute's use of its profile's limits.
 
-The database keeps it, for all workers: a row for each call of a profile that has a limit. Who takes a turn holds the
-profile's row, so that no two take the last place. A place is taken while the call is made and its worker has the
-run's lease; the rows of calls that began more than a minute ago and are over go with the next turn.
+The database keeps it for all workers: a row for each call of a profile with a limit. Taking a turn locks the profile's
+row, so two can't take the last place. A place is taken while the call is in flight and its worker has the run's lease.
+The next turn deletes rows of ended calls that began more than a minute ago.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from runs.store.errors import Fenced
 from runs.store.leases import Lease
 
 MINUTE = timedelta(minutes=1)
-"""How far back requests and tokens count."""
+"""Period over which requests and tokens count."""
 
 LOOK_S = 1.0
-"""Seconds until a run looks again for a place among the calls that are made at once."""
+"""Seconds until a run looks again for a place among the calls in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a model all workers together may call. None: as much as they like."""
+    """A profile's limits for all workers together. None: no limit."""
 
     profile: int
     name: str
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """A limit of a model leaves no room now."""
+    """A limit of a model that leaves no room now."""
 
     limit: Literal["calls", "requests", "tokens"]
     most: int
@@ -55,7 +55,7 @@ class Full:
 
 
 def limits_of(profile: ModelProfile) -> Limits | None:
-    """Return the limits of a profile; None where it has none."""
+    """Return the limits of a profile; None if it has none."""
     most = (profile.most_calls, profile.most_requests, profile.most_tokens)
     return (
         None
@@ -66,9 +66,9 @@ def limits_of(profile: ModelProfile) -> Limits | None:
 
 @again
 def take_turn(limits: Limits, lease: Lease, tokens: int) -> int | Full:
-    """Return the key of a turn at a call that uses `tokens` at most, or the limit that it has to wait for.
+    """Return the key of a turn at a call that uses `tokens` at most, or the limit to wait for.
 
-    `Fenced` where the run has another worker by now.
+    Raises `Fenced` if the run has another worker by now.
     """
     with transaction.atomic():
         list(ModelProfile.objects.select_for_update().filter(pk=limits.profile).values_list("pk"))
@@ -88,13 +88,13 @@ def take_turn(limits: Limits, lease: Lease, tokens: int) -> int | Full:
 
 
 def end_turn(turn: int, tokens: int | None) -> None:
-    """Free the place; the call used `tokens`, where that is known."""
+    """Free the place; the call used `tokens`, if known."""
     known = {} if tokens is None else {"tokens": tokens}
     ModelTurn.objects.filter(pk=turn).update(ended_at=Now(), **known)
 
 
 def wait_for_turn(lease: Lease, full: Full, model: str) -> None:
-    """Give the run back until there may be room; nothing has been asked of the model."""
+    """Release the run until there may be room; the model has not been asked."""
     told = {"turn": {"model": model, "limit": full.limit, "most": full.most}, "epoch": lease.epoch}
     mine = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, status=RunStatus.RUNNING)
     mine.update(
@@ -107,7 +107,7 @@ def wait_for_turn(lease: Lease, full: Full, model: str) -> None:
 
 
 def _over(now: datetime) -> Q:
-    """Whether the call has ended, or its worker has its run no more."""
+    """Return the condition that the call has ended, or its worker lost the run."""
     held = Q(run__epoch=F("epoch"), run__status=RunStatus.RUNNING, run__lease_until__gt=now)
     return Q(ended_at__isnull=False) | ~held
 
@@ -123,7 +123,7 @@ def _full(limits: Limits, turns: QuerySet[ModelTurn], tokens: int, now: datetime
         return Full("requests", limits.requests, _until(frees, now))
     used = sum(spent for _, spent in lately)
     if limits.tokens is None or not lately or used + tokens <= limits.tokens:
-        return None  # a call that is larger than the limit has its turn once no other counts
+        return None  # a call larger than the limit gets its turn once no other counts
     frees = next(
         began for began, left in _left_after(lately, used) if left + tokens <= limits.tokens or not left
     )
@@ -131,12 +131,12 @@ def _full(limits: Limits, turns: QuerySet[ModelTurn], tokens: int, now: datetime
 
 
 def _left_after(calls: list[Any], used: int) -> Iterator[tuple[datetime, int]]:
-    """Yield when each call began, and the tokens that still count once it counts no more."""
+    """Yield when each call began, and the tokens that still count after it expires."""
     for began, spent in calls:
         used -= spent
         yield began, used
 
 
 def _until(began: datetime, now: datetime) -> float:
-    """Return the seconds until a call counts no more."""
+    """Return the seconds until a call no longer counts."""
     return max(LOOK_S, (began + MINUTE - now).total_seconds())

@@ -1,4 +1,4 @@
-"""Walks a run's log: hash chain, graph, fold, budget arithmetic. Names the first row that does not fit."""
+"""Walk a run's log: hash chain, graph, fold, budget arithmetic. Names the first step that does not fit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from runs.store.switching import changed_by
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """The first thing that does not fit. `seq` is None where it is the run's own row."""
+    """The first misfit. `seq` is None if it is the run's own row."""
 
     seq: int | None
     why: str
@@ -46,7 +46,7 @@ class Misfit:
 
 
 def verify(run: Run, tools: Mapping[str, ToolSpec]) -> Misfit | None:
-    """None where everything fits."""
+    """Return the first misfit; None if everything fits."""
     if run.machine not in CATALOGUE:
         return Misfit(None, f"there is no machine {run.machine}")
     try:
@@ -56,7 +56,7 @@ def verify(run: Run, tools: Mapping[str, ToolSpec]) -> Misfit | None:
         return Misfit(None, f"what it was launched with can't be read ({type(fault).__qualname__})")
     try:
         return _Walk(run, CATALOGUE[run.machine], terms).misfit()
-    except Exception as fault:  # whatever a changed content brings about is what is looked for
+    except Exception as fault:  # any fault of a changed content is a finding
         unread = unreadable(fault)
     try:
         return _broken_link(run) or unread
@@ -65,7 +65,7 @@ def verify(run: Run, tools: Mapping[str, ToolSpec]) -> Misfit | None:
 
 
 def unreadable(fault: Exception) -> Misfit:
-    """That something kept of a run can't be read. What the database itself can't do at this moment is raised again."""
+    """Return a misfit for an unreadable part of a run. A failure of the database itself is raised again."""
     if (
         isinstance(fault, DatabaseError) and "decode" not in str(fault).lower()
     ):  # SQLite on bytes that are no text
@@ -74,7 +74,7 @@ def unreadable(fault: Exception) -> Misfit:
 
 
 def _broken_link(run: Run) -> Misfit | None:
-    """The first row whose hash is not that of its content and the row before; nothing of them is read."""
+    """Return the first step whose hash does not match its content and the previous step; no content is interpreted."""
     before = terms_hash(run)
     for step in run.steps.order_by("seq").iterator():
         if step.hash != chain(before, step):
@@ -89,44 +89,44 @@ def _unlike(step: Step) -> str:
 
 
 class _Walk:
-    """One pass over the rows, folding as it goes."""
+    """One pass over the steps that folds them."""
 
     def __init__(self, run: Run, machine: Machine, terms: Terms) -> None:
         self.run = run
         self.machine = machine
         self.stages = [*_earlier_terms(run, machine, terms), terms]
-        """What the rows were made by: of a fork first the terms of the run that it comes from."""
+        """The terms that made the steps: of a fork, first those of its source."""
         self.state: State = machine.open(self.stages[0])
         self.terms = terms
         self.node = machine.start
         self.seq = 0
         self.hash = terms_hash(run)
         self.after: dict[int, tuple[str, State]] = {}
-        """Node and state after each transition: where a rewind may lead."""
+        """Node and state after each transition: the possible targets of a rewind."""
         self.kinds: dict[int, str] = {}
         self.raised: Counter[str] = Counter()
-        """What people added to each limit."""
+        """People's raises of each limit."""
         self.switched_to = ""
-        """The model that has taken the place of the run's own."""
+        """The model in place of the run's own."""
         self.guessed = Totals()
-        """What calls that were cut off may have used; taken back where it becomes known."""
+        """Possible usage of cut-off calls; corrected when it becomes known."""
         self.told = Told()
         self.beside = check_run.Beside(run)
         self.acting: list[tuple[int, tuple[Fact, ...]]] = []
-        """The rows that make summaries or change them."""
+        """The steps that make or change summaries."""
         self.gone: list[range] = []
-        """What rewinds went back over."""
+        """The ranges rolled back."""
         self.live: dict[int, bool] = {}
-        """How each row is marked."""
+        """Each step's own mark."""
         self.asked: int | None = None
-        """The last row that asked."""
+        """The last asking step."""
         self.changed: Misfit | None = None
-        """The first that stands beside the rows, and is not what their hashes cover; other checks say more of it."""
+        """The first row beside the steps that their hashes do not match; other checks say more of it."""
         self.named: dict[int, tuple[int | None, tuple[Fact, ...]]] = {}
-        """By each row that names artifacts: the ask that it concludes, and its facts."""
+        """By step that names artifacts: the ask that it concludes, and its facts."""
 
     def misfit(self) -> Misfit | None:
-        """The first row that does not fit, then the head, the budget, the exchanges."""
+        """Return the first step that does not fit, then a misfit of the head, the budget, the exchanges."""
         for step in self.run.steps.order_by("seq").iterator():
             why = self._row(step)
             if why:
@@ -160,7 +160,7 @@ class _Walk:
         return self._fold(step)
 
     def _changed(self, seals: str) -> Misfit | None:
-        """Return the first that stands beside the steps, and is not what the hash of this one covers."""
+        """Return the first row beside the steps that this step's hash does not match."""
         for kept in seals.split():
             name, seq = name_and_step(kept)
             found = self.beside.sealed[name].get(seq)
@@ -265,7 +265,7 @@ class _Walk:
         return None
 
     def _liveness(self) -> Misfit | None:
-        """A row is dead exactly where a later rewind went back past it."""
+        """Check that exactly the steps rolled back by a later rewind are dead."""
         for seq, live in self.live.items():
             if live == any(seq in over for over in self.gone):
                 return Misfit(seq, "it is marked live, or not, against the rewinds")
@@ -295,14 +295,14 @@ class _Walk:
         return self._totals(spent)
 
     def _unconcluded(self) -> Totals:
-        """Minus what the answer used that waits to be concluded: the totals do not have it yet."""
+        """Return the negative usage of an open answer: the totals do not have it yet."""
         if self.loaded is None:
             return Totals()
         used = Totals().after(self.loaded.answer)
         return Totals(**{name: -getattr(used, name) for name in used.__dataclass_fields__})
 
     def _totals(self, spent: Totals) -> Misfit | None:
-        """The run's totals are at least what its exchanges used; more, where a call was paid that no row tells of."""
+        """Check that the run's totals are at least its exchanges' usage; more if a call without a step was paid."""
         totals = totals_of(self.run)
         for name in ("model_calls", "cached_model_calls", "input_tokens", "output_tokens", "cost_usd"):
             if getattr(totals, name) + 1e-9 < getattr(spent, name):
@@ -314,27 +314,27 @@ class _Walk:
 
     @cached_property
     def loaded(self) -> Loaded | None:
-        """The run as a worker would read it; None where it has ended."""
+        """Return the run as a worker would read it; None if it has ended."""
         return None if self.run.finished else load(self.run, self.terms)
 
     @property
     def waits(self) -> Exchange | None:
-        """The exchange of the ask that waits."""
+        """Return the exchange of the open ask."""
         return self.loaded.exchange if self.loaded else None
 
     def _standing(self) -> Misfit | None:
-        """A way on, keys, decisions."""
+        """Check that the run can go on, its keys, its decisions."""
         if why := check_run.way_on(self.beside, self.waits):
             return Misfit(None, why)
         flaws = chained(check_run.effects_of(self.beside), check_run.decisions_of(self.beside, self.kinds))
         return next((Misfit(seq, why) for seq, why in flaws), None)
 
     def _told(self) -> Misfit | None:
-        """What stands beside the rows, as far as they tell of it."""
+        """Check the tables beside the steps, as far as the steps tell of them."""
         return next((Misfit(seq, why) for seq, why in self.told.flaws(self.beside)), None)
 
     def _interrupts(self) -> Misfit | None:
-        """A question is open exactly where the run waits for its answer."""
+        """Check that a question is open exactly if the run waits for its answer."""
         waits = self.waits
         for seq, question in self.beside.questions.items():
             if question.status != Interrupt.Status.PENDING:
@@ -346,7 +346,7 @@ class _Walk:
         return None
 
     def _artifacts(self) -> Misfit | None:
-        """Every row has the artifacts that its facts and the call's answer name; versions count without a gap."""
+        """Check that every step has the artifacts named by its facts and answer; versions count without a gap."""
         kept: dict[int, list[Artifact]] = {}
         versions: Counter[str] = Counter()
         for artifact in Artifact.objects.filter(run=self.run).order_by("seq", "pk"):
@@ -368,7 +368,7 @@ class _Walk:
         return Misfit(min(kept), "it has artifacts, and names none") if kept else None
 
     def _summaries(self) -> Misfit | None:
-        """What stands in place of older blocks, and what people changed about it."""
+        """Check the summaries, and people's changes to them."""
         found = flaws(self.acting, self.kinds, self.beside.exchanges)
         return next((Misfit(seq, why) for seq, why in found), None)
 
@@ -379,7 +379,7 @@ class _Walk:
 
 
 def _earlier_terms(run: Run, machine: Machine, terms: Terms) -> list[Terms]:
-    """The terms that each row of a fork took the place of, in order."""
+    """Return the terms that each fork step replaced, in order."""
     rows = run.steps.filter(tells("run.forked"), kind=Step.Kind.NOTE).order_by("seq")
     told = (fact for text in rows.values_list("facts_json", flat=True) for fact in json.loads(text))
     return [

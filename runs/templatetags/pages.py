@@ -1,4 +1,4 @@
-"""What every page needs: how many things wait for the reader, and a few words."""
+"""Template tags of every page: the number of waiting questions, and a few words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def needs_you(context: template.RequestContext) -> int:
-    """How many interrupts wait for the reader; asked once for each page."""
+    """Return how many interrupts wait for the reader; queried once for each page."""
     request = context.get("request")
     if request is None or not request.user.is_authenticated:
         return 0
@@ -36,14 +36,14 @@ def needs_you(context: template.RequestContext) -> int:
 
 @register.simple_tag(takes_context=True)
 def life(context: template.RequestContext, form: str = "") -> SafeString:
-    """The field that says in which life of the site a page was made; `form` where it stands outside of its form."""
+    """Return the field with the restore epoch of a page; `form` if it is outside of its form."""
     where = format_html(' form="{}"', form) if form else ""
     return format_html('<input type="hidden" name="life" value="{}"{}>', life_id(context), where)
 
 
 @register.simple_tag(takes_context=True)
 def life_id(context: template.RequestContext) -> str:
-    """The life of the site that a page is made in."""
+    """Return the restore epoch of a page."""
     request: Any = context.request
     if not hasattr(request, "life"):
         request.life = restored_id()
@@ -59,19 +59,19 @@ def csrf_cookie() -> str:
 
 @register.simple_tag
 def the_halt() -> Halt | None:
-    """The kill switch where it is on."""
+    """Return the active halt."""
     return halt_now()
 
 
 @register.simple_tag
 def halt_banner(person: Person) -> SafeString:
-    """What every page says while the site is halted."""
+    """Return the banner of every page while the site is halted."""
     return banner.halt_banner(person)
 
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A drawing that says nothing by itself: the word stands beside it."""
+    """Return a decorative drawing: the word is beside it."""
     return format_html('<span class="icon icon--{}" aria-hidden="true"></span>', name)
 
 
@@ -85,61 +85,61 @@ def marked(pieces: Iterable[Any]) -> SafeString:
 
 @register.filter
 def spoken(name: str) -> str:
-    """An engine's name as words."""
+    """Return an engine's name as words."""
     return words.spoken(str(name))
 
 
 @register.filter
 def formatted(text: str) -> SafeString:
-    """Markdown as HTML that is safe to show; the place for it has the class `prose`."""
+    """Return Markdown as safe HTML; its place has the class `prose`."""
     return markdown.render(str(text))
 
 
 @register.filter
 def cited(text: str, sources: Any) -> SafeString:
-    """The same, with the sources that it cites as links."""
+    """Return the same, with the cited sources as links."""
     return markdown.render(str(text), tuple(sources or ()))
 
 
 @register.filter(is_safe=True)
 def visible(text: str) -> str:
-    """Plain text with a sign for each character that nobody would see."""
+    """Return plain text with a sign for each invisible character."""
     return hidden_text.visible(str(text))
 
 
 @register.filter
 def escaped(text: str) -> str:
-    """Plain text with an escape for each character that nobody would see."""
+    """Return plain text with an escape for each invisible character."""
     return hidden_text.escaped(str(text))
 
 
 @register.filter
 def thousands(number: float) -> str:
-    """A whole number, its thousands apart."""
+    """Return a whole number, with separated thousands."""
     return f"{number:,.0f}"
 
 
 @register.filter
 def host(url: str) -> str:
-    """The host of an address, with an escape for each letter that looks like another."""
+    """Return the host of an address, with an escape for each look-alike letter."""
     return hidden_text.escaped(urlsplit(str(url)).netloc)
 
 
 @register.filter
 def money(usd: float) -> str:
-    """An amount in USD."""
+    """Return an amount in USD."""
     return words.money(usd)
 
 
 @register.filter
 def seconds(value: float) -> str:
-    """A length of time."""
+    """Return a length of time."""
     return words.seconds(value)
 
 
 @register.filter
 def coded(text: str) -> SafeString:
-    """A sentence with what stands between backticks as code."""
+    """Return a sentence with the parts between backticks as code."""
     pieces = str(text).split("`")
     shown = (format_html("<code>{}</code>" if at % 2 else "{}", piece) for at, piece in enumerate(pieces))
     return SafeString("".join(shown))
@@ -147,29 +147,29 @@ def coded(text: str) -> SafeString:
 
 @register.filter
 def gauge(meter: Meter) -> Gauge:
-    """A machine's number as a gauge."""
+    """Return a machine's number as a gauge."""
     return gauge_of(meter)
 
 
 @register.filter
 def short(text: str, most: int) -> str:
-    """A text on one line, at most so many characters."""
+    """Return a text on one line, at most so many characters."""
     return phrases.short(str(text), most)
 
 
 @register.filter
 def value(found: Any, most: int) -> str:
-    """A tool's value on one line, at most so many characters; nothing where it is empty text."""
+    """Return a tool's value on one line, at most so many characters; nothing if it is empty text."""
     return phrases.short(phrases.value_text(found), most)
 
 
 @register.filter
 def call(tool: str, args: dict[str, Any]) -> str:
-    """A call as code."""
+    """Return a call as code."""
     return phrases.call_text(tool, args)
 
 
 @register.filter
 def of(mapping: Any, name: Any) -> Any:
-    """The entry of a mapping; nothing where there is none."""
+    """Return the entry of a mapping; nothing if there is none."""
     return mapping.get(name, "") if mapping else ""

@@ -1,1 +1,1 @@
-"""The pages. Each view finds what the reader may see, lets `reading` say it or `actions` do it, and renders."""
+"""The pages. Each view finds the reader's visible data, calls `reading` or `actions`, and renders."""

@@ -1,4 +1,4 @@
-"""What a run made: the list, the page of one artifact, and its bytes, which are saved and never shown as a page."""
+"""Pages of a run's artifacts: the list, one artifact, and its bytes, which are saved and never shown as a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runs.views.requests import number_in, visible_run
 @never_cache
 @require_GET
 def artifacts(request: HttpRequest, run_id: int) -> HttpResponse:
-    """All that the run made; with `?name=` the page of one whose name can't stand in a path."""
+    """Show all artifacts of the run; with `?name=` one whose name can't be part of a path."""
     if "name" in request.GET:
         return artifact(request, run_id, request.GET["name"])
     run = visible_run(request, run_id)
@@ -31,7 +31,7 @@ def artifacts(request: HttpRequest, run_id: int) -> HttpResponse:
 @never_cache
 @require_GET
 def artifact(request: HttpRequest, run_id: int, name: str) -> HttpResponse:
-    """One artifact, its newest live version where none is named; `?as=file` gives its bytes."""
+    """Show one artifact, by default its newest live version; `?as=file` gives its bytes."""
     run = visible_run(request, run_id)
     version = number_in(request, "version")
     found = artifact_of(run, name, version) if version or "version" not in request.GET else None
@@ -48,7 +48,7 @@ def artifact(request: HttpRequest, run_id: int, name: str) -> HttpResponse:
 @never_cache
 @require_GET
 def file(request: HttpRequest, run_id: int, name: str) -> HttpResponse:
-    """A file as it stands in the run's directory."""
+    """Send a file as it is in the run's directory."""
     run = visible_run(request, run_id)
     try:
         content = RunFolder(folder_of(run.pk)).read(name)
@@ -58,7 +58,7 @@ def file(request: HttpRequest, run_id: int, name: str) -> HttpResponse:
 
 
 def _saved(content: bytes, name: str, media_type: str) -> HttpResponse:
-    """Bytes to keep: whatever they are, no browser runs them on this site."""
+    """Send bytes to save: whatever they are, no browser runs them on this site."""
     response = HttpResponse(content, content_type=media_type)
     response.headers["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
     response.headers["X-Content-Type-Options"] = "nosniff"

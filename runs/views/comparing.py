@@ -1,4 +1,4 @@
-"""Two runs side by side, and the page on which the other one is chosen."""
+"""The pages that compare two runs, and choose the other run."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from runs.reading.statuses import exit_of, status_word
 from runs.views.requests import number_in, visible_run
 
 OFFERED = 20
-"""Runs that the chooser names in each group."""
+"""Runs offered in each group."""
 
 
 @never_cache
 @require_GET
 def comparison(request: HttpRequest, run_id: int, other_id: int) -> HttpResponse:
-    """Two runs, step by step, as far as the reader may see both."""
+    """Compare two runs, step by step, as far as the reader may see both."""
     left, right = visible_run(request, run_id), visible_run(request, other_id)
     if left.pk == right.pk:
         return redirect(f"{reverse('compare-choose', args=[left.pk])}?other={left.pk}")
@@ -78,7 +78,7 @@ def _side(run: Run) -> dict[str, Any]:
 
 
 def _answers(left: Run, right: Run) -> dict[str, Any]:
-    """Both answers, by words where they differ; as they read on the run's own page where they are one."""
+    """Return both answers, by words if they differ; in the form of the run's own page if they are one."""
     if left.answer and left.answer == right.answer:
         return {"same": markdown.render(left.answer)}
     ours, theirs = text_pieces(escaped(left.answer or ""), escaped(right.answer or ""))
@@ -88,7 +88,7 @@ def _answers(left: Run, right: Run) -> dict[str, Any]:
 @never_cache
 @require_GET
 def choose(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Which other run: a copy opens against its source, unless the reader wants to choose."""
+    """Choose the other run: a copy opens against its source, unless the reader wants to choose."""
     run = visible_run(request, run_id)
     visible = Run.objects.for_user(request.user)
     source = visible.filter(pk=run.copied_from_id).first() if run.copied_from_id else None
@@ -118,7 +118,7 @@ def _numbered(visible: QuerySet[Run], text: str) -> Run | None:
 def _groups(
     request: HttpRequest, run: Run, source: Run | None, visible: QuerySet[Run]
 ) -> list[tuple[str, list[dict[str, Any]]]]:
-    """What a reader most likely means: where it came from, what came from it, their own runs, and all others."""
+    """Return the likely choices: the run's source, its copies, the reader's own runs, and all others."""
     slim = visible.exclude(pk=run.pk).select_related("owner").defer("settings_json", "answer").order_by("-pk")
     copies = Q(copied_from=run)
     if run.copied_from_id:

@@ -1,4 +1,4 @@
-"""Continuing a run that has ended with a follow-up goal."""
+"""Continue an ended run with a follow-up goal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIELDS = ("goal", "script")
 @never_cache
 @require_http_methods(["GET", "POST"])
 def continue_run(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Launch the next run; a form that can't be accepted comes back with its text."""
+    """Launch the next run; a refused form comes back with its text."""
     run = visible_run(request, run_id)
     typed = {name: request.POST.get(name, "") for name in FIELDS}
     faults: dict[str, str] = {}
@@ -40,7 +40,7 @@ def continue_run(request: HttpRequest, run_id: int) -> HttpResponse:
 
 
 def _by_field(fault: actions.BadLaunch) -> dict[str, str]:
-    """Return each field's sentences; those about anything else stand under `other`, with its path."""
+    """Return each field's sentences; others are under `other`, with its path."""
     found: dict[str, str] = {}
     for problem in fault.problems:
         field = problem.path.partition(".")[0]

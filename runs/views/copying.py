@@ -1,4 +1,4 @@
-"""Going another way from a row: fork, run again, replay; and a run as a script or a test to keep."""
+"""Go on from a step: fork, run again, replay; and download a run as a script or a test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runs.views.requests import kept_in, refused, visible_run
 
 
 def _row_in(request: HttpRequest) -> int:
-    """The row that the address or the form names; 0 is the beginning."""
+    """Return the step named by the address or the form; 0 is the beginning."""
     text = (request.POST if request.method == "POST" else request.GET).get("at", "")
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise Http404("no such step")
@@ -37,7 +37,7 @@ def _row_in(request: HttpRequest) -> int:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def fork(request: HttpRequest, run_id: int) -> HttpResponse:
-    """The page says first what stays done and what it is likely to cost; the deed is a POST."""
+    """Fork: the page first shows lasting side effects and the likely cost; a POST forks."""
     run = visible_run(request, run_id)
     if not actions.may_launch(request.user):
         return refused(
@@ -78,7 +78,7 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
 
 
 def _card(form: ForkForm, person: Person) -> cards.Card | None:
-    """The question that came next, as its card has it, with what is written for it here."""
+    """Return the next question as its card has it, with the input for it."""
     if form.question is None or not actions.may_decide(person, form.run):
         return None
     errors = {name: " ".join(map(str, faults)) for name, faults in form.errors.items() if name == "sure"}
@@ -86,7 +86,7 @@ def _card(form: ForkForm, person: Person) -> cards.Card | None:
 
 
 def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | None:
-    """Return the new run, or None with what is wrong noted in the form."""
+    """Return the new run, or None with the faults noted in the form."""
     if not form.is_valid():
         _judge_further(request, form)
         return None
@@ -112,7 +112,7 @@ def _made(request: HttpRequest, run: Run, at: int, form: ForkForm) -> Run | None
 
 
 def _judge_further(request: HttpRequest, form: ForkForm) -> None:
-    """Note what is wrong with the settings and the answer together with what could not be read."""
+    """Note the faults of the settings and the answer together with the unreadable parts."""
     with kept_in(form):
         actions.check_launch(**form.launch(), owner=request.user)
     with kept_in(form):
@@ -122,7 +122,7 @@ def _judge_further(request: HttpRequest, form: ForkForm) -> None:
 
 @require_POST
 def replay(request: HttpRequest, run_id: int) -> HttpResponse:
-    """A new run of the same rows; the page of it says whether they came out the same."""
+    """Replay the run as a new one; its page tells whether the steps came out the same."""
     run = visible_run(request, run_id)
     made, difference = actions.replay(run, by=request.user)
     if difference is None:
@@ -138,7 +138,7 @@ def replay(request: HttpRequest, run_id: int) -> HttpResponse:
 @never_cache
 @require_GET
 def script(request: HttpRequest, run_id: int) -> HttpResponse:
-    """The run as a script, or with all that `launch --batch` takes, to keep."""
+    """Download the run as a script, or as the whole input of `launch --batch`."""
     run = visible_run(request, run_id)
     whole = request.GET.get("with") == "settings"
     told = [launch_of(run)] if whole else script_of(run)
@@ -149,7 +149,7 @@ def script(request: HttpRequest, run_id: int) -> HttpResponse:
 @never_cache
 @require_GET
 def test(request: HttpRequest, run_id: int) -> HttpResponse:
-    """The run, up to a row or all of it, as a test that makes its rows again."""
+    """Download the run, up to a step or all of it, as a test that reproduces its steps."""
     run = visible_run(request, run_id)
     upto = request.GET.get("to", "")
     number = int(upto) if upto.isascii() and upto.isdigit() and len(upto) < 10 else None

@@ -1,4 +1,4 @@
-"""The queue of what needs a person, one question, and its decision."""
+"""The queue of open questions, one question, and its decision."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ A_PAGE = 50
 @never_cache
 @require_GET
 def needs_you(request: HttpRequest) -> HttpResponse:
-    """Show what waits for the reader, the least time left first."""
+    """Show the questions that wait for the reader, the least time left first."""
     waiting = pending_for(request.user).select_related("run", "run__owner")
     page = Paginator(
         waiting.order_by(F("deadline").asc(nulls_last=True), "created_at", "pk"), A_PAGE
@@ -69,7 +69,7 @@ def _decided_lately(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _interrupt(request: HttpRequest, interrupt_id: Any, *beside: str) -> Interrupt:
-    """Return the question with its run, and what else is named, where the reader may see it."""
+    """Return the question with its run and the named relations, if the reader may see it."""
     interrupt: Interrupt = get_object_or_404(
         Interrupt.objects.select_related("run", *beside), pk=interrupt_id
     )
@@ -81,7 +81,7 @@ def _interrupt(request: HttpRequest, interrupt_id: Any, *beside: str) -> Interru
 @never_cache
 @require_GET
 def card(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
-    """One question, with what it is about."""
+    """Show one question, with its subject."""
     interrupt = _interrupt(request, interrupt_id, "run__owner", "decision", "decision__by")
     shown = card_of(interrupt, request.user)
     return render(request, "runs/interrupt.html", {"card": shown, "run": interrupt.run})
@@ -90,7 +90,7 @@ def card(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
 @never_cache
 @require_POST
 def decision(request: HttpRequest, interrupt_id: Any) -> HttpResponse:
-    """Decide. What can't be taken comes back with what was typed, and why."""
+    """Decide. A refused decision comes back with its input, and why."""
     interrupt = _interrupt(request, interrupt_id)
     check_life(request)
     try:

@@ -1,4 +1,4 @@
-"""Requests that an address does not take: instead of an empty page, the page with the form, or a sentence."""
+"""Answer requests of a wrong method with the page of the form, or a sentence, instead of an empty page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGES = {
     "admin:runs_interrupt_decide": "admin:runs_interrupt_change",
     "admin:logout": "admin:index",
 }
-"""Addresses that only take a form, and the page that has it; its argument is their first."""
+"""Addresses that only take a form, and the page of the form; its argument is their first."""
 
 
 class LeadToForm(MiddlewareMixin):

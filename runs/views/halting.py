@@ -1,4 +1,4 @@
-"""The kill switch: a page that says what it does, and two POSTs."""
+"""The kill switch: a page that explains it, and two POSTs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs.views.requests import refused
 @never_cache
 @require_http_methods(["GET", "POST"])
 def halt(request: HttpRequest) -> HttpResponse:
-    """What stopping everything does, with the reason for it; or, where that was done, the way back."""
+    """Show the effects of a halt, with its reason; or, on a halted site, the way to resume."""
     if not actions.may_halt(request.user):
         return refused(request, "You may not halt the site. An administrator can.")
     if request.method == "GET":
@@ -33,13 +33,13 @@ def halt(request: HttpRequest) -> HttpResponse:
             except actions.NotPossible as impossible:
                 return _page(request, fault=impossible.sentence, status=400)
         case "unhalt":
-            _let_go_on(request)
+            _resume(request)
         case _:
             return _page(request, fault="The form names no action. Use its buttons.", status=400)
     return redirect("runs")
 
 
-def _let_go_on(request: HttpRequest) -> None:
+def _resume(request: HttpRequest) -> None:
     try:
         wanting = actions.unhalt_site(by=request.user)
     except actions.NotPossible as impossible:

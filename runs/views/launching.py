@@ -21,7 +21,7 @@ from runs.views.requests import kept_in, refused, visible_run
 @never_cache
 @require_http_methods(["GET", "POST"])
 def launch(request: HttpRequest) -> HttpResponse:
-    """The form that starts a run."""
+    """Show the form that starts a run, or start it."""
     if not actions.may_launch(request.user):
         return refused(
             request, "You may not launch runs. An administrator can add you to the group “operators”."
@@ -36,11 +36,11 @@ def launch(request: HttpRequest) -> HttpResponse:
 
 
 def _start(request: HttpRequest, form: forms.LaunchForm) -> Run | None:
-    """The run, or None with what is wrong noted in the form."""
+    """Return the run, or None with the faults noted in the form."""
     with kept_in(form):
         if form.is_valid():
             return actions.start_run(**form.launch(), owner=request.user)
-        actions.check_launch(**form.launch(), owner=request.user)  # what else is wrong is said as well
+        actions.check_launch(**form.launch(), owner=request.user)  # all other faults are shown as well
     return None
 
 

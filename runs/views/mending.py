@@ -1,4 +1,4 @@
-"""The context of a run as a page: what the model reads, each prompt as it was sent, and what people may change."""
+"""The context of a run as a page: the model's blocks, each prompt as it was sent, and people's changes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from runs.views.requests import number_in, visible_run
 
 @dataclass(frozen=True)
 class Typed:
-    """What a person wrote into a form that could not be taken, and why."""
+    """A person's input for a form that was refused, and why."""
 
     form: str
-    """Which form: `compact`, `edit-SEQ` or `undo-SEQ`."""
+    """The form: `compact`, `edit-SEQ` or `undo-SEQ`."""
     error: str
     text: str = ""
     reason: str = ""
@@ -38,7 +38,7 @@ class Typed:
 @never_cache
 @require_GET
 def context(request: HttpRequest, run_id: int) -> HttpResponse:
-    """What fills the window now; with `?step=` the prompt of one step."""
+    """Show the contents of the window now; with `?step=` the prompt of one step."""
     run = visible_run(request, run_id)
     step = number_in(request, "step")
     if "step" not in request.GET:
@@ -70,7 +70,7 @@ def _page(request: HttpRequest, run: Run, typed: Typed | None = None, status: in
 
 @dataclass(frozen=True)
 class _Deed:
-    """What is done, what is said of it, and the form that it came from."""
+    """A change, its message, and its form."""
 
     do: Callable[[], Any]
     said: str
@@ -79,7 +79,7 @@ class _Deed:
 
 
 def _done(request: HttpRequest, run: Run, deed: _Deed) -> HttpResponse:
-    """Do it and come back; where it can't be done say so above what was written."""
+    """Make the change and come back; show a refusal above the input."""
     try:
         deed.do()
     except actions.NotPossible as impossible:
@@ -94,7 +94,7 @@ def _done(request: HttpRequest, run: Run, deed: _Deed) -> HttpResponse:
 
 @require_POST
 def compact(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Have the context compacted before the next model call."""
+    """Request a compaction before the next model call."""
     run = visible_run(request, run_id)
     reason = request.POST.get("reason", "")
     said = "Compaction requested; it runs before the next model call."
@@ -112,7 +112,7 @@ def compact(request: HttpRequest, run_id: int) -> HttpResponse:
 
 @require_POST
 def pin(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Keep a row, or a summary, as it is."""
+    """Pin a step, or a summary."""
     run = visible_run(request, run_id)
     path = request.POST.get("path", "")
     said = f"Pinned {path}. Compactions leave it in the prompt."
@@ -121,7 +121,7 @@ def pin(request: HttpRequest, run_id: int) -> HttpResponse:
 
 @require_POST
 def unpin(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Take a pin away."""
+    """Remove a pin."""
     run = visible_run(request, run_id)
     path = request.POST.get("path", "")
     said = f"{path} unpinned."
@@ -130,7 +130,7 @@ def unpin(request: HttpRequest, run_id: int) -> HttpResponse:
 
 @require_POST
 def edit(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
-    """Put another text in a summary's place; the version that the person saw comes along."""
+    """Replace a summary's text; the version that the person saw comes along."""
     run = visible_run(request, run_id)
     text = request.POST.get("text", "").replace("\r\n", "\n")
     reason, version = request.POST.get("reason", ""), request.POST.get("version", "")

@@ -1,4 +1,4 @@
-"""What several pages need: the run that the reader may see, a number of the query string, a refusal."""
+"""Shared parts of pages: the visible run, a number of the query string, a refusal."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TITLES = {
     413: "Too much",
     429: "Locked",
 }
-"""What stands over a refusal, by its status."""
+"""The title of a refusal, by its status."""
 
 
 def visible_run(request: HttpRequest, run_id: int) -> Run:
-    """The run, where the reader may see it; else it is not there. A page of another life posts nothing about it."""
+    """Return the run, if the reader may see it; else 404. A page from before a restore can't post about it."""
     visible = Run.objects.for_user(request.user)
     run: Run = get_object_or_404(visible.select_related("owner", "parent"), pk=run_id)
     check_life(request)
@@ -36,20 +36,20 @@ def visible_run(request: HttpRequest, run_id: int) -> Run:
 
 
 def number_in(request: HttpRequest, name: str) -> int | None:
-    """A number in the query string; None where it is none."""
+    """Return a number in the query string; None if it is none."""
     text = request.GET.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def refused(request: HttpRequest, sentence: str, status: int = 403) -> HttpResponse:
-    """A page that says why not."""
+    """Return a page with the refusal."""
     about = {"title": _TITLES.get(status, "Not possible"), "sentence": sentence}
     return render(request, "refused.html", about, status=status)
 
 
 @contextmanager
 def kept_in(form: LaunchForm | ForkForm) -> Iterator[None]:
-    """Note in the form why what it asks for was refused: what was typed stays."""
+    """Note a refusal in the form, with its input kept."""
     try:
         yield
     except actions.BadLaunch as fault:
@@ -60,10 +60,10 @@ def kept_in(form: LaunchForm | ForkForm) -> Iterator[None]:
 
 
 class SayWhyNot(MiddlewareMixin):
-    """The one place where a page answers what an action refuses: views let it pass, but for forms that keep text."""
+    """Answers an action's refusal with a page, for all views; only forms with text to keep handle their own."""
 
     def process_exception(self, request: HttpRequest, fault: Exception) -> HttpResponse | None:
-        """Return the sentence as a page; of a button on a run's page, on that page."""
+        """Return the sentence as a page; after a button on a run's page, on that page."""
         match fault:
             case actions.NotAllowed():
                 return refused(request, fault.sentence)
@@ -78,6 +78,6 @@ class SayWhyNot(MiddlewareMixin):
 
 
 def _run_in(request: HttpRequest) -> int | None:
-    """Return the run that the address names."""
+    """Return the run named by the address."""
     match = request.resolver_match
     return match.kwargs.get("run_id") if match is not None else None

@@ -1,4 +1,4 @@
-"""Runs that a restore paused, and one POST that resumes all or the chosen ones."""
+"""Runs paused by a restore, and one POST that resumes all or the chosen ones."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from runs import actions
 from runs.reading.restored import AT_ONCE, restored_of, restored_views
 
 SAID_AT_MOST = 20
-"""Sentences about runs that were passed over."""
+"""Most sentences about skipped runs."""
 
 
 @never_cache
 @require_http_methods(["GET", "POST"])
 def restored(request: HttpRequest) -> HttpResponse:
-    """The list with its form; what was chosen is resumed."""
+    """Show the list with its form, or resume the chosen runs."""
     if request.method == "GET":
         return _page(request)
     chosen = _all_of(request) if "all" in request.POST else _numbers(request.POST.getlist("run"))
@@ -30,7 +30,7 @@ def restored(request: HttpRequest) -> HttpResponse:
 
 
 def _all_of(request: HttpRequest) -> list[int]:
-    """Return the runs that go on at one press: all that the reader may resume and whose model can be called."""
+    """Return the runs resumed by one press: those that the reader may resume, with an available model."""
     views = restored_views(restored_of(request.user), request.user)
     return [one.run.pk for one in views if one.mine and not one.no_model]
 

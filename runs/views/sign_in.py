@@ -1,4 +1,4 @@
-"""The way in, and whether anybody is at home."""
+"""Sign-in, and the health check."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from runs.store import health
 @method_decorator(never_cache, name="dispatch")
 @method_decorator(login_not_required, name="dispatch")
 class SignIn(LoginView):
-    """The way in."""
+    """The sign-in page."""
 
     template_name = "sign_in.html"
     redirect_authenticated_user = True
 
 
 class SignInFirst(LoginRequiredMiddleware):
-    """Whoever is signed out is led to the sign-in page, and from there to the page that they were on.
+    """Leads people without a sign-in to the sign-in page, and then back to their page.
 
-    Of a form that was sent that is the page with the form: its own address may be for sending only.
+    After a form that is the page with the form: its own address may be for sending only.
     """
 
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
@@ -44,7 +44,7 @@ class SignInFirst(LoginRequiredMiddleware):
         return None
 
     def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseRedirect:
-        """The way there; the page says where something was sent in vain."""
+        """Redirect to the sign-in page, which says that a form was sent in vain."""
         if request.method in ("GET", "HEAD"):
             return super().handle_no_permission(request, view_func)
         way = {"next": _page_of_form(request), "unsent": "1"}
@@ -52,7 +52,7 @@ class SignInFirst(LoginRequiredMiddleware):
 
 
 def _page_of_form(request: HttpRequest) -> str:
-    """The address of the page that a form was sent from, as the browser tells it; else where it was sent to."""
+    """Return the page that a form was sent from, by the browser's account; else the form's own address."""
     page = request.headers.get("Referer", "")
     if not url_has_allowed_host_and_scheme(page, {request.get_host()}, request.is_secure()):
         return request.get_full_path()
@@ -62,7 +62,7 @@ def _page_of_form(request: HttpRequest) -> str:
 @never_cache
 @require_GET
 def signed_in(request: HttpRequest) -> HttpResponse:
-    """Nothing, for whoever is signed in; others are led to the sign-in page."""
+    """Return nothing to signed-in people; others are led to the sign-in page."""
     return HttpResponse(status=204)
 
 
@@ -70,6 +70,6 @@ def signed_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Say whether the site can work: 503 with what is wrong where its disk or database can't be written."""
+    """Report whether the site can work: 503 with the fault if its disk or database can't be written."""
     fault = health.fault_of_site()
     return HttpResponse(f"{fault or 'ok'}\n", content_type="text/plain", status=503 if fault else 200)

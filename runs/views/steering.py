@@ -1,4 +1,4 @@
-"""Pause, resume, stop, roll back: each a POST that comes back to the run."""
+"""Pause, resume, cancel, roll back: each a POST that comes back to the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs.views.requests import refused, visible_run
 
 @require_POST
 def abort(request: HttpRequest, run_id: int) -> HttpResponse:
-    """End the run for good; a note that is too long comes back to who wrote it."""
+    """Cancel the run; too long a note comes back to its author."""
     run = visible_run(request, run_id)
     note = request.POST.get("note", "")
     try:
@@ -32,7 +32,7 @@ def abort(request: HttpRequest, run_id: int) -> HttpResponse:
 
 @require_POST
 def pause(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Hold the run."""
+    """Pause the run."""
     run = visible_run(request, run_id)
     actions.pause(run, by=request.user)
     return _back(request, run, "Paused until you resume it.")
@@ -48,7 +48,7 @@ def resume(request: HttpRequest, run_id: int) -> HttpResponse:
 
 @require_POST
 def try_now(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Make the next attempt of a call at once."""
+    """Make the next attempt of a waiting call at once."""
     run = visible_run(request, run_id)
     actions.try_now(run, by=request.user)
     return _back(request, run, "Trying now.")
@@ -62,7 +62,7 @@ def _back(request: HttpRequest, run: Run, said: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Going back: the page says first what stays done and what counts no more; the deed is a POST."""
+    """Roll back: the page first shows lasting side effects and lost changes; a POST rolls back."""
     run = visible_run(request, run_id)
     if not actions.may_steer(request.user, run):
         return refused(request, "This run is not yours to roll back.")
@@ -94,9 +94,9 @@ def rewind(request: HttpRequest, run_id: int) -> HttpResponse:
 def _rewind_page(
     request: HttpRequest, run: Run, row: RowView, *, otherwise: str = "", fault: str = ""
 ) -> HttpResponse:
-    """What stays done and what counts no more; `otherwise` says that it is not what was told before.
+    """Return the page about a rollback; `otherwise` says that its account has changed.
 
-    `fault` is what is wrong with the note.
+    `fault` is the fault of the note.
     """
     context = {
         "run": run,

@@ -1,4 +1,4 @@
-"""The list of runs and the page of one: rows, steps, export."""
+"""The list of runs and the page of one: timeline, steps, export."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from runs.views.requests import number_in, visible_run
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    """The list of runs is the first page."""
+    """Redirect to the list of runs, the first page."""
     return redirect("runs")
 
 
 @never_cache
 @require_GET
 def run_list(request: HttpRequest) -> HttpResponse:
-    """The runs that the reader may see."""
+    """Show the runs that the reader may see."""
     filters = filters_from(request.GET)
     page = page_of_runs(request.user, filters)
     kept = {"status": filters.status, "machine": filters.machine, "q": filters.text}
@@ -53,7 +53,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
 
 
 def _status_links(query: dict[str, str], current: str) -> list[tuple[str, str, bool]]:
-    """Words, query string and whether it is the one that is on, for each filter of the status."""
+    """Return words, query string and whether it is active, for each filter of the status."""
     rest = {name: value for name, value in query.items() if name != "status"}
     links = [("All", urlencode(rest), not current)]
     for name, (label, _) in STATUS_FILTERS.items():
@@ -64,7 +64,7 @@ def _status_links(query: dict[str, str], current: str) -> list[tuple[str, str, b
 @never_cache
 @require_GET
 def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
-    """One run, live."""
+    """Show one run, live."""
     run = visible_run(request, run_id)
     rows = row_views(run)
     selected = number_in(request, "step")
@@ -105,7 +105,7 @@ def _rows_html(rows: list[RowView]) -> str:
 @never_cache
 @require_GET
 def step_page(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
-    """One step: the inspector alone where a script fetches it, a page of its own elsewhere."""
+    """Show one step: only the inspector for a script, a page of its own otherwise."""
     run = visible_run(request, run_id)
     step = inspector.step_view(run, seq)
     if step is None:
@@ -126,7 +126,7 @@ def step_page(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
 @never_cache
 @require_GET
 def other_rows(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Rows around those of the page: older ones as HTML, newer ones as the socket would have sent them."""
+    """Send steps beyond those of the page: older ones as HTML, newer ones as the socket would have sent them."""
     run = visible_run(request, run_id)
     before, after = number_in(request, "before"), number_in(request, "after")
     if before is not None:
@@ -146,7 +146,7 @@ def other_rows(request: HttpRequest, run_id: int) -> HttpResponse:
 @never_cache
 @require_GET
 def run_export(request: HttpRequest, run_id: int) -> HttpResponse:
-    """The whole run as JSON, to keep."""
+    """Download the whole run as JSON."""
     run = visible_run(request, run_id)
     response = JsonResponse(exporting.export(run), json_dumps_params={"ensure_ascii": False, "indent": 1})
     response.headers["Content-Disposition"] = f'attachment; filename="run-{run.pk}.json"'

@@ -433,6 +433,7 @@ def test_a_reason_has_a_bound_everywhere(deed: str) -> None:
             actions.pin(run, path=newest(run).path, by=None, reason="x" * 1001)
         else:
             actions.compact_now(run, by=None, reason="x" * 1001)
+    actions.pin(run, path=newest(run).path, by=None, reason="x" * 1000)
 
 
 def test_a_summary_that_is_carried_on_names_the_later_one_even_where_that_leaves_its_last_row_alone() -> None:

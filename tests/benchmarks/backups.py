@@ -30,7 +30,7 @@ def populate(runs: int, rows: int) -> None:
     from runs import actions, driver
     from runs.models import Run
     from runs.store.creating import folder_of
-    from tests.benchmarks.transitions import script_of
+    from tests.benchmarks.contenders import script_of
 
     cycles = max(1, rows // 7)  # five transitions and two asks of each
     rules = [{"type": "forbid_guessing"}, {"type": "require_tool_use"}]

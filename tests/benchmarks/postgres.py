@@ -54,9 +54,9 @@ class Cluster:
         if self.process is not None:
             self.process.wait()
 
-    def create_database(self) -> None:
-        """Make the database of the URL."""
-        self._run("createdb", "--host", str(self.folder), "--username", "postgres", "bench", check=True)
+    def create_database(self, name: str = "bench") -> None:
+        """Make an empty database; `bench` is that of the URL."""
+        self._run("createdb", "--host", str(self.folder), "--username", "postgres", name, check=True)
 
     def _run(self, program: str, *words: str, check: bool = False) -> None:
         command = [*self.as_user, str(self.bin_dir / program), *words]

@@ -18,53 +18,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import django
 
 from tests.benchmarks import postgres
-
-PER_CYCLE = 5
-"""Transitions of one step of `ruled`: thought, validate, action, observation, commit."""
-
-RESULT = "x" * 1000
-"""The tool's result: about 1 KB."""
-
-
-def script_of(cycles: int) -> dict[str, Any]:
-    """A script that calls one reading tool `cycles` - 1 times, then gives the answer."""
-    calls = [
-        {"thought": f"I look up number {n}", "action": {"tool": "search", "args": {"q": f"number {n}"}}}
-        for n in range(cycles - 1)
-    ]
-    answer = {"thought": "FINAL ANSWER: done", "action": None}
-    search = {
-        "params": {"q": "string"},
-        "required": ["q"],
-        "effects": "read",
-        "results": [{"output": RESULT}],
-    }
-    return {
-        "replies": {"decision": [*calls, answer]},
-        "tools": {"search": search},
-        "usage": {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.000001},
-    }
+from tests.benchmarks.contenders import PER_CYCLE, launched
 
 
 def measure(transitions: int, database: Path | None, profile: cProfile.Profile | None) -> None:
     """Run once, and print the figures."""
-    from runs import actions, driver
+    from runs import driver
     from runs.models import Step
     from runs.store import loading
 
-    cycles = transitions // PER_CYCLE
-    settings = {
-        "max_steps": cycles + 1,
-        "ruleset": [{"type": "forbid_guessing"}, {"type": "require_tool_use"}],
-    }
-    run = actions.start_run(
-        machine="ruled", goal="benchmark", settings=settings, owner=None, script=script_of(cycles)
-    )
+    run = launched(transitions // PER_CYCLE)
     size = database.stat().st_size if database else 0
     started = time.perf_counter()
     if profile is not None:

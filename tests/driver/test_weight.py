@@ -2,8 +2,11 @@
 
 import gc
 import os
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from tests.chaos import leftovers
 from tests.launching import busy_run
@@ -29,6 +32,19 @@ def drive(runs: int) -> None:
     for _ in range(runs):
         busy_run()
     gc.collect()
+
+
+def test_the_files_of_a_connection_are_no_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "NAME", str(tmp_path / "db.sqlite3"))
+    before = leftovers.weight_of(os.getpid())
+    with ExitStack() as opened:
+        for name in ("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm"):
+            opened.enter_context((tmp_path / name).open("w"))
+        assert leftovers.weight_of(os.getpid())["descriptors"] == before["descriptors"]
+        opened.enter_context((tmp_path / "other").open("w"))
+        assert leftovers.weight_of(os.getpid())["descriptors"] == before["descriptors"] + 1
 
 
 def test_memory_is_judged_once_the_process_is_warm() -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutants.faults import MODULE, ROOT, Fault, faults_in, is_one
-from tests.mutants.subjects import SUBJECTS
+from tests.mutants.subjects import SUBJECTS, TESTS
 
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 LEAST_S = 60.0
@@ -217,7 +217,7 @@ def chosen_faults(options: argparse.Namespace) -> list[tuple[str, Fault]]:
     for subject in options.subject or SUBJECTS:
         faults = [
             fault
-            for path, functions in SUBJECTS[subject].modules.items()
+            for path, functions in SUBJECTS[subject].items()
             for fault in faults_in(path, functions)
             if not options.only or any(_is_named(fault, one) for one in options.only)
         ]
@@ -266,7 +266,7 @@ def main() -> None:
         "--only", action="append", metavar="PATH[:FUNCTION]", help="every fault there; no sample"
     )
     reader.add_argument(
-        "--tests", action="append", metavar="FILE", help="these test files, not the subject's own"
+        "--tests", action="append", metavar="FILE", help="these test files, not the usual ones"
     )
     reader.add_argument("--lanes", type=int, default=2, help="processes at a time (2)")
     reader.add_argument(
@@ -286,11 +286,9 @@ def main() -> None:
             )
         print(f"{len(faults)} faults, seed {options.seed}")
         return
-    subjects = dict.fromkeys(subject for subject, _ in faults)
-    files = options.tests or sorted({file for subject in subjects for file in SUBJECTS[subject].tests})
-    files = [file for file in files if (ROOT / file).exists()]
+    files = options.tests or list(TESTS)
     started = time.monotonic()
-    paths = sorted({path for subject in SUBJECTS.values() for path in subject.modules})
+    paths = sorted({path for modules in SUBJECTS.values() for path in modules})
     bench = Bench(files, paths, options.lanes, options.most)
     try:
         bench.look(options.keep)

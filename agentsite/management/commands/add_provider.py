@@ -1,4 +1,4 @@
-"""`manage.py add_provider`: the library of a provider that the base does without."""
+"""`manage.py add_provider`: the library of a provider that the base lacks."""
 
 from typing import Any
 

@@ -12,7 +12,7 @@ from runs.store import backups
 
 
 class FilesAway(CommandError):
-    """The database names files that are not where a backup looks for them."""
+    """The database names files missing from the backup's sources."""
 
     def __init__(self, lost: str) -> None:
         super().__init__(
@@ -23,12 +23,12 @@ class FilesAway(CommandError):
 
 
 class Command(BaseCommand):
-    """Database and runs' directories, of one moment, with hashes."""
+    """Backs up database and runs' directories, as of one moment, with hashes."""
 
     help = "Back up the site into one file while it runs. The backup does not include data/secret_key: keep that too."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Where to."""
+        """Add the file and the options."""
         parser.add_argument("file", metavar="FILE")
         parser.add_argument(
             "--data", metavar="DIR", help="the data directory (default: var, beside manage.py)"
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, file: str, force: bool, without_lost: bool, **options: Any) -> None:
-        """Write it, and say what it holds."""
+        """Write the backup, and print its contents."""
         began = time.monotonic()
         if not backups.is_migrated():
             why = "The database is that of an older version. Start this one once (up), or use the older one's backup."
@@ -69,7 +69,7 @@ class Command(BaseCommand):
 
 
 def _place(text: str) -> Path:
-    """The file that is meant, in a directory that is there."""
+    """Return the named file, in an existing directory."""
     if text == "-":
         why = "A backup is a file, and is not printed. Name one, e.g. site.zip."
         raise CommandError(why, returncode=2)

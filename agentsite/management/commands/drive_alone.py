@@ -1,4 +1,4 @@
-"""`manage.py drive_alone`: one run in a process of its own, after a worker was lost on it."""
+"""`manage.py drive_alone`: one run in a process of its ownafter a lost worker."""
 
 import signal
 from typing import Any
@@ -16,14 +16,14 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Name the run and the token of the seat."""
+        """Add the run and the token of the lease."""
         parser.add_argument("run", type=int)
         parser.add_argument("worker")
 
     def handle(self, *args: Any, run: int, worker: str, **options: Any) -> None:
         """Drive the run; hint at the runs that it wakes."""
-        for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all that the terminal has started
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all of the terminal
             signal.signal(number, lambda *_: leave_in_a_thread())
         for wanting in driver.drive(run, worker):
-            if wanting != run:  # whoever started this process goes on with that one
+            if wanting != run:  # the parent process goes on with that one
                 tasks.hint(wanting)

@@ -21,7 +21,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Where to listen."""
+        """Add the port."""
         parser.add_argument("--port", type=port_number, help="on this machine only (default: any free port)")
         parser.add_argument("--data", metavar="DIR", help="the data directory of `up` (default: var)")
 

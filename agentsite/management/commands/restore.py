@@ -1,4 +1,4 @@
-"""`manage.py restore FILE`: a site as a backup has it, on either database."""
+"""`manage.py restore FILE`: restore a site from a backup, on either database."""
 
 import os
 import time
@@ -20,7 +20,7 @@ from runs.store import backups
 
 
 class SiteRuns(CommandError):
-    """A process of the site is there, whichever data directory it has."""
+    """A process of the site is running, with whatever data directory."""
 
     def __init__(self, where: str = "") -> None:
         super().__init__(f"The site runs{where}. Stop it first (Ctrl-C in its terminal).", returncode=2)
@@ -33,7 +33,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """From where, and whether it may take the place of what is there."""
+        """Add the file, and whether it may replace an existing site."""
         parser.add_argument("file", type=Path, metavar="FILE")
         parser.add_argument(
             "--data", metavar="DIR", help="the data directory (default: var, beside manage.py)"
@@ -41,7 +41,7 @@ class Command(BaseCommand):
         parser.add_argument("--force", action="store_true", help="replace a site that is not empty")
 
     def handle(self, *args: Any, file: Path, force: bool, **options: Any) -> None:
-        """Check, restore, and say what must be looked at."""
+        """Check, restore, and print the points to check."""
         os.umask(0o077)
         lock = Path(settings.DATA_DIR) / "run" / "up.lock"
         refuse_where_it_runs(lock)
@@ -71,7 +71,7 @@ class Command(BaseCommand):
         self.say(backup, done, time.monotonic() - began)
 
     def say(self, backup: archive.Backup, done: restoring.Restored, seconds: float) -> None:
-        """What is there now, and what to do."""
+        """Print the new state, and what to do."""
         made_at = backup.manifest.made_at
         self.stdout.write(
             f"Restored the site of {made_at:%Y-%m-%d %H:%M:%S} UTC: {done.runs} runs, in {seconds:.1f} s."
@@ -94,7 +94,7 @@ class Command(BaseCommand):
 
 
 class BrokeOff(CommandError):
-    """No room, or no right to write, in the middle of it."""
+    """The restore broke off, without room or the right to write."""
 
     def __init__(self, why: OSError) -> None:
         super().__init__(
@@ -104,7 +104,7 @@ class BrokeOff(CommandError):
 
 
 def refuse_where_it_runs(lock: Path) -> None:
-    """`SiteRuns` at once, before a long file is read: whoever runs it holds this lock."""
+    """Raise `SiteRuns` at once, before a long file is read: a running site holds this lock."""
     if lock.exists():
         with held(lock) as mine:
             if not mine:
@@ -112,14 +112,14 @@ def refuse_where_it_runs(lock: Path) -> None:
 
 
 def make_data_dir() -> None:
-    """The site's own directory and key, where there was none."""
+    """Make the site's own directory and key, if missing."""
     private_dir(Path(settings.DATA_DIR) / "run")
     if not settings.ENVIRONMENT.secret_key:
         secret_key_in(Path(settings.DATA_DIR), settings.SECRET_KEY)
 
 
 def refuse_another_schema(backup: archive.Backup) -> None:
-    """The tables must be those of the backup's version: that version restores it, and this one migrates it then."""
+    """Refuse a backup with another schema: that version restores it, and this one migrates it then."""
     mine, its = set(backups.migrations()), set(backup.manifest.migrations)
     if mine != its:
         first = min(mine ^ its)

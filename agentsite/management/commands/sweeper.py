@@ -23,11 +23,11 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """How often."""
+        """Add the interval."""
         parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS")
 
     def handle(self, *args: Any, every: float, **options: Any) -> None:
-        """Sweep until a signal; a sweep that fails is logged, and the next one tries again."""
+        """Sweep until a signal; a failed sweep is logged, and the next one tries again."""
         stopping = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopping.set())

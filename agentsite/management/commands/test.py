@@ -1,4 +1,4 @@
-"""`manage.py test`: installs what the tests need, then runs pytest."""
+"""`manage.py test`: install the packages of the tests, then run pytest."""
 
 import os
 import shutil
@@ -18,18 +18,18 @@ from agentsite.chromium import HOW_TO_GET, get_chromium
 NEEDED = ("pytest", "pytest_django", "pytest_asyncio", "playwright", "hypothesis")
 NOTHING_COLLECTED = 5
 LANES = (("not browser and not stack",), ("browser", "stack and not browser"))
-"""Marks of the runs of pytest: those of one lane after each other, the lanes at once. The browser's event loop can't
-share a process with asynchronous tests, and tests with real servers mostly wait."""
+"""Marks of the pytest runs: those of one lane one by one, the lanes at once. The browser's event loop can't share a
+process with asynchronous tests, and tests with real servers mostly wait."""
 
 
 class Command(BaseCommand):
-    """Several runs of pytest, two at a time; what the second lane printed is shown at the end."""
+    """Runs pytest several times, two at once; the second lane's output is shown at the end."""
 
     help = "Install what the tests need and run them; takes pytest's own arguments."
     requires_system_checks: list[str] = []
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Everything after `test` is pytest's."""
+        """Pass everything after `test` to pytest."""
         if "--help" in argv[2:] or "-h" in argv[2:]:
             self.print_help(argv[0], argv[1])
             return
@@ -44,7 +44,7 @@ class Command(BaseCommand):
 
 
 def install_what_tests_need() -> None:
-    """Into `.venv`, by hash; an environment of somebody's own is left alone."""
+    """Install them into `.venv`, by hash; another environment is left alone."""
     venv, lock = settings.BASE_DIR / ".venv", settings.BASE_DIR / "requirements-test.lock"
     if venv.resolve() == bootstrap.Path(sys.prefix).resolve():
         bootstrap.install(bootstrap.Path(sys.executable), venv, lock)
@@ -57,9 +57,9 @@ def install_what_tests_need() -> None:
 
 
 def run_lanes(arguments: list[str]) -> int:
-    """Run both lanes; the first exit code that says that something is wrong, else 0.
+    """Run both lanes; return the first exit code of a failure, else 0.
 
-    A caller's mark that speaks of the browser or of servers has chosen already: one run.
+    A mark that names the browser or servers has chosen already: one run.
     """
     if any(word in split_mark(arguments)[0] for word in ("browser", "stack")):
         return pytest("", arguments)
@@ -76,12 +76,12 @@ def run_lanes(arguments: list[str]) -> int:
 
 
 def run_lane(marks: tuple[str, ...], arguments: list[str], out: IO[str] | None = None) -> list[int]:
-    """Run pytest for each mark, and return the exit codes; what is printed goes to `out` where one is given."""
+    """Run pytest for each mark, and return the exit codes; the output goes to `out` if given."""
     return [pytest(mark, arguments, out) for mark in marks]
 
 
 def pytest(mark: str, arguments: list[str], out: IO[str] | None = None) -> int:
-    """One run; a `-m` of the caller's is narrowed, not replaced."""
+    """Run pytest once; a given `-m` is narrowed, not replaced."""
     wanted, rest = split_mark(arguments)
     expression = " and ".join(f"({part})" for part in (wanted, mark) if part)
     command = [sys.executable, "-m", "pytest", *rest, "-m", expression]
@@ -90,7 +90,7 @@ def pytest(mark: str, arguments: list[str], out: IO[str] | None = None) -> int:
 
 
 def split_mark(arguments: list[str]) -> tuple[str, list[str]]:
-    """pytest's `-m EXPRESSION` and the other arguments."""
+    """Return pytest's `-m EXPRESSION` and the other arguments."""
     wanted, rest, following = "", list[str](), iter(arguments)
     for argument in following:
         if argument == "-m":

@@ -1,4 +1,4 @@
-"""`manage.py up`: everything on one machine until Ctrl-C."""
+"""`manage.py up`: run everything on one machine until Ctrl-C."""
 
 import asyncio
 import hashlib
@@ -33,16 +33,16 @@ from runs.models import ModelProfile
 from runs.store import leases
 
 WORKER_CONNECTIONS = SEATS + HANDS + 12
-"""A worker's at most: of the threads that work, and a few more. None is kept during a call that may be slow."""
+"""Most connections of a worker: its working threads, and a few more. None is kept during a call that may be slow."""
 
 MOST_WORKERS = 16
 
 LONGEST_DRAIN_S = 3600.0
 TO_END_S = 10.0
-"""Seconds that a drained process has to end, before it is killed."""
+"""Seconds until a drained process that has not ended is killed."""
 
 DRAIN_TELLS = " WARNING runs.driver.draining "
-"""What stands in a log before that it waits for a call, or has cut one off."""
+"""The mark of log lines about waiting for a call, or cutting one off."""
 
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Where to listen, where the data is."""
+        """Add the port, the data directory, and the options."""
         parser.add_argument(
             "--port", type=port_number, default=8000, help="on this machine only (default: 8000)"
         )
@@ -93,7 +93,7 @@ class Command(BaseCommand):
     def handle(
         self, *args: Any, port: int, drain: float, workers: int, no_browser: bool, **options: Any
     ) -> None:
-        """Everything in its order; exit code 0 after Ctrl-C."""
+        """Run everything in its order; exit code 0 after Ctrl-C."""
         os.umask(0o077)
         data_dir: Path = settings.DATA_DIR
         record = private_dir(data_dir / "run") / "up.json"
@@ -119,12 +119,12 @@ class Command(BaseCommand):
                 raise CommandError(str(why)) from None
             except KeyboardInterrupt:
                 pass
-            connections.close_all()  # what was opened at the start may have died since
+            connections.close_all()  # connections opened at the start may have died since
             renew_id()
         self.say("Stopped.")
 
     async def serve(self, port: int, children: Sequence[Child], record: Path, *, opens_browser: bool) -> None:
-        """The processes, from the first to the last."""
+        """Run the processes, from the first to the last."""
         address = address_of(port)
         link = await asyncio.to_thread(administrator_link, address)
 
@@ -141,13 +141,13 @@ class Command(BaseCommand):
         await Supervisor(children, self.say, record, {"address": address}).run(welcome)
 
     def say(self, sentence: str) -> None:
-        """A line in the terminal, at once even into a pipe."""
+        """Print a line at once, even into a pipe."""
         self.stdout.write(sentence)
         self.stdout.flush()
 
 
 def collect_static_files(data_dir: Path) -> None:
-    """Into the data directory, but only when one of them has changed since."""
+    """Collect them into the data directory, but only if one has changed since."""
     stamp = data_dir / "run" / "static.sha256"
     wanted = static_digest()
     if stamp.exists() and stamp.read_text() == wanted and settings.STATIC_ROOT.exists():
@@ -157,7 +157,7 @@ def collect_static_files(data_dir: Path) -> None:
 
 
 def static_digest() -> str:
-    """What the static files are now: their names, sizes and times, and Django's version for the admin's."""
+    """Return a digest of the static files: their names, sizes and times, and Django's version for the admin's."""
     digest = hashlib.sha256(django.__version__.encode())
     for folder in settings.STATICFILES_DIRS:
         for path in sorted(Path(folder).rglob("*")):
@@ -167,7 +167,7 @@ def static_digest() -> str:
 
 
 def administrator_link(address: str) -> str:
-    """A fresh sign-in link for the administrator, who is made if the site has none."""
+    """Return a fresh sign-in link for the administrator, who is made if the site has none."""
     administrators = User.objects.filter(is_superuser=True, is_active=True).order_by("pk")
     person = administrators.filter(username="admin").first() or administrators.first()
     if person is None:
@@ -179,7 +179,7 @@ def administrator_link(address: str) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """A length of time on the command line."""
+    """Return a length of time from the command line."""
     try:
         seconds = float(text)
     except ValueError:
@@ -190,14 +190,14 @@ def seconds_of(text: str) -> float:
 
 
 def count_of(text: str) -> int:
-    """A number of workers on the command line."""
+    """Return a number of workers from the command line."""
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_WORKERS):
         raise ArgumentTypeError(f"give a number from 1 to {MOST_WORKERS}, not {text!r}")
     return int(text)
 
 
 def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[Child]:
-    """What is kept running: the broker (unless REDIS_URL names one) first, because the others need it."""
+    """Return the processes to run: the broker (unless REDIS_URL names one) first, because the others need it."""
     logs = private_dir(data_dir / "logs")
     own = {
         "AGENTSITE_DATA_DIR": str(data_dir),
@@ -245,7 +245,7 @@ def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[C
 
 
 def release_runs(process: str) -> None:
-    """Let others go on at once with the runs of a worker that has ended; else they do when its leases run out."""
+    """Release the runs of an ended worker, so others go on at once, before its leases expire."""
     try:
         leases.lose_all(process)
     except DatabaseError:
@@ -255,9 +255,9 @@ def release_runs(process: str) -> None:
 
 
 def web_command(port: int) -> list[str]:
-    """Daphne, on this machine only, with limits on everything that a client may send or keep open.
+    """Return the command of Daphne, on this machine only, with limits on a client's messages and connections.
 
-    The size of a message holds in both directions, that of a frame for what comes in.
+    The size of a message counts in both directions, that of a frame only for incoming ones.
     """
     return [
         *(sys.executable, "-m", "agentsite.web", "-b", HOST, "-p", str(port), "-v", "0", "--no-server-name"),
@@ -268,7 +268,7 @@ def web_command(port: int) -> list[str]:
 
 
 def worker_command() -> list[str]:
-    """Celery with threads: a worker mostly waits for models."""
+    """Return the command of Celery with threads: a worker mostly waits for models."""
     return [
         *(sys.executable, "-m", "celery", "--app", "agentsite", "worker", "--pool", "threads"),
         *(
@@ -283,7 +283,7 @@ def worker_command() -> list[str]:
 
 
 def elsewhere() -> str:
-    """How other commands find a data directory that is not the usual one."""
+    """Return the hint for other commands to an unusual data directory."""
     usual = settings.BASE_DIR / "var"
     return (
         "" if usual == settings.DATA_DIR else f" (for other commands: AGENTSITE_DATA_DIR={settings.DATA_DIR})"
@@ -291,6 +291,6 @@ def elsewhere() -> str:
 
 
 def has_display() -> bool:
-    """Whether a browser window could appear: a person at a terminal with a screen."""
+    """Return True if a browser window could appear: a person at a terminal with a screen."""
     screen = sys.platform == "darwin" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
     return screen and sys.stdout.isatty()

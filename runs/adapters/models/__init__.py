@@ -1,4 +1,4 @@
-"""Models behind servers of any provider. Importing this loads no provider's library: the first call does."""
+"""Models behind servers of any provider. Importing this loads no provider's library; the first call does."""
 
 from runs.adapters.models.served import ServedModel, load_library
 from runs.adapters.models.settings import (

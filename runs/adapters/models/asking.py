@@ -1,4 +1,4 @@
-"""What a call sends: messages, options and the form of the reply, as the providers' library takes them."""
+"""The content of a call: messages, options and the form of the reply, as the providers' library takes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs.engine.ports import Message, ModelRequest
 
 
 def mode_of(settings: ModelSettings, left_out: Collection[str], profile: Mapping[str, Any]) -> OutputMode:
-    """Return how a schema is asked for, after what the model's library knows and what the server has refused."""
+    """Return how a schema is requested, given the library's knowledge and the server's refusals."""
     mode = settings.output_mode
     if mode == "native" and ("json_schema" in left_out or not profile.get("supports_json_schema_output")):
         mode = "json_object"
@@ -37,7 +37,7 @@ def options_in(
     left_out: Collection[str],
     mode: OutputMode,
 ) -> frozenset[str]:
-    """Return the options of a call that it could do without, should the server refuse them."""
+    """Return the options of a call that it can do without, if the server refuses them."""
     had = {"temperature"} | ({"seed"} if settings.seed is not None else set())
     if settings.chats:
         had |= {"max_tokens", "stream_options", "stream"}
@@ -77,7 +77,7 @@ def options_of(request: ModelRequest, settings: ModelSettings, left_out: Collect
 
 
 def room_of(request: ModelRequest, settings: ModelSettings) -> int:
-    """Return the tokens that the reply may have: more than usual only as far as the context has room for them."""
+    """Return the tokens that the reply may have: more than usual only if the context has room."""
     usual, context = settings.max_output_tokens, settings.context_tokens
     wanted = usual * request.room
     if wanted <= usual or context is None:
@@ -87,7 +87,7 @@ def room_of(request: ModelRequest, settings: ModelSettings) -> int:
 
 
 def form_of(request: ModelRequest, settings: ModelSettings, mode: OutputMode) -> ModelRequestParameters:
-    """Return the form in which the reply is asked for."""
+    """Return the form in which the reply is requested."""
     schema = request.reply_schema
     if schema is None:
         return ModelRequestParameters()
@@ -129,7 +129,7 @@ def _in_words(schema: dict[str, Any]) -> str:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Whether every object in `schema` is closed and requires all it has, as OpenAI's strict mode demands."""
+    """Return True if every object in `schema` is closed and requires all it has, as OpenAI's strict mode demands."""
     if isinstance(schema, list):
         return all(map(_is_strict, schema))
     if not isinstance(schema, dict):

@@ -20,11 +20,11 @@ from runs.engine.ports import ModelRequest, Watch
 
 
 class Unsent(Exception):
-    """The library could not make a request of the call."""
+    """The library could not turn the call into a request."""
 
 
 class Unread(Exception):
-    """The library could not make a reply of what the server sent."""
+    """The library could not read the server's reply."""
 
 
 class Cut(Exception):
@@ -32,10 +32,10 @@ class Cut(Exception):
 
 
 class Told(NamedTuple):
-    """What a reply's server told beside it."""
+    """A server's report beside its reply."""
 
     reason: str | None
-    """Why the reply ended; None where the server gave no reason."""
+    """Why the reply ended; None if the server gave no reason."""
     used: Used
     sent: int
     """Bytes of the request."""
@@ -50,7 +50,7 @@ def call(
     heard: Heard,
     watch: Watch,
 ) -> Told:
-    """Fill `heard`; raises what the transport met, `Unsent`, `Unread`, or `Cut`."""
+    """Fill `heard`; raises the transport's errors, `Unsent`, `Unread`, or `Cut`."""
     transport = Transport(settings, left_out, deadline, net or Net())
     try:
         return _run(_call(settings, request, left_out, transport, heard, watch))
@@ -62,7 +62,7 @@ def call(
 
 
 def _run(coroutine: Coroutine[Any, Any, Told]) -> Told:
-    """Run it to its end. Not by `asyncio.run`, which takes Ctrl-C for itself."""
+    """Run the coroutine to its end. Not by `asyncio.run`, which catches Ctrl-C."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(coroutine)
@@ -120,7 +120,7 @@ async def _listen(stream: Any, heard: Heard, watch: Watch) -> None:
 
 
 def _used(stream: Any) -> Used:
-    """Return the library's count of a reply that is no chat completion."""
+    """Return the library's count of a reply from any other kind of API."""
     usage = stream.usage() if callable(stream.usage) else stream.usage
     read, wrote = int(usage.input_tokens or 0), int(usage.output_tokens or 0)
     if not read and not wrote:

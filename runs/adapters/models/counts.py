@@ -1,4 +1,4 @@
-"""What a model server says that a call used: tokens, those that it had read before, and the cost."""
+"""A model server's report of a call's usage: tokens, cached tokens, and the cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from runs.engine.context import CHARACTERS_PER_TOKEN
 
 LONG = 1_000
-"""Tokens of a prompt from which on it is compared with what its server read."""
+"""Tokens of a prompt from which on it is compared with its server's count."""
 
 MAX_TOKENS = 1_000_000_000
 MAX_COST = 1_000_000
@@ -21,7 +21,7 @@ def estimated(characters: int) -> int:
 
 
 def cut_from(characters: int, read: int | None) -> int:
-    """Return about how many tokens were sent, where a server read far fewer than that; else 0.
+    """Return about how many tokens were sent, if a server read far fewer; else 0.
 
     No text has eight characters a token. A server that cuts prompts mostly reads a power of two: its context length.
     """
@@ -33,7 +33,7 @@ def cut_from(characters: int, read: int | None) -> int:
 
 
 def number(fields: Any, *path: str) -> int:
-    """Return the number of tokens at a place of a stranger's JSON; 0 where there is none."""
+    """Return the number of tokens at a place of untrusted JSON; 0 if there is none."""
     for name in path:
         fields = fields.get(name) if isinstance(fields, dict) else None
     return int(fields) if _is_number(fields, int) and 0 < fields < MAX_TOKENS else 0
@@ -41,17 +41,17 @@ def number(fields: Any, *path: str) -> int:
 
 @dataclass(frozen=True)
 class Used:
-    """What a call used, by the server's own count; None where it does not count."""
+    """A call's usage, by the server's own count; None if it does not count."""
 
     read: int | None = None
     wrote: int | None = None
     cached: int = 0
-    """How many of the tokens read it had read before."""
+    """Tokens read from its cache."""
     cost: float | None = None
     stored: int = 0
-    """How many of the tokens read it wrote to its cache."""
+    """Tokens read and written to its cache."""
     thought: int = 0
-    """How many of the tokens written were reasoning."""
+    """Reasoning tokens among those written."""
 
 
 def used_by_chat(usage: dict[str, Any]) -> Used:
@@ -59,7 +59,7 @@ def used_by_chat(usage: dict[str, Any]) -> Used:
     read, wrote = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     thought = number(usage, "completion_tokens_details", "reasoning_tokens")
     if thought and (read or 0) + (wrote or 0) + thought == usage.get("total_tokens"):
-        wrote = (wrote or 0) + thought  # this server does not count them among the others
+        wrote = (wrote or 0) + thought  # this server counts them apart
     cached = (
         number(usage, "prompt_tokens_details", "cached_tokens")
         or number(usage, "prompt_cache_hit_tokens")
@@ -80,7 +80,7 @@ def _count(given: Any) -> int | None:
 
 
 def cost_in(usage: dict[str, Any]) -> float | None:
-    """Return the cost by the provider's own word, in USD; under the caller's own key also what that is charged."""
+    """Return the cost by the provider's own report, in USD; for the caller's own key also that key's charge."""
     parts: list[Any] = [usage.get("cost")]
     details = usage.get("cost_details")
     if usage.get("is_byok") is True and isinstance(details, dict):

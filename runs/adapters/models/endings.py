@@ -1,11 +1,11 @@
-"""What servers call the end of a reply."""
+"""The servers' words for the end of a reply."""
 
 from __future__ import annotations
 
 from runs.engine.effects import HowEnded
 
 WORST: tuple[HowEnded, ...] = ("stop", "length", "content_filter", "error")
-"""Where several choices end in several ways, the last of these counts."""
+"""If several choices end differently, the last of these counts."""
 
 REASONS: dict[str, HowEnded] = {
     **dict.fromkeys(
@@ -21,10 +21,10 @@ REASONS: dict[str, HowEnded] = {
 
 
 def ended_by(reason: str) -> HowEnded:
-    """Return how a reply ended whose server gave this reason."""
+    """Return how a reply ended, given the server's reason."""
     return REASONS.get(reason.strip().lower(), "error")
 
 
 def is_known(reason: str) -> bool:
-    """Return whether the reason is on the list."""
+    """Return True if the reason is on the list."""
     return reason.strip().lower() in REASONS

@@ -1,6 +1,6 @@
-"""Reads JSON objects off a body as it comes: server-sent events, lines, or whole bodies where a server does not stream.
+"""Read JSON objects off a body as it comes: server-sent events, lines, or whole bodies without streaming.
 
-What comes is a stranger's: it may have any shape, any length, and any end.
+The body is untrusted: it may have any shape, any length, and any end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 MAX_STREAM = 16_000_000
-"""Bytes of one answer, all of its chunks' wrapping included."""
+"""Bytes of one answer, wrapping included."""
 
 
 class BrokenReply(ConnectionError):
@@ -23,7 +23,7 @@ class BrokenReply(ConnectionError):
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The JSON objects of the answer, as they come. What the body begins with tells its framing, not its header."""
+    """Yield the JSON objects of the answer, as they come. The body's beginning tells its framing, not its header."""
     pieces = _limited(pieces)
     start = b""
     for piece in pieces:
@@ -46,7 +46,7 @@ def _limited(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _events(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The chunks of server-sent events: a line each, or one that is broken in lines until an empty one."""
+    """Yield the chunks of server-sent events: a line each, or several lines up to an empty one."""
     waiting: list[bytes] = []
     for line in chain(_lines(pieces), (b"",)):
         data = line.removeprefix(b"data:").strip()
@@ -82,7 +82,7 @@ def _decoded(data: bytes) -> list[dict[str, Any]]:
 
 
 def _objects_in(data: bytes) -> list[dict[str, Any]] | None:
-    """Return the objects that follow one another in `data`, also inside a list; None where it is no JSON, or cut."""
+    """Return the consecutive objects in `data`, also inside a list; None if it is no JSON, or cut."""
     found: list[dict[str, Any]] = []
     decoder, at = json.JSONDecoder(), 0
     try:

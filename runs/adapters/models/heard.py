@@ -1,4 +1,4 @@
-"""A reply as far as it has come, without the key: what was said, what was thought, what tools were asked for."""
+"""A reply as far as it has come, without the key: its text, its reasoning, its tool calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runs.adapters.models.counts import Used
 from runs.adapters.scrubbing import Flow, Scrubber
 
 PARTS = ("text", "thinking", "tool-call")
-"""The kinds of parts that hold any of a reply; a piece of one is named after it."""
+"""The kinds of parts in a reply; a piece of one is named after it."""
 
 
 class Heard:
@@ -22,23 +22,23 @@ class Heard:
         self._calls: dict[int, Flow] = {}
         """The arguments of each call, by its place."""
         self.used = Used()
-        """What the call used, by its server's last count so far."""
+        """The call's usage, by its server's last count so far."""
         self.sent = 0
         """Bytes of the request, once it is sent."""
 
     @property
     def text(self) -> str:
-        """The reply: what was said or, where a tool was asked for or nothing was said, the calls' arguments."""
+        """Return the reply: its text or, with a tool call or without text, the calls' arguments."""
         calls = [call.read() for call in self._calls.values() if not call.blank]
         return "\n".join(calls) if calls and (self._by_tool or self._said.blank) else self._said.read()
 
     @property
     def reasoning(self) -> str:
-        """What the model thought; no part of the reply."""
+        """Return the model's reasoning; no part of the reply."""
         return self._thought.read()
 
     def take(self, event: Any) -> bool:
-        """Add what an event holds; return whether it is a piece of a reply at all."""
+        """Add an event's content; return whether it is a piece of a reply at all."""
         match event.event_kind:
             case "part_start":
                 return self._take(event.index, event.part.part_kind, event.part, "content", "args")
@@ -60,6 +60,6 @@ class Heard:
         return kind in PARTS
 
     def end(self) -> None:
-        """Nothing follows."""
+        """End the reply."""
         for flow in (self._said, self._thought, *self._calls.values()):
             flow.end()

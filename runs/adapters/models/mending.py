@@ -1,4 +1,4 @@
-"""Turns the chat completions of any server into the form that the client library reads."""
+"""Turn the chat completions of any server into the form that the client library reads."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ MAX_DEPTH = 8
 """Levels of parts inside parts."""
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks")
-"""Where servers put what the model thought; one that fills several of them fills them with the same."""
+"""Fields in which servers put the reasoning; several filled ones have the same content."""
 
 TEXTS = ("text", "thinking", "reasoning", "summary", "content", "value")
-"""Where a part has its text."""
+"""Fields with the text of a part."""
 
 
 class Mender:
-    """One reply, chunk by chunk or whole: its choices become one, its parts text, its calls a row."""
+    """One reply, chunk by chunk or whole: its choices become one, its parts text, its calls a sequence."""
 
     def __init__(self) -> None:
         self._reason = ""
         self._usage: dict[str, Any] = {}
         self._calls: dict[str, tuple[str, int]] = {}
-        """The last call of each of the server's numbers: its id, and its place in the row."""
+        """The last call of each of the server's numbers: its id, and its place in the sequence."""
         self._made = 0
 
     def mended(self, chunk: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the chunk as chat completions define it, where it holds any of a reply."""
+        """Yield the chunk as chat completions define it, if it holds any of a reply."""
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
         for choice in _objects(chunk.get("choices")):
@@ -48,17 +48,17 @@ class Mender:
             yield _chunk({"content": said.text, "reasoning_content": thought.text, "tool_calls": mended})
 
     def last(self) -> Iterator[dict[str, Any]]:
-        """Yield the reason for the end, where the server gave one."""
+        """Yield the reason for the end, if the server gave one."""
         if self._reason:
             yield _chunk({}, self._reason)
 
     @property
     def used(self) -> Used:
-        """What the reply used, by the server's last count."""
+        """Return the reply's usage, by the server's last count."""
         return used_by_chat(self._usage)
 
     def _sort(self, part: Any, said: _Pieces, thought: _Pieces, depth: int = 0) -> None:
-        """Texts and parts of type text are the reply, parts of any other type reasoning."""
+        """Sort a part: texts and parts of type text are the reply, parts of any other type reasoning."""
         if isinstance(part, str):
             said.add(part)
         elif isinstance(part, list):
@@ -80,7 +80,7 @@ class Mender:
             self._end("content_filter")
 
     def _call(self, call: dict[str, Any], position: int) -> dict[str, Any]:
-        """A piece of a call. Another number begins another call, and so does a name with another id."""
+        """Return a piece of a call. Another number begins another call, and so does a name with another id."""
         function, named = as_object(call.get("function")), str(call.get("id") or "")
         number = str(call.get("index", position))
         before, _ = self._calls.get(number, ("", 0))
@@ -110,7 +110,7 @@ class _Pieces:
 
     @property
     def text(self) -> str | None:
-        """None where there is none."""
+        """Return the text; None if there is none."""
         return "".join(self._pieces) or None
 
 
@@ -133,7 +133,7 @@ def _deeper(depth: int) -> int:
 
 
 def _any_text(part: Any, depth: int = 0) -> str:
-    """Return all text in a part and its parts. What is encrypted is in none of `TEXTS`."""
+    """Return all text in a part and its parts. Encrypted content is in none of `TEXTS`."""
     if isinstance(part, list):
         return "".join(_any_text(inner, _deeper(depth)) for inner in part)
     if isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""A provider's library over our transport. It never sees the key, and retries nothing: the engine does, on record."""
+"""A provider's library over our transport. It never sees the key, and never retries: the engine does, on record."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pydantic_ai.models import Model
 from runs.adapters.models.settings import Kind, ModelSettings
 
 NO_KEY = "unused"
-"""What libraries get in the key's place, so that none looks for one in the environment; the transport has the key."""
+"""The libraries' key, so none looks for one in the environment; the transport has the real one."""
 
 
 def load(kind: Kind) -> None:
-    """Load the library that models of the kind need."""
+    """Load the library for models of the kind."""
     name = "openai" if kind in ("openai", "openrouter", "responses") else kind
     import_module(f"pydantic_ai.models.{name}")
 
 
 def model_of(settings: ModelSettings, client: httpx2.AsyncClient, left_out: Collection[str]) -> Model[Any]:
-    """Return the library's model for one call. Libraries are loaded here, and only that of the profile's provider."""
+    """Return the library's model for one call. Only the library of the profile's provider is loaded, and only here."""
     match settings.kind:
         case "openai" | "openrouter":
             return _chat(settings, client, left_out)
@@ -57,7 +57,7 @@ def model_of(settings: ModelSettings, client: httpx2.AsyncClient, left_out: Coll
 
 
 def _chat(settings: ModelSettings, client: httpx2.AsyncClient, left_out: Collection[str]) -> Model[Any]:
-    """Return chat completions as any server has them: a name tells nothing of what a server can do."""
+    """Return chat completions as any server has them: a name says nothing about a server's abilities."""
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -79,5 +79,5 @@ def _openai(settings: ModelSettings, client: httpx2.AsyncClient) -> Any:
 
 
 def _without_version(url: str, *versions: str) -> str:
-    """Return the address as these libraries want it: they add the version themselves."""
+    """Return the address without its version: these libraries add it themselves."""
     return next((url.removesuffix(version) for version in versions if url.endswith(version)), url)

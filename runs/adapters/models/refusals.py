@@ -1,4 +1,4 @@
-"""What a model server's error means: by its numbers and codes, and only where it gives none by its words."""
+"""The meaning of a model server's error: from its numbers and codes, and from its words only without any."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STATUS = {
     "unavailable": 503,
     "overloaded_error": 529,
 }
-"""The status that belongs to a word by which providers name an error."""
+"""The status for a provider's error name."""
 
 _SAYS_NO = re.compile(
     r"unsupported|not (?:be |currently |yet )?(?:support|permit|allow|accept|implement|available|enabled)"
@@ -59,7 +59,7 @@ _ABOUT = {
     r"|\bonly user and assistant roles\b",
     "stream": r"\bstream(?:ing|ed)?\b",
 }
-"""How servers call an option that a call may do without, in words."""
+"""Servers' words for an option that a call can do without."""
 
 
 class Refused(Exception):
@@ -84,24 +84,24 @@ class Refused(Exception):
 
     @property
     def code(self) -> str:
-        """The words by which the provider names the error."""
+        """Return the provider's names for the error."""
         return " ".join(str(self.fields.get(name)) for name in ("code", "type", "status"))
 
     @property
     def told(self) -> str:
-        """The error's number, for people."""
+        """Return the error's number, for people."""
         named = self.fields.get("code") or self.fields.get("type") or "unknown"
         return f"code {named}, in a reply of HTTP 200" if self.in_reply else f"HTTP {self.status}"
 
     @property
     def lacks_credit(self) -> bool:
-        """Whether the account can pay no more: by status or code; one provider has only words for it."""
+        """Return True if the account can pay no more: by status or code; one provider has only words for it."""
         named = any(word in self.code for word in ("insufficient_quota", "exceeded_current_quota"))
         return self.status == 402 or named or "credit balance is too low" in self.said
 
     @property
     def refuses_key(self) -> bool:
-        """Whether the key is refused: by status, else by the error's own name."""
+        """Return True if the key is refused: by status, else by the error's own name."""
         if self.status in (401, 403):
             return True
         details = self.fields.get("details")
@@ -115,7 +115,7 @@ class Refused(Exception):
 
     @property
     def overflowed(self) -> bool:
-        """Whether the prompt was too long: by the server's own numbers, else by its words."""
+        """Return True if the prompt was too long: by the server's own numbers, else by its words."""
         if self.status == 413:
             return True
         if self.status not in (400, 422, 500):
@@ -125,7 +125,7 @@ class Refused(Exception):
 
     @property
     def option(self) -> str:
-        """Which of the options of the call the server does not take; empty where the error is about something else."""
+        """Return the option of the call that the server rejects; empty if the error is about something else."""
         if self.status == 500:
             had = self._had & {"system"}  # some servers' templates fail on it
         elif self.status in (400, 422, 501):
@@ -146,7 +146,7 @@ class Refused(Exception):
         return re.search(words, self.said, re.IGNORECASE) is not None
 
     def _named(self) -> list[str]:
-        """Return what the server's own fields say that its error is about."""
+        """Return the subjects of the error, from the server's own fields."""
         named = [str(self.fields.get("param") or "")]
         detail = self.fields.get("detail")
         for one in detail if isinstance(detail, list) else []:
@@ -156,12 +156,12 @@ class Refused(Exception):
 
     @property
     def wait_s(self) -> float:
-        """How long a busy server asks to wait; 0 where it does not say."""
+        """Return the seconds that a busy server asks to wait; 0 if it does not say."""
         return asked_wait(self.headers, self.fields, datetime.now(UTC))
 
 
 def error_in(chunk: dict[str, Any]) -> Any:
-    """Return the error that stands in place of a reply; empty where there is none."""
+    """Return the error that stands in place of a reply; empty if there is none."""
     if chunk.get("error"):
         return chunk["error"]
     if chunk.get("type") == "error":
@@ -180,7 +180,7 @@ _ERROR_FIELDS = {"message", "detail", "code", "type", "status", "param", "object
 
 
 def status_in(error: Any) -> int:
-    """Return the status that an error in a reply of status 200 stands for; 500 where it names none."""
+    """Return the status of an error in a reply of status 200; 500 if it names none."""
     fields = error if isinstance(error, dict) else {}
     for name in ("code", "status", "type"):
         given = str(fields.get(name)).lower()

@@ -1,8 +1,7 @@
 """The model port over one server of any provider.
 
-One call is one HTTP exchange with one deadline; nothing is tried twice here, since the engine does that and
-writes it down. The exception is a server that names an option which it does not take: the call is sent again
-without it, and no later call has it.
+One call is one HTTP exchange with one deadline; retries are the engine's, on record. The exception is a server that
+rejects an option by name: the call is sent again without it, and no later call has it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from runs.engine.effects import ContextOverflowed, Failed, ModelReplied, Usage
 from runs.engine.ports import ModelRequest, Watch
 from runs.engine.values import MAX_TEXT, clean_text
 
-if TYPE_CHECKING:  # settings are read by the web server, which does without the providers' libraries
+if TYPE_CHECKING:  # the web server reads settings without the providers' libraries
     from runs.adapters.models.calling import Told
     from runs.adapters.models.counts import Used
     from runs.adapters.models.refusals import Refused
@@ -33,14 +32,14 @@ log = logging.getLogger(__name__)
 
 
 def load_library(kind: Kind) -> None:
-    """Load what calls of models of the kind need, before a run waits for it: it takes seconds."""
+    """Load the library for calls of models of the kind, before a run waits for it: it takes seconds."""
     if not missing_package(kind):
         import_module("runs.adapters.models.calling")
         import_module("runs.adapters.models.providers").load(kind)
 
 
 class ServedModel:
-    """The model of one profile. It passes the options that the server refuses to `remember`."""
+    """The model of one profile. It passes the options refused by the server to `remember`."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class ServedModel:
             return answer
 
     def price(self, input_tokens: int) -> float:
-        """What a call with so many input tokens may cost at most, in USD: its output as long as it may be."""
+        """Return the largest cost of a call with so many input tokens, in USD: with the longest reply."""
         return self._tariff.charge(input_tokens, self._settings.max_output_tokens)
 
     def _attempt(
@@ -129,17 +128,17 @@ class ServedModel:
     def _name(self) -> str:
         return f"The model server of “{self._settings.name}”"
 
-    # what it costs
+    # costs
 
     def _paid(self, outcome: _Outcome, heard: Heard) -> _Outcome:
-        """Return the failure with what its attempt used: the server's count, else an estimate of what has come."""
+        """Return the failure with its attempt's usage: the server's count, else an estimate from the received part."""
         came = heard.text or heard.reasoning
         if not isinstance(outcome, Failed) or not (came or heard.used.read or heard.used.wrote):
             return outcome
         return outcome.model_copy(update={"usage": self._usage(heard, heard.used, heard.sent)})
 
     def _usage(self, heard: Heard, used: Used, sent: int) -> Usage:
-        """The server's own count and cost, or an estimate where it gives none."""
+        """Return the server's own count and cost, or an estimate without them."""
         from runs.adapters.models.counts import estimated
 
         read = estimated(sent) if used.read is None else used.read
@@ -163,10 +162,11 @@ class ServedModel:
             settings.reasoning_price,
         )
 
-    # what went wrong
+    # errors
 
     def _unreached(self, error: OSError) -> Failed:
-        """A server that took no connection is away, and has nothing to charge for; others have their few attempts."""
+        """Return the failure of a connection: a server that refused it is away and charges nothing; others get the
+        usual retries."""
         from runs.adapters.wire import CertificateRefused, NameUnknown, Unreachable
 
         fatal = isinstance(error, CertificateRefused)
@@ -180,12 +180,12 @@ class ServedModel:
         )
 
     def _when_away(self) -> dict[str, Any]:
-        """Return what follows where the server is busy or away."""
+        """Return the fields of a failure if the server is busy or away."""
         settings = self._settings
         return {"patience_s": settings.patience_s, "model": settings.name, "fallback": settings.fallback}
 
     def _refused(self, refused: Refused) -> _Outcome:
-        """What an error means: by its code and words first, since servers differ in their statuses."""
+        """Return the meaning of an error: by its code and words first, since servers differ in their statuses."""
         status, told, said = refused.status, refused.told, refused.said
         if refused.overflowed:
             message = f"{self._name} refuses so large a request." if status == 413 and not said else said
@@ -226,10 +226,10 @@ class ServedModel:
         )
 
     def _scrubbed(self, text: str) -> str:
-        """`text`, short, and without the key, or what is left of one, should the server have echoed it."""
+        """Return `text`, short, and without the key or its remains, if the server echoed it."""
         key = self._settings.api_key.get_secret_value()
         text = self._scrubber.scrub(text)
-        if key:  # a short one, too: these are no words that anything is done by
+        if key:  # even a short one: nothing is decided by these words
             text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", IN_PLACE, text)
         return clean_text(_LIKE_A_KEY.sub(IN_PLACE, text)[:600])
 
@@ -249,7 +249,7 @@ class _Cleaned:
 
 @dataclass(frozen=True)
 class _LeaveOut:
-    """The server does not take an option."""
+    """The server rejects an option."""
 
     option: str
 

@@ -1,4 +1,4 @@
-"""How to reach a model: read by the web server too, which does without the providers' libraries."""
+"""The settings of a model: read by the web server too, without the providers' libraries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator, model_valida
 from runs.engine.values import Value
 
 Kind = Literal["openai", "responses", "anthropic", "google", "mistral", "openrouter"]
-"""Whose dialect a server speaks. `openai` is chat completions, as all OpenAI-compatible servers have it."""
+"""A server's dialect. `openai` is chat completions, as all OpenAI-compatible servers have it."""
 
 OutputMode = Literal["native", "tool", "json_object", "prompted", "none"]
 
 EXTRAS = {"anthropic": "anthropic", "google": "google.genai", "mistral": "mistralai"}
-"""What a kind imports that requirements.lock has not; the lock that has it is requirements-KIND.lock."""
+"""A kind's import that requirements.lock lacks; it is in requirements-KIND.lock."""
 
 SEEDED = ("openai", "openrouter", "google", "mistral")
 """The kinds that take a seed."""
@@ -30,14 +30,14 @@ OPTIONAL = (
     "json_schema",
     "response_format",
 )
-"""What a server may refuse, and a call can do without: `json_schema` falls back to JSON mode, `response_format` to
-the schema in words, `system` to a user message, `stream` to a reply at once."""
+"""Options that a server may refuse, and a call can do without: `json_schema` falls back to JSON mode, `response_format`
+to the schema in words, `system` to a user message, `stream` to a reply at once."""
 
 
 class ModelSettings(Value):
-    """How to reach a model; prices are USD per million tokens (None: by the public list, else 0)."""
+    """The settings of a model; prices are USD per million tokens (None: by the public list, else 0)."""
 
-    # A key that is refused must not be shown by the error about it.
+    # The error about a refused key must not show it.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str
@@ -47,8 +47,8 @@ class ModelSettings(Value):
     model_id: str = Field(min_length=1, max_length=200)
     api_key: SecretStr = SecretStr("")
     output_mode: OutputMode = "native"
-    """How a reply schema is asked for: as the server's own feature, as a tool's arguments, as JSON with the
-    schema in the prompt (with or without the server's JSON mode), or not at all."""
+    """How a reply schema is requested: by the server's own feature, as a tool's arguments, in the prompt with the
+    server's JSON mode, in the prompt alone, or not at all."""
     input_price: float | None = Field(default=None, ge=0)
     output_price: float | None = Field(default=None, ge=0)
     cached_price: float | None = Field(default=None, ge=0)
@@ -58,13 +58,13 @@ class ModelSettings(Value):
     max_output_tokens: int = Field(default=2_048, ge=1)
     timeout_s: float = Field(default=120.0, gt=0, le=3_600)
     silence_s: float = Field(default=120.0, gt=0, le=3_600)
-    """The longest wait for the next piece; a small machine reads a long prompt in silence."""
+    """The longest wait in seconds for the next piece; a small machine reads a long prompt in silence."""
     seed: int | None = Field(default=None, ge=0)
-    """Sent with each call where it is set; a server that refuses it is not asked without it."""
+    """Sent with each call if set; a server that refuses it is not asked without it."""
     patience_s: float = Field(default=600.0, ge=0, le=86_400)
-    """How long a call waits in all for a server that is busy or away, before a person is asked."""
+    """Seconds that a call waits in all for an unavailable server, before a person is asked."""
     fallback: str = ""
-    """The model that takes over once that is over; empty where a person is asked."""
+    """The model that takes over after that; empty if a person is asked."""
     guided: bool = False
     """The model is small: its prompts have worked examples, and its reply schema is narrow."""
     left_out: frozenset[str] = frozenset()
@@ -102,12 +102,12 @@ class ModelSettings(Value):
 
     @property
     def chats(self) -> bool:
-        """Whether the server speaks chat completions."""
+        """Return True if the server speaks chat completions."""
         return self.kind in ("openai", "openrouter")
 
 
 def missing_package(kind: str) -> str:
-    """Return the package that a kind of model needs and that is not installed; empty where nothing is missing."""
+    """Return the missing package of a kind of model; empty if nothing is missing."""
     module = EXTRAS.get(kind, "")
     try:
         return "" if not module or find_spec(module) else module
@@ -116,5 +116,5 @@ def missing_package(kind: str) -> str:
 
 
 def how_to_add(kind: str) -> str:
-    """Return what to do where the library of a kind is missing."""
+    """Return how to install a missing library of a kind."""
     return f"Restart the site, which installs it, or run: python3 manage.py add_provider {kind}"

@@ -1,8 +1,8 @@
-"""Carries the requests of a provider's library to its server, by our own rules.
+"""Carry the requests of a provider's library to its server, by our own rules.
 
-Sockets keep one deadline (`runs/adapters/wire.py`), nothing of the environment is sent, the key goes to the profile's
-own address and nowhere else, and what the server sends is mended before the library reads it. The library's event
-loop belongs to this one call, so a wait in it holds up nothing else.
+Sockets keep one deadline (`runs/adapters/wire.py`), and nothing of the environment is sent. The key goes only to the
+profile's own address, and replies are mended before the library reads them. The library's event loop belongs to this
+one call, so a wait in it holds up nothing else.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from runs.adapters.models.settings import ModelSettings
 from runs.adapters.wire import Call, Deadline, Net, Reply, anywhere, exchange, trusted
 
 MAX_ERROR = 20_000
-"""Bytes of an error that are read."""
+"""Most bytes read of an error."""
 
 SENT = ("content-type", "accept", "anthropic-version", "anthropic-beta")
-"""Headers of a library that are sent. All others may hold what it found in the environment."""
+"""A library's headers that are sent. All others may hold values from the environment."""
 
 KEY_HEADER = {"anthropic": ("x-api-key", ""), "google": ("x-goog-api-key", "")}
-"""Where a kind of server expects the key, and what stands before it; `Authorization: Bearer` by default."""
+"""The header with the key for a kind of server, and its prefix; `Authorization: Bearer` by default."""
 
 
 PORTS = {"http": 80, "https": 443}
@@ -51,9 +51,9 @@ class Transport(httpx2.AsyncBaseTransport):
         self._deadline = deadline
         self._net = net
         self.fault: Exception | None = None
-        """What went wrong on the way, in our own words: libraries have theirs."""
+        """The transport's own error: libraries replace it by theirs."""
         self.used: Used | None = None
-        """What a chat completion used; other replies are counted by the library."""
+        """Usage of a chat completion; the library counts other replies."""
         self.had = frozenset[str]()
         """The options that the call could do without."""
         self.sent = 0
@@ -96,7 +96,7 @@ class Transport(httpx2.AsyncBaseTransport):
         return Call("POST", own.scheme, own.hostname or "", port, target, tuple(headers), body)
 
     def _events(self, reply: Reply) -> Iterator[bytes]:
-        """Yield the reply as server-sent events, in the form that its kind defines."""
+        """Yield the reply as server-sent events, in the form of its kind."""
         try:
             yield from self._mended(reply)
         except Exception as fault:
@@ -148,7 +148,7 @@ class _Stream(httpx2.AsyncByteStream):
 
 
 def _explicit(scheme: str, port: int | None) -> int | None:
-    """Return the port as a library writes it: none where it is that of the scheme."""
+    """Return the port as a library writes it: none if it is the scheme's own."""
     return None if port == PORTS[scheme] else port
 
 

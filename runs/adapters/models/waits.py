@@ -1,4 +1,4 @@
-"""Reads how long a busy server asks to wait."""
+"""Read how long a busy server asks to wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 LONGEST_S = 7 * 24 * 3_600
-"""Seconds; a longer wait is taken for a mistake."""
+"""Seconds; a longer wait counts as a mistake."""
 
 _RESETS = (
     "x-ratelimit-reset",
@@ -21,13 +21,13 @@ _RESETS = (
 )
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _EPOCH_S = 1_000_000_000
-"""A number from here on is a moment, in seconds or in milliseconds."""
+"""A number from here on is a time, in seconds or in milliseconds."""
 
 
 def asked_wait(headers: Mapping[str, str], fields: Mapping[str, Any], now: datetime) -> float:
-    """Return the seconds that a server asks to wait; 0 where it does not say.
+    """Return the seconds that a server asks to wait; 0 if it does not say.
 
-    What it says outright counts before when its limits are reset: of these the shortest that is to come.
+    An explicit wait comes before the times at which its limits are reset: of these the next one counts.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if name in headers:
@@ -41,7 +41,7 @@ def asked_wait(headers: Mapping[str, str], fields: Mapping[str, Any], now: datet
 
 
 def _seconds(text: str, now: datetime, unit: float) -> float:
-    """Return seconds from a number, a duration such as 6m0s, or a moment."""
+    """Return seconds from a number, a duration such as 6m0s, or a time."""
     text = text.strip()[:80]
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
         number = float(text)

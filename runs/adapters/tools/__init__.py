@@ -1,7 +1,7 @@
 """The tools of this installation, by name. A new tool is one file here and one line in the list below.
 
-Tools from elsewhere are named by the environment: `AGENTSITE_TOOLS="package.module:NAME"`, several parted by commas.
-A name is that of a `Tool`, or of a list or tuple of them; one of a name that is here already takes its place.
+The environment names tools from elsewhere: `AGENTSITE_TOOLS="package.module:NAME"`, several separated by commas. A name
+is that of a `Tool`, or of a list or tuple of them; it replaces a tool of the same name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VARIABLE = "AGENTSITE_TOOLS"
 
 
 class BadToolName(ImproperlyConfigured):
-    """The environment names tools that are not there; nothing starts without them."""
+    """The environment names missing tools; nothing starts without them."""
 
     def __init__(self, name: str, why: str) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class BadToolName(ImproperlyConfigured):
 
 
 def tools_named(names: str) -> tuple[Tool, ...]:
-    """The tools that the environment names."""
+    """Return the tools named by the environment."""
     return tuple(tool for name in names.split(",") if name.strip() for tool in _tools_at(name.strip()))
 
 

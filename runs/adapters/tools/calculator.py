@@ -30,7 +30,7 @@ class CalculatorArguments(Arguments):
 
 
 class NotArithmetic(ToolError):
-    """Text that is no arithmetic, or that has no answer."""
+    """A text that is no arithmetic, or has no answer."""
 
     def __init__(self, expression: str, why: str) -> None:
         self.expression, self.why = expression, why
@@ -38,14 +38,14 @@ class NotArithmetic(ToolError):
 
 
 class ResultTooLarge(ToolError):
-    """A number beyond what is kept."""
+    """Too large a number."""
 
     def __init__(self) -> None:
         super().__init__(f"The result, or a part of it, is larger than a number of {MAX_BITS} bits.")
 
 
 def calculate(expression: str) -> Value:
-    """The value of `expression`."""
+    """Return the value of `expression`."""
     from simpleeval import InvalidExpression
 
     # Models write powers and signs as people do.
@@ -71,11 +71,11 @@ def calculate(expression: str) -> Value:
 
 
 EXACT = 2**53
-"""Up to here a float that has no fraction is exactly an integer."""
+"""Up to here a float without a fraction is exactly an integer."""
 
 
 def _plain(number: Value) -> Value:
-    """144 / 12 is 12, as people write it, and not 12.0."""
+    """Return whole floats as integers: 144 / 12 is 12, as people write it, and not 12.0."""
     whole = isinstance(number, float) and number.is_integer() and abs(number) <= EXACT
     return int(number) if whole else number
 
@@ -84,7 +84,7 @@ def _evaluator() -> Any:
     from simpleeval import SimpleEval
 
     evaluator = SimpleEval(operators=_OPERATORS, functions=_FUNCTIONS, names={"pi": math.pi, "e": math.e})
-    # Only what arithmetic is made of: text, attributes, indexes and formats have their own ways to grow.
+    # Only arithmetic: text, attributes, indexes and formats have their own ways to grow.
     evaluator.nodes = {kind: evaluator.nodes[kind] for kind in _NODES} | {ast.Constant: _constant}
     return evaluator
 
@@ -107,7 +107,7 @@ def _checked(value: Any) -> Any:
 
 
 def _bounded(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """`operation` on checked numbers: their size is bounded, so that one step more can't be large."""
+    """Return `operation` on checked numbers: their size is bounded, so one more step can't be large."""
 
     def apply(*numbers: Any) -> Any:
         return _checked(operation(*map(_checked, numbers)))

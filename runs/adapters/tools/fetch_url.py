@@ -1,4 +1,4 @@
-"""Reads one page of the public web as text.
+"""Read one page of the public web as text.
 
 Each hop is checked anew: its address is resolved here, judged and connected to; the name serves TLS and Host.
 """
@@ -20,7 +20,7 @@ from runs.adapters.html_text import text_of
 from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, anywhere
 from runs.engine.hosts import ascii_name, host_of
 
-if TYPE_CHECKING:  # the web server lists tools and never fetches: it does without the HTTP library
+if TYPE_CHECKING:  # the web server lists tools but never fetches: it needs no HTTP library
     from runs.adapters.wire import Call, Deadline, Net, Reply
 
 DEADLINE_S = 20.0
@@ -40,7 +40,7 @@ class FetchArguments(Arguments):
 
 
 class UrlRefused(ToolError):
-    """An address that is not one of a public page."""
+    """An address of no public page."""
 
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
@@ -48,7 +48,7 @@ class UrlRefused(ToolError):
 
 
 class TooManyRedirects(ToolError):
-    """A page that keeps sending elsewhere."""
+    """A page with too many redirects."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -56,7 +56,7 @@ class TooManyRedirects(ToolError):
 
 
 class OtherHost(ToolError):
-    """A page that redirects to a host which the run may not contact unasked."""
+    """A page that redirects to a host without permission for this run."""
 
     def __init__(self, url: str, to: str, host: str) -> None:
         self.url, self.to, self.host = url, to, host
@@ -67,7 +67,7 @@ class OtherHost(ToolError):
 
 
 class PageRefused(ToolError):
-    """The server answers with an error that will stay."""
+    """The server answers with a lasting error."""
 
     def __init__(self, url: str, status: int) -> None:
         self.url, self.status = url, status
@@ -75,13 +75,13 @@ class PageRefused(ToolError):
 
 
 class PageBusy(PageRefused):
-    """The server answers with an error that may pass."""
+    """The server answers with a passing error."""
 
     blame = "transient"
 
 
 class PageUnreadable(ToolError):
-    """A body that is no text, or is encoded in a way that can't be bounded."""
+    """A body that is no text, or has an encoding that can't be bounded."""
 
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
@@ -90,7 +90,7 @@ class PageUnreadable(ToolError):
 
 @dataclass(frozen=True)
 class Target:
-    """An address that may be asked for: its parts, in ASCII."""
+    """A permitted address: its parts, in ASCII."""
 
     url: str
     scheme: str
@@ -100,7 +100,7 @@ class Target:
 
 
 def target_of(url: str) -> Target:
-    """The parts of `url`; raises `UrlRefused` unless it is http(s) on port 80 or 443, without a user."""
+    """Return the parts of `url`; raises `UrlRefused` unless it is http(s) on port 80 or 443, without a user."""
     if not url.isprintable() or " " in url or "\\" in url or len(url) > MAX_URL:
         raise UrlRefused(url, "it is too long, or holds a blank, a control character or a backslash")
     try:
@@ -130,7 +130,7 @@ _SAFE = "/%:@!$&'()*+,;=~-._[]"
 
 @dataclass(frozen=True)
 class Page:
-    """What came back from the last hop."""
+    """The reply of the last hop."""
 
     url: str
     status: int
@@ -146,9 +146,9 @@ def fetch(
     tls: ssl.SSLContext,
     may_contact: Callable[[str], bool] = anywhere,
 ) -> Page:
-    """The page at `url`, over at most MAX_HOPS redirects, each of them checked like the first.
+    """Return the page at `url`, over at most MAX_HOPS redirects, each of them checked like the first.
 
-    `may_contact` says to which other hosts a redirect may lead.
+    `may_contact` tells which other hosts a redirect may lead to.
     """
     from runs.adapters.wire import exchange
 
@@ -184,7 +184,7 @@ def _request(at: Target) -> Call:
 
 
 def _admit(host: str, addresses: Sequence[str]) -> None:
-    """A name with any address that is not public is refused; what is connected to is what was judged."""
+    """Refuse a name with any address that is not public; only judged addresses are connected to."""
     if not all(map(is_public, addresses)):
         raise UrlRefused(host, "it belongs to a private or special network")
 
@@ -206,7 +206,7 @@ _TEXT = re.compile(r"text/[\w.+-]+|application/(json|xml|xhtml\+xml|javascript|y
 
 
 def _body(url: str, reply: Reply) -> tuple[bytes, bool]:
-    """At most MAX_BYTES of the decoded body, and whether there was more."""
+    """Return at most MAX_BYTES of the decoded body, and whether there was more."""
     coding = reply.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("identity", "", "gzip", "x-gzip"):
         raise PageUnreadable(url, f"its content encoding is {coding[:40]}, which was not asked for")
@@ -235,7 +235,7 @@ class _Unpacker:
 
 
 def _decoded(body: bytes, parameters: str) -> str:
-    """UTF-8 where it is that; else the charset that the server names, if it is a known plain one."""
+    """Decode as UTF-8 if it is that; else by the server's charset, if it is a known plain one."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -253,7 +253,7 @@ _CHARSET = re.compile(
 
 
 def fetch_tool(net: Callable[[], Net], tls: Callable[[], ssl.SSLContext]) -> Tool:
-    """The tool, over the given network and certificates."""
+    """Return the tool, over the given network and certificates."""
 
     def run(arguments: FetchArguments, place: Place) -> Result:
         from runs.adapters.wire import Deadline

@@ -9,7 +9,7 @@ from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
 
 READ_CHARACTERS = 40_000
 SHOWN_CHARACTERS = 40_000
-"""How much of a written file travels with the result; the file itself is whole."""
+"""Characters of a written file in the result; the file itself is whole."""
 
 
 class ReadFileArguments(Arguments):

@@ -26,7 +26,7 @@ class ZoneUnknown(ToolError):
 
 
 def read_clock(zone: str, moment: datetime) -> dict[str, str]:
-    """`moment` as a clock in `zone` shows it."""
+    """Return `moment` as a clock in `zone` shows it."""
     try:
         there = moment.astimezone(ZoneInfo(zone) if zone != "UTC" else UTC)
     except (KeyError, ValueError, OSError):
@@ -39,7 +39,7 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 
 
 def now_tool(clock: Callable[[], datetime]) -> Tool:
-    """The tool, reading `clock`."""
+    """Return the tool that reads `clock`."""
 
     def run(arguments: NowArguments, place: Place) -> Result:
         return Result(read_clock(arguments.zone, clock()))

@@ -1,7 +1,7 @@
-"""A recorded run made again: every answer comes from the record, nothing is called, every row must come out the same.
+"""A recorded run replayed: every answer comes from the record, nothing is called, every step must come out the same.
 
-What the machine and the kernel conclude is made again and compared. What came from outside is taken from the record as
-it stands: answers, decisions, pauses, a rollback or a stop by a person, a worker that was lost, the clock.
+The conclusions of machine and kernel are computed again and compared. Everything from outside is taken from the record:
+answers, decisions, pauses, a rollback or a stop by a person, a lost worker, the clock.
 """
 
 from runs.engine.replaying.differing import Difference, Made

@@ -1,4 +1,4 @@
-"""A row as it came out, held against the record."""
+"""A replayed step, compared with the record."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from runs.engine.replaying.record import RecordedRow
 from runs.engine.values import Value
 
 RECKONED = ("input_tokens", "reply_tokens")
-"""Parts of a request to a model that follow from the price list, which may be another one by now."""
+"""Parts of a request to a model that follow from the price list: it may have changed."""
 
 WORDS = ("title", "why")
-"""Parts of a question that are for people; what they say stands in its other parts, and a version may say it better."""
+"""Parts of a question that are for people; its other parts hold the same data, and a version may word it better."""
 
 SHOWN = 160
-"""Characters of a value that a difference shows."""
+"""Characters of a value shown in a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A row as it came out."""
+    """A replayed step."""
 
     seq: int
     kind: str
@@ -38,12 +38,12 @@ class Made:
 
 
 class Difference(Value):
-    """The first thing that came out otherwise than the record has it."""
+    """The first difference between a replay and its record."""
 
     run: str
     seq: int
     what: str
-    """The part of the row."""
+    """The part of the step."""
     recorded: str
     made: str
 
@@ -54,7 +54,7 @@ class Difference(Value):
 
 
 def parts(row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Iterator[tuple[str, Any, Any]]:
-    """Each part of the row, the state aside: what it is, as recorded, as it came out."""
+    """Yield each part of the step except the state: its name, as recorded, as replayed."""
     yield "its number", row.seq, made.seq
     yield "the kind of row", row.kind, made.kind
     yield "the node", row.node, made.node
@@ -67,7 +67,7 @@ def parts(row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Iterator[tup
 
 
 def _as_old(effect: Effect | None, recorded: Effect | None) -> Effect | None:
-    """Return a question as it was asked before it carried the draft, or its exact figures."""
+    """Return a question as it was before it carried the draft, or its exact figures."""
     if not isinstance(recorded, HumanCall) or not isinstance(effect, HumanCall):
         return effect
     if effect.draft and not recorded.draft:
@@ -78,7 +78,7 @@ def _as_old(effect: Effect | None, recorded: Effect | None) -> Effect | None:
 
 
 def _facts_as_old(made: tuple[Fact, ...], recorded: tuple[Fact, ...]) -> tuple[Fact, ...]:
-    """Return the facts as they were before they named their rule, where the record's do not."""
+    """Return the facts without their rule, if the record's have none."""
     if len(made) != len(recorded):
         return made
     return tuple(
@@ -92,7 +92,7 @@ def _names_rule(fact: Fact) -> bool:
 
 
 def _asked(effect: Effect | None) -> dict[str, Any] | None:
-    """Return a request as far as it follows from the log, without words for people."""
+    """Return the parts of a request that follow from the log, without words for people."""
     if effect is None:
         return None
     told = _without_prices(effect.model_dump(mode="json"))
@@ -112,7 +112,7 @@ def _dumped(facts: tuple[Fact, ...]) -> list[dict[str, Any]]:
 
 
 def shown(value: Any, other: Any) -> str:
-    """The value; of large ones the first part that differs from `other`, with its place."""
+    """Return the value; of large ones the first part that differs from `other`, with its place."""
     place = ""
     while True:
         if isinstance(value, dict) and isinstance(other, dict):

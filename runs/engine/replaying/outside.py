@@ -1,4 +1,4 @@
-"""What came from outside, read from the record: people, the runtime, the clock, prices, what else was used or paid."""
+"""Events from outside, read from the record: people, the runtime, the clock, prices, other usage and costs."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from runs.engine.snapshot import SharedLimit, Snapshot, Totals, Worst
 from runs.engine.values import add_cost
 
 GIVEN = ("decision", "limit", "pause", "note", "recovered")
-"""Kinds of rows that people and the runtime add: taken from the record."""
+"""Kinds of steps added by people and the runtime: taken from the record."""
 
 FROM_OUTSIDE = ("aborted", "fatal_error", "model_error")
-"""Reasons with which somebody may stop a run whatever the machine was about to do."""
+"""Reasons of a stop from outside, whatever the machine's next move was."""
 
 
 def is_newer(fact: Fact) -> bool:
-    """Return whether records may lack the fact: earlier versions did not note what a run had read, or states keep."""
+    """Return True if records may lack the fact: earlier versions did not note reads, feedback or summaries."""
     return isinstance(fact, DataRead | FeedbackGiven | SummaryStands)
 
 
 def lost_before(row: RecordedRow) -> tuple[int, int]:
-    """Return how many workers in a row were lost before the row's question, and how many of them met a fault.
+    """Return how many workers in a row were lost before the step's question, and how many of them met a fault.
 
-    0 where it asks about something else.
+    0 if it asks about something else.
     """
     asks = EFFECT.validate_python(row.effect) if row.effect else None
     return (asks.lost, asks.faults) if isinstance(asks, HumanCall) else (0, 0)
 
 
 def was_lost(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
-    """Whether the row was written because a worker was lost in a call: its answer, where there is one, came later."""
+    """Return True if a lost call caused the step: its answer, if there is one, came later."""
     return asks_whether_it_happened(row) or _made_anew(row, facts)
 
 
 def asks_whether_it_happened(row: RecordedRow) -> bool:
-    """Whether the row asks what became of a call."""
+    """Return True if the step asks about the outcome of a call."""
     asks = EFFECT.validate_python(row.effect) if row.effect else None
     return isinstance(asks, HumanCall) and asks.about == "may_have_happened"
 
@@ -68,8 +68,10 @@ def _made_anew(row: RecordedRow, facts: tuple[Fact, ...]) -> bool:
 def unanswered(
     machine: Machine, snapshot: Snapshot, row: RecordedRow, facts: tuple[Fact, ...], passed: tuple[str, ...]
 ) -> Move:
-    """Nothing was answered to what was asked: somebody from outside went on, there was no room for the call, or the
-    gates looked at it again. `passed` names those that had been answered for it."""
+    """Return the move without an answer: an event from outside, no room for the call, or another look of the gates.
+
+    `passed` names the gates answered for the call.
+    """
     pending = snapshot.pending
     assert pending is not None
     if asks_whether_it_happened(row):
@@ -88,14 +90,14 @@ def unanswered(
 
 
 def _as_worded(question: HumanCall, row: RecordedRow) -> HumanCall:
-    """The question with the reason and the gates that the record gives: an earlier version may have had others."""
+    """Return the question with the record's reason and gates: an earlier version may have had others."""
     assert row.effect is not None
     recorded = {"why": row.effect["why"], "passed": tuple(row.effect["passed"])}
     return question.model_copy(update=recorded)
 
 
 def stop_or_rewind(row: RecordedRow, facts: tuple[Fact, ...], move: Move | None) -> Stop | Rewind | None:
-    """A stop or a rollback by a person, or by the runtime."""
+    """Return a stop or a rollback by a person, or by the runtime."""
     if move is not None and move.facts == facts:
         return None
     match row.kind:
@@ -110,7 +112,7 @@ def stop_or_rewind(row: RecordedRow, facts: tuple[Fact, ...], move: Move | None)
 
 
 def clock(row: RecordedRow, limit: float | None) -> float:
-    """Seconds of work so far: where a question, a stop, or an answer that nobody gave says that they are up."""
+    """Return the seconds of work so far, if a question, a stop or a missing answer shows that the limit is reached."""
     if limit is None:
         return 0.0
     unasked = any(fact.get("source") == "fallback" for fact in row.facts)
@@ -121,9 +123,9 @@ def clock(row: RecordedRow, limit: float | None) -> float:
 
 
 def price(row: RecordedRow, rules: Iterable[NamedRule]) -> float:
-    """What the next model call may cost: what a question about it says, or just above what a rule that spoke allows.
+    """Return the next model call's cost: from a question about it, or just above the limit of the rule that spoke.
 
-    A rule before that one, which said nothing, may allow more.
+    A silent rule before it may allow more.
     """
     held = [one for one in rules if one.rule.when.next_cost_usd is not None]
     costs = {name: rule.when.next_cost_usd for name, rule in held}
@@ -135,10 +137,10 @@ def price(row: RecordedRow, rules: Iterable[NamedRule]) -> float:
 
 
 def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed: Totals) -> Totals:
-    """The totals as they stood before `answer`, where a question at one of the run's own limits says what was used.
+    """Return the totals before `answer`, if a question at one of the run's own limits shows them.
 
-    A late answer of a worker that was taken for lost is paid beside the rows, and is in none of them. Less than the
-    rows tell can have been used only where they tell guesses (`guessed`), which may have been taken back.
+    A late answer of a worker taken for lost is paid beside the steps, and is in none of them. A usage below the steps'
+    sum is possible only if they hold guesses (`guessed`), which may have been corrected.
     """
     totals, told = snapshot.totals, _figures(row)
     for name in PAID_LIMITS:
@@ -152,12 +154,12 @@ def counted(row: RecordedRow, snapshot: Snapshot, answer: Answer | None, guessed
 
 
 def _used(told: AtLimit, own: float, limit: float) -> float:
-    """What was used, where the figures have lost digits: `own` where that reads the same."""
+    """Return the used amount, if the figures have lost digits: `own` if it reads the same."""
     left = limit - own if own < limit else None
     if (_rounded(own), _rounded(limit), _rounded(left)) == (told.used, told.limit, told.left):
         return own
     if told.left is None:
-        return max(told.used, limit)  # what was rounded down had reached it all the same
+        return max(told.used, limit)  # rounded down, it had reached the limit all the same
     if told.left < told.used:
         return limit - told.left  # the smaller number has lost less to the rounding
     return told.used
@@ -168,7 +170,7 @@ def _rounded(figure: float | None) -> float | None:
 
 
 def _figures(row: RecordedRow) -> AtLimit | None:
-    """The figures of a row that asks at a limit."""
+    """Return the figures of a step that asks at a limit."""
     figures = (row.effect or {}).get("figures")
     return AtLimit.model_validate(figures) if figures else None
 
@@ -180,7 +182,7 @@ def _with(totals: Totals, name: LimitName, beside: float) -> Totals:
 
 
 def without(guessed: Totals, totals: Totals) -> Totals:
-    """The totals where the guesses at what lost calls had used were taken back."""
+    """Return the totals without the guesses at the usage of lost calls."""
     return replace(
         totals,
         cost_usd=add_cost(totals.cost_usd, -guessed.cost_usd),
@@ -191,7 +193,7 @@ def without(guessed: Totals, totals: Totals) -> Totals:
 def shared_limits(
     row: RecordedRow, snapshot: Snapshot, answer: Answer | None
 ) -> dict[LimitName, SharedLimit]:
-    """What other runs had used of a limit that this one shares, where the row says that it was reached."""
+    """Return other runs' use of a shared limit, if the step says that it was reached."""
     told = _figures(row)
     for name in PAID_LIMITS:
         own = snapshot.totals.after(answer).used(name)
@@ -203,7 +205,7 @@ def shared_limits(
 
 
 def next_use(row: RecordedRow) -> dict[Role, Worst]:
-    """What the next call of a script would have used, where the row says that less was left of a shared limit."""
+    """Return the usage of a script's next call, if the step says that a shared limit had less left."""
     told = _figures(row)
     if told is None or not told.root or told.left is None:
         return {}
@@ -211,7 +213,7 @@ def next_use(row: RecordedRow) -> dict[Role, Worst]:
 
 
 def _says_reached(row: RecordedRow, name: LimitName) -> bool:
-    """Whether the row ends the run at a limit, and no rule does so (that says which)."""
+    """Return True if the step ends the run at a limit, and not by a rule (its message would say so)."""
     return row.kind == "stop" and any(
         fact.get("reason") == LIMIT_REASONS[name] and not fact.get("message") for fact in row.facts
     )

@@ -1,4 +1,4 @@
-"""A run as it was kept, for one that makes it again."""
+"""A recorded run, for a replay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runs.engine.values import Value
 
 
 class RecordedRow(Value):
-    """A row as it was kept, with what it asked and what was answered."""
+    """A recorded step, with its request and its answer."""
 
     seq: int
     kind: str
@@ -24,13 +24,13 @@ class RecordedRow(Value):
     to: str | None = None
     facts: tuple[dict[str, Any], ...] = ()
     state: dict[str, Any] | None = None
-    """None where it is that of the row before."""
+    """None if it equals that of the step before."""
     effect: dict[str, Any] | None = None
     attempt: int = 1
     answer: dict[str, Any] | None = None
     prompt_chars: int = 0
     input_tokens: int = 0
-    """Of a prompt that was sent: its length, and what the provider counted."""
+    """Of a sent prompt: its length, and the provider's count."""
 
     @field_validator("effect")
     @classmethod
@@ -40,48 +40,47 @@ class RecordedRow(Value):
 
 
 class Opening(Value):
-    """Where the replay begins: at the start of the machine, or after the rows that a fork was given."""
+    """The start of the replay: the machine's own, or after the steps given to a fork."""
 
     seq: int = 0
     node: str
     state: dict[str, Any] | None = None
-    """None: as the machine opens."""
+    """None: the machine's opening state."""
     targets: dict[int, tuple[str, dict[str, Any] | None]] = {}
-    """The rows before it that one can go back to: node and state."""
+    """Earlier steps that a rollback can reach: node and state."""
     totals: dict[str, float] = {}
     calls: tuple[tuple[int, str], ...] = ()
-    """The calls that were reached before: row and fingerprint."""
+    """Calls reached before: step and fingerprint."""
     facts: tuple[tuple[int, tuple[dict[str, Any], ...]], ...] = ()
-    """What live rows before it said."""
+    """Facts of live steps before it."""
     tokens_per_character: float = 1 / context.CHARACTERS_PER_TOKEN
     restored: int = 0
-    """The last row of them that tells of a restore."""
+    """Its last step with a restore."""
 
 
 class Record(Value):
-    """A run as it is replayed."""
+    """A run to replay."""
 
     run: str
     machine: str
     goal: str
     settings: dict[str, Any]
-    """With the site's rules before its own, as they stood at launch."""
+    """Its settings, with the site's rules before its own, as of launch."""
     site_rules: int = 0
-    """How many of the rules those are."""
+    """How many of the rules are the site's."""
     tools: dict[str, ToolSpec]
     skills: dict[str, str] = {}
     guided: bool = False
     opening: Opening
     rows: tuple[RecordedRow, ...]
     reads_prompt: bool = False
-    """Whether the model was sent prompts: a script is not."""
+    """True if the model was sent prompts: a script is not."""
     context_tokens: int | None = None
-    """What the model could read at once, where nothing else is set."""
+    """Tokens that the model could read at once, unless a setting says so."""
     price: Price | None = None
-    """What a call of the model may use at most; None where that is not known."""
+    """Largest usage of one model call; None if unknown."""
 
     def terms(self, machine: Machine) -> Terms:
-        """What the run was agreed on."""
         checked: Settings = machine.settings.model_validate(self.settings)
         return Terms(
             goal=self.goal,

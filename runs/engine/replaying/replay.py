@@ -1,4 +1,4 @@
-"""The replay itself: row after row, the kernel's move, and what follows from it."""
+"""The replay itself: step after step, the kernel's move, and its consequences."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ from runs.engine.timeline import blocks_of, folded
 
 @dataclass(slots=True)
 class Replay:
-    """A record while it is made again. `difference` is None for as long as everything comes out the same."""
+    """A record in replay. `difference` is None as long as everything comes out the same."""
 
     machine: Machine
     record: Record
     difference: Difference | None = None
     rows: list[Made] = field(default_factory=list)
-    """Those that came out the same."""
+    """Steps that came out the same."""
     terms: Terms = field(init=False)
     snapshot: Snapshot = field(init=False)
     targets: dict[int, tuple[str, State]] = field(init=False)
     said: HumanSaid | None = None
-    """The decision on the question that is open."""
+    """The decision on the open question."""
     asked: RecordedRow | None = None
-    """The row of the ask that waits."""
+    """The step of the ask that waits."""
     passed: tuple[str, ...] = ()
-    """The gates that were answered for it."""
+    """The gates answered for it."""
     calls: list[tuple[int, str]] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     before: dict[str, Any] = field(init=False)
-    """The recorded state at the row before."""
+    """The recorded state at the step before."""
     tokens_per_character: float = field(init=False)
     guessed: Totals = field(default_factory=Totals)
-    """What lost calls count as in the totals, as far as it may have been taken back since."""
+    """The part of the totals that guesses lost calls' usage, as far as it may have been corrected since."""
 
     def __post_init__(self) -> None:
         record, opening = self.record, self.record.opening
@@ -97,7 +97,7 @@ class Replay:
         return self.machine.state.model_validate({**stored, "terms": self.terms})
 
     def upto(self, seq: int | None = None) -> Replay:
-        """Make the rows again, to row `seq` or all, as far as they come out the same."""
+        """Replay the steps, to step `seq` or all, as far as they come out the same."""
         for row in self.record.rows:
             if self.difference is not None or (seq is not None and row.seq > seq):
                 break
@@ -105,7 +105,7 @@ class Replay:
         return self
 
     def _row(self, row: RecordedRow) -> Difference | None:
-        """Make a row again. That a guess at what a lost call used was taken back no row says: it is tried without."""
+        """Replay a step. No step records a corrected guess at a lost call's usage: it is tried without."""
         difference = self._made(row)
         if difference is None or self.guessed == Totals():
             return difference
@@ -122,7 +122,7 @@ class Replay:
             facts = self.machine.facts.validate_python(row.facts)
             move, totals = self._move(row, facts)
             made, after = self._advanced(row, move, totals)
-        except Exception as fault:  # whatever a changed record or machine brings about is what is looked for
+        except Exception as fault:  # any fault of a changed record or machine is a finding
             return self._other(row, "what follows", "this row", f"nothing ({type(fault).__name__}: {fault})")
         difference = self._compared(row, facts, made)
         if difference is None:
@@ -132,7 +132,7 @@ class Replay:
     # --- what comes next ----------------------------------------------------------------------------------
 
     def _move(self, row: RecordedRow, facts: tuple[Fact, ...]) -> tuple[Move | tuple[Fact, ...], Totals]:
-        """The move that the kernel makes; the facts alone where the row was added from outside."""
+        """Return the kernel's move; the facts alone if the step was added from outside."""
         answer = self._answer()
         snapshot = self._seen(row, answer)
         if row.kind in GIVEN:
@@ -152,7 +152,7 @@ class Replay:
         return (outside, snapshot.totals.after(answer)) if outside is not None else (move, totals)
 
     def _question(self, seq: int) -> HumanCall:
-        """What the recorded row `seq` asked."""
+        """Return the question of the recorded step `seq`."""
         asked = next(row.effect for row in self.record.rows if row.seq == seq)
         question: HumanCall = HumanCall.model_validate(asked)
         return question
@@ -166,7 +166,7 @@ class Replay:
         return ANSWER.validate_python(self.asked.answer) if self.asked.answer is not None else None
 
     def _seen(self, row: RecordedRow, answer: Answer | None) -> Snapshot:
-        """The run as the kernel sees it, with what the record tells of clock and prices."""
+        """Return the run as the kernel sees it, with clock and prices from the record."""
         rules = self.snapshot.rules
         seconds = clock(row, self.snapshot.limits.get("active_seconds"))
         totals = replace(counted(row, self.snapshot, answer, self.guessed), active_seconds=seconds)
@@ -178,7 +178,7 @@ class Replay:
         return replace(snapshot, window=self._window(), shared=shared_limits(row, snapshot, answer))
 
     def _window(self) -> Window | None:
-        """What prompts had to fit, as the driver reckons it."""
+        """Return the window that prompts had to fit, as the driver counts it."""
         own = self.terms.settings.context
         limit = own.limit_tokens or self.record.context_tokens
         if limit is None and folded(self.blocks).wanted is None:
@@ -228,7 +228,7 @@ class Replay:
         return Difference(run=self.record.run, seq=row.seq, what=what, recorded=recorded, made=made)
 
     def _take(self, row: RecordedRow, made: Made, after: Snapshot) -> None:
-        """The row is as it was: the run goes on from it."""
+        """Accept the step: the run goes on from it."""
         before = self.snapshot.pending
         self.rows.append(made)
         self.snapshot = after
@@ -246,7 +246,7 @@ class Replay:
             self.tokens_per_character = context.ratio(row.input_tokens, row.prompt_chars)
         if made.effect is not None:
             if made.attempt == 1:
-                self.passed = self._passed_by_now(before)
+                self.passed = self._answered_gates(before)
             self.said, self.asked = None, row
             if (call := fingerprint_of(made.effect)) and made.attempt == 1:
                 self.calls.append((made.seq, call))
@@ -262,15 +262,15 @@ class Replay:
                 case LimitRaised(name=name, limit=limit) if name in self.snapshot.limits:
                     self.snapshot = replace(self.snapshot, limits=_with(self.snapshot.limits, name, limit))
 
-    def _passed_by_now(self, before: Pending | None) -> tuple[str, ...]:
-        """The gates that were answered for what is asked now, where `before` was the question about it."""
+    def _answered_gates(self, before: Pending | None) -> tuple[str, ...]:
+        """Return the gates answered for the current ask, if `before` was the question about it."""
         if before is None or not isinstance(before.effect, HumanCall) or self.said is None:
             return ()
         return answered_by(before.effect, self.said)
 
     @property
     def ended(self) -> bool:
-        """Whether what was made again has come to its end."""
+        """Return True if the replay has reached the end of the run."""
         return self.snapshot.node == END
 
 

@@ -22,12 +22,12 @@ from runs.machines.checklist.state import ChecklistState, budget, evolve, open_s
 
 
 def artifacts(state: ChecklistState) -> tuple[ArtifactRow, ...]:
-    """The files that the run's tools made."""
+    """Return the files made by the run's tools."""
     return tuple(ArtifactRow(name=name, kind=kind) for name, kind in state.artifacts.items())
 
 
 def reply_schema(name: str, state: ChecklistState) -> dict[str, Any] | None:
-    """The JSON schema of a reply."""
+    """Return the JSON schema of a reply."""
     return words.reply_schema(name, state, frozenset(INFRA))
 
 

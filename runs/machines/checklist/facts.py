@@ -1,4 +1,4 @@
-"""The conclusions that `checklist` draws."""
+"""The facts of `checklist`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runs.machines.checklist.settings import Status
 
 
 class DecisionMade(Fact):
-    """A reply of the model, as far as it can be read. `accepted` is false where it is a violation."""
+    """A reply of the model, as far as it can be read. `accepted` is false for a violation."""
 
     kind: Literal["react.decision"] = "react.decision"
     accepted: bool
@@ -24,7 +24,7 @@ class DecisionMade(Fact):
 
 
 class PlanMade(Fact):
-    """The steps of the run; none where the model's plan could not be used, and `why` says why."""
+    """The steps of the run; none if the model's plan could not be used (`why` says why)."""
 
     kind: Literal["react.plan"] = "react.plan"
     source: Literal["form", "model"]
@@ -33,21 +33,21 @@ class PlanMade(Fact):
 
 
 class Mark(Value):
-    """One step of the plan that was acknowledged."""
+    """An acknowledged step of the plan."""
 
     number: int
     status: Status
 
 
 class PlanAcknowledged(Fact):
-    """Steps that another status was noted for."""
+    """Steps with a newly noted status."""
 
     kind: Literal["react.plan.ack"] = "react.plan.ack"
     marks: tuple[Mark, ...]
 
 
 class InfraAnswered(Fact):
-    """What came of a call of an infra tool."""
+    """The result of an infra call."""
 
     kind: Literal["react.infra.result"] = "react.infra.result"
     tool: str

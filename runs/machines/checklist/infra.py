@@ -40,4 +40,4 @@ INFRA: dict[str, ToolSpec] = {
         ),
     )
 }
-"""The tools that work on the run's own record: no calls of the world, so not charged, not limited, not counted."""
+"""Tools on the run's own record. Such calls have no side effects: they are not charged, limited or counted."""

@@ -34,7 +34,7 @@ def _record(fact: Data) -> Said:
 
 
 def violation(code: str) -> str:
-    """Return the violation that a notice names, in words; empty where it names none."""
+    """Return a notice's violation in words; empty if it names none."""
     return spoken(code.removeprefix("protocol_violation.")) if code.startswith("protocol_violation.") else ""
 
 

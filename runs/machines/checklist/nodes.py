@@ -1,4 +1,4 @@
-"""The nodes of `checklist`: pure functions that answer what comes next."""
+"""The nodes of `checklist`: pure functions that return the next move."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from runs.machines.checklist.state import Call, ChecklistState, evolve, marked, 
 
 
 def decision(state: ChecklistState, answer: Answer | None) -> Ask | Go:
-    """Asks the model what to do, judges its reply, and works on the run's own record."""
+    """Ask the model, judge its reply, and work on the run's own record."""
     match answer:
         case None:
             return _begin(state)
@@ -83,14 +83,14 @@ def _decision_call(state: ChecklistState) -> ModelCall:
 
 
 class Violation(NamedTuple):
-    """What keeps a decision from being done."""
+    """The fault that rejects a decision."""
 
     code: str
     message: str
 
 
 def _judge(state: ChecklistState, found: Read[DecisionReply] | Unread) -> Ask | Go:
-    """What follows from a decision: its acknowledgements count, also where it is a violation."""
+    """Return the move after a decision: its acknowledgements count, even if it is a violation."""
     notes = (found.found.get("notes") if isinstance(found, Unread) else found.reply.notes) or ""
     marks = acknowledged(state.plan, notes) if isinstance(notes, str) else ()
     acks = (*((PlanAcknowledged(marks=marks),) if marks else ()), *found.notices)
@@ -128,7 +128,7 @@ def _inspected(state: ChecklistState, reply: DecisionReply) -> InspectedCall:
 
 
 def _violation(state: ChecklistState, reply: DecisionReply, call: InspectedCall | None) -> Violation | None:
-    """The first thing that is wrong with a decision (docs/machines.md, "checklist")."""
+    """Return the first fault of a decision (docs/machines.md, "checklist")."""
     if reply.action not in ACTIONS:
         return Violation("invalid_action", f"action must be one of {', '.join(ACTIONS)}.")
     if reply.summary and reply.action not in ("complete", "exit"):
@@ -163,7 +163,7 @@ def _call_violation(state: ChecklistState, reply: DecisionReply, call: Inspected
 
 
 def _reject(state: ChecklistState, facts: tuple[Fact, ...], violation: Violation) -> Go:
-    """Back to the model, with a notice; too many in a row end the run."""
+    """Send the decision back to the model, with a notice; too many in a row end the run."""
     number, most = state.violations + 1, state.settings.max_consecutive_violations
     counted = f"{violation.message} (Violation {number} in a row; {most + 1} end the run.)"
     notice = Notice(code=f"protocol_violation.{violation.code}", message=counted)
@@ -176,7 +176,7 @@ def _reject(state: ChecklistState, facts: tuple[Fact, ...], violation: Violation
 def _follow(
     reply: DecisionReply, call: InspectedCall | None, state: ChecklistState, facts: tuple[Fact, ...]
 ) -> Ask | Go:
-    """What a valid decision leads to."""
+    """Return the move that a valid decision leads to."""
     if call is not None and call.spec is not None:
         notices = tuple(Notice(code=drop.code, message=drop.message, param=drop.param) for drop in call.drops)
         if call.spec.name not in INFRA:
@@ -192,7 +192,7 @@ def _follow(
 
 
 def tool_execution(state: ChecklistState, answer: Answer | None) -> Ask | Go:
-    """Runs the call; a fatal error ends the run by an edge of its own."""
+    """Run the call; a fatal error ends the run by an edge of its own."""
     call = state.call
     assert call is not None
     match answer:
@@ -217,7 +217,7 @@ def _run(state: ChecklistState, call: Call) -> Ask | Go:
 
 
 def exit_(state: ChecklistState, answer: Answer | None) -> Go:
-    """The last row; the reason is known."""
+    """End the run; the reason is known."""
     if answer is not None:
         raise UnexpectedAnswer("exit", answer)
     return Go("final")

@@ -14,7 +14,7 @@ from runs.machines.checklist.state import ChecklistState, budget
 FACTS = ("react.decision", "react.notice", "react.plan.ack")
 
 SIGNED = re.compile(r"^\s*(?:[-*]\s*)?([✓✗→□])\s*(?:\[([0-9]{1,6})\]|([0-9]{1,6})[.:](?![0-9]))\s*(.*)$")
-"""A line of notes about a step: the machine reads done and failed alone, a reader wants to know the rest too."""
+"""A line of notes about a step: the machine reads only done and failed; people also see the rest."""
 
 SIGNS = {"done": "✓", "failed": "✗", "now": "→", "later": "□"}
 SAID = {"done": "done", "failed": "failed", "now": "in progress", "later": "to do"}
@@ -22,7 +22,7 @@ SAID = {"done": "done", "failed": "failed", "now": "in progress", "later": "to d
 
 @dataclass(frozen=True)
 class StepView:
-    """A step of the plan: its mark, what the model last noted of it, and the row where it did."""
+    """A step of the plan: its mark, the model's last note about it, and the step of that note."""
 
     number: int
     text: str
@@ -35,14 +35,14 @@ class StepView:
 
 @dataclass(frozen=True)
 class FileView:
-    """A file that a tool made."""
+    """A file made by a tool."""
 
     name: str
     kind: str
 
 
 def context(state: ChecklistState, rows: Sequence[Told], _lost: Lost | None) -> Data:
-    """Return what the template is given."""
+    """Return the data of the template."""
     noted = _noted(rows)
     lines = meters_of(budget(state), "global", {})
     return {
@@ -62,7 +62,7 @@ def context(state: ChecklistState, rows: Sequence[Told], _lost: Lost | None) -> 
 
 
 def _noted(rows: Sequence[Told]) -> dict[int, tuple[str, str, int]]:
-    """For each step the last sign that the notes gave it, what they said with it, and where."""
+    """Return the last mark of each plan step in the notes, with its text and its step."""
     noted: dict[int, tuple[str, str, int]] = {}
     for row in rows:
         for fact in row.facts:

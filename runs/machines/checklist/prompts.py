@@ -1,7 +1,7 @@
-"""What a `checklist` model is told. VERSION rises with every change of a sentence.
+"""The prompts of `checklist`. VERSION rises with every change of a sentence.
 
-A strong model gets the tools and one reply shape. A weak one (`terms.guided`) is led: the reply schema is as narrow
-as the state allows, and worked examples show the whole way.
+A strong model gets the tools and one reply shape. A weak one (`terms.guided`) gets more guidance: the reply schema is
+as narrow as the state allows, and worked examples show the whole way.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ WORKED: tuple[tuple[str, str, dict[str, str], str, str], ...] = (
     ("Add 7 and 5.", "calculator", {"expression": "7 + 5"}, "12", "12"),
     ("Write hello to b.txt.", "write_file", {"name": "b.txt", "content": "hello"}, "ok", "Saved."),
 )
-"""Goal, tool, arguments, result, answer: ways that a weak model can follow."""
+"""Goal, tool, arguments, result, answer: examples for a weak model."""
 
 SIGNS = {"done": "✓", "failed": "✗", "pending": "□"}
 
 
 def system(terms: Terms) -> str:
-    """The system text: how to work, and the tools that may be called."""
+    """Return the system text: how to work, and the tools that may be called."""
     if terms.guided:
         return GUIDED
     lines = [
@@ -57,7 +57,7 @@ def system(terms: Terms) -> str:
 
 
 def active_state(state: ChecklistState) -> str:
-    """Where the run stands: for the tail of every prompt, and for the page."""
+    """Return the run's progress: for the tail of every prompt, and for the page."""
     now = min(state.decision_rounds_used + 1, state.max_iterations)
     lines = ["[ACTIVE STATE]", f"iteration {now}/{state.max_iterations}"]
     for name, used, most in (
@@ -74,12 +74,12 @@ def active_state(state: ChecklistState) -> str:
 
 
 def tail(state: ChecklistState) -> str:
-    """What only the next prompt says."""
+    """Return the tail of the next prompt."""
     return f"{active_state(state)}\nReply with the JSON object."
 
 
 def block(fact: Any) -> Block | None:
-    """How a fact reads; None where the model is not told."""
+    """Return the block of a fact; None if the model is not told."""
     match fact.kind:
         case "react.decision" if fact.action:
             return Block(kind=fact.kind, author="agent", text=_reply(fact))
@@ -100,7 +100,7 @@ def block(fact: Any) -> Block | None:
 
 
 def _covers(fact: Any) -> dict[str, str | None]:
-    """What an infra tool hides, or shows again."""
+    """Return the blocks that an infra tool hides, or shows again."""
     match fact.tool, fact.value:
         case "react.memory_hide", {"path": str(path), "replacement": str(text)}:
             return {path: text}
@@ -110,12 +110,12 @@ def _covers(fact: Any) -> dict[str, str | None]:
 
 
 def names_paths(terms: Terms) -> bool:
-    """Whether the model is shown where blocks can be found again; a weak one is not."""
+    """Return True if the model is shown the blocks' paths; a weak one is not."""
     return not terms.guided
 
 
 def _reply(fact: Any) -> str:
-    """A decision in the shape in which it is asked for; what was left empty is left out."""
+    """Return a decision as the reply schema has it, without empty members."""
     said: dict[str, Any] = {"action": fact.action}
     said |= {"strategy": fact.strategy} if fact.strategy else {}
     said |= {"notes": fact.notes} if fact.notes else {}
@@ -126,7 +126,7 @@ def _reply(fact: Any) -> str:
 
 
 def examples(terms: Terms) -> tuple[Message, ...]:
-    """The worked examples with the tools that this run has; none for a strong model."""
+    """Return the worked examples with the tools that this run has; none for a strong model."""
     tools = {spec.name for spec in terms.permitted()} if terms.guided else set()
     said: list[Message] = []
     for goal, tool, params, result, answer in WORKED:
@@ -148,7 +148,7 @@ def examples(terms: Terms) -> tuple[Message, ...]:
 
 
 def reply_schema(name: str, state: ChecklistState, infra: frozenset[str]) -> dict[str, Any] | None:
-    """The JSON schema of a reply, as narrow as the state allows; None for free text."""
+    """Return the JSON schema of a reply, as narrow as the state allows; None for free text."""
     tools = [spec for spec in state.terms.permitted() if spec.name not in infra]
     match name:
         case "plan":
@@ -161,7 +161,7 @@ def reply_schema(name: str, state: ChecklistState, infra: frozenset[str]) -> dic
 
 
 def _shapes(state: ChecklistState, tools: list[str], infra: list[str]) -> list[dict[str, Any]]:
-    """What may be decided now: a call of a tool, an infra call, a question, the end."""
+    """Return the possible decisions now: a call of a tool, an infra call, a question, the end."""
     notes = {"type": "string"}
     shapes: list[dict[str, Any]] = []
     strategies = _strategies(state)
@@ -190,7 +190,7 @@ def _complete(notes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _guided(state: ChecklistState, tools: list[ToolSpec]) -> dict[str, Any]:
-    """The next tool in the order in which the run names them; after the last one the end, all steps ticked off."""
+    """Return the schema for the next tool in the run's order; after the last one the end, all steps ticked off."""
     order = {name: place for place, name in enumerate(state.terms.settings.tools)}
     tools = sorted(tools, key=lambda spec: order.get(spec.name, len(order)))
     waiting = [spec for spec in tools if spec.name not in state.called]
@@ -211,7 +211,7 @@ def _guided(state: ChecklistState, tools: list[ToolSpec]) -> dict[str, Any]:
 
 
 def _acknowledging(state: ChecklistState) -> dict[str, Any]:
-    """Notes that acknowledge the steps that are open: the model says of each whether it is done or failed."""
+    """Return the schema of notes that acknowledge the open steps: each as done or failed."""
     numbers = [number for number, step in enumerate(state.plan, 1) if step.status == "pending"]
     if not numbers:
         return {"const": ""}

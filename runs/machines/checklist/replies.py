@@ -1,4 +1,4 @@
-"""What the model of `checklist` may reply, and how it is read."""
+"""The replies of the `checklist` model, and their reader."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ACTIONS = ("call_tool", "complete", "clarify", "exit")
 
 
 MARKS: dict[str, Status] = {"✓": "done", "✗": "failed"}
-"""What a mark at the beginning of a line makes of a step; in progress (→ …) and pending (□) change nothing."""
+"""The status that a mark at the beginning of a line gives a step; in progress (→ …) and pending (□) change nothing."""
 
 
 MARKED = re.compile(r"^\s*(?:[-*]\s*)?([✓✗])\s*(?:\[([0-9]{1,6})\]|([0-9]{1,6})[.:](?![0-9]))")
 
 
 class CallReply(Value):
-    """The call that a decision asks for. What `params` may be is looked at with the call, not here."""
+    """The call that a decision asks for. `params` is checked with the call, not here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     tool_id: str | None = None
@@ -36,7 +36,7 @@ class CallReply(Value):
 
 
 class DecisionReply(Value):
-    """What the model is asked to say; names beside these are passed over, and null is the same as nothing."""
+    """A decision as the model replies it; other names are ignored, and null is the same as nothing."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     action: str | None = None
@@ -49,24 +49,24 @@ class DecisionReply(Value):
 
     @property
     def summary(self) -> str:
-        """The completion summary, under either of its names."""
+        """Return the completion summary, under either of its names."""
         return (self.completion_summary or "").strip() or (self.final_answer or "").strip()
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """The questions that say something."""
+        """Return the non-empty questions."""
         return tuple(question.strip() for question in self.questions or () if question.strip())
 
 
 class PlanReply(Value):
-    """What the planner is asked to say."""
+    """A plan as the planner replies it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     steps: list[str]
 
 
 def read_decision(replied: ModelReplied, tools: Mapping[str, ToolSpec]) -> Read[DecisionReply] | Unread:
-    """The decision in a reply, or what is wrong with it."""
+    """Return the decision in a reply, or its fault."""
 
     def harmless(reply: DecisionReply) -> bool:
         called = reply.tool_call.tool_id if reply.tool_call else None
@@ -76,7 +76,8 @@ def read_decision(replied: ModelReplied, tools: Mapping[str, ToolSpec]) -> Read[
 
 
 def read_plan(replied: ModelReplied) -> tuple[Fact, ...]:
-    """The plan in a planner's reply; an unusable one is no plan. It calls nothing, so the first of several counts."""
+    """Return the plan in a planner's reply; an unusable one is no plan. It calls nothing, so the first of several
+    counts."""
     found = read(replied, PlanReply, lambda plan: True)
     if isinstance(found, Unread):
         why = f"The planner's reply can't be used: {found.why}"
@@ -88,7 +89,7 @@ def read_plan(replied: ModelReplied) -> tuple[Fact, ...]:
 
 
 def acknowledged(plan: tuple[PlanStep, ...], notes: str) -> tuple[Mark, ...]:
-    """The steps whose status the notes change; of several marks of a step the last one counts."""
+    """Return the steps whose status the notes change; of several marks of a step the last one counts."""
     said: dict[int, Status] = {}
     for line in notes.splitlines():
         if found := MARKED.match(line):

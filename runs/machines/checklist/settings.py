@@ -1,4 +1,4 @@
-"""The settings of `checklist`: what a launch may say."""
+"""The settings of `checklist`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ Status = Literal["pending", "done", "failed"]
 
 
 class ChecklistSettings(Settings):
-    """The settings of a `checklist` run."""
-
     plan: tuple[str, ...] = ()
     planner: Literal["model"] | None = None
     plan_gate: bool = True
@@ -39,7 +37,7 @@ class ChecklistSettings(Settings):
 
     @property
     def iterations(self) -> int:
-        """How many decisions the run may take."""
+        """Return the most decisions that the run may take."""
         if self.max_iterations is not None:
             return self.max_iterations
         return max(2, self.exploration_budget + self.exploitation_budget + 2)

@@ -17,14 +17,14 @@ from runs.machines.checklist.settings import ChecklistSettings, Status, Strategy
 
 
 class PlanStep(Value):
-    """One step of the plan, and how far it is."""
+    """One step of the plan, and its status."""
 
     text: str
     status: Status = "pending"
 
 
 class Call(Value):
-    """The call that was decided on and has no result yet; an infra call has no strategy."""
+    """The call of the last decision, still without a result; an infra call has no strategy."""
 
     tool: str
     args: dict[str, Any]
@@ -36,7 +36,7 @@ def _plan_flaw(state: ChecklistState) -> str:
 
 
 class ChecklistState(State):
-    """The control state of a `checklist` run: the budget stands at its top."""
+    """The control state of a `checklist` run, with the budget at its top."""
 
     exploration_budget: int
     exploitation_budget: int
@@ -50,7 +50,7 @@ class ChecklistState(State):
     """In a row."""
     plan: Annotated[tuple[PlanStep, ...], Checked(_plan_flaw)] = ()
     plan_told: bool = False
-    """Whether the plan is in the log, or was asked for."""
+    """True if the plan is in the log, or was requested."""
     call: Call | None = None
     called: tuple[str, ...] = ()
     """The tools that have run, each once."""
@@ -58,18 +58,17 @@ class ChecklistState(State):
 
     @property
     def settings(self) -> ChecklistSettings:
-        """The run's settings."""
         assert isinstance(self.terms.settings, ChecklistSettings)
         return self.terms.settings
 
     def left(self, strategy: Strategy) -> int:
-        """How many calls of the strategy may still be decided."""
+        """Return the remaining calls of the strategy."""
         if strategy == "explore":
             return max(0, self.exploration_budget - self.explore_used)
         return max(0, self.exploitation_budget - self.exploit_used)
 
     def count(self, status: Status) -> int:
-        """How many steps of the plan are `status`."""
+        """Return the number of plan steps of that status."""
         return sum(step.status == status for step in self.plan)
 
 
@@ -78,7 +77,7 @@ def _steps(texts: tuple[str, ...]) -> tuple[PlanStep, ...]:
 
 
 def open_state(terms: Terms) -> ChecklistState:
-    """The state before the first row."""
+    """Return the state before the first step."""
     settings = terms.settings
     assert isinstance(settings, ChecklistSettings)
     return ChecklistState(
@@ -91,7 +90,7 @@ def open_state(terms: Terms) -> ChecklistState:
 
 
 def evolve(state: ChecklistState, fact: Fact) -> State:
-    """The fold: one case a fact."""
+    """Fold a fact into the state: one case a fact."""
     match fact:
         case PlanMade(steps=steps):
             return state.model_copy(update={"plan": _steps(steps), "plan_told": True})
@@ -141,7 +140,7 @@ def strategy_of(text: str) -> Strategy | None:
 
 
 def _reported(state: ChecklistState, fact: ToolReported) -> State:
-    """A call that was reached is charged to its strategy, however it went."""
+    """Charge a reached call to its strategy, whatever its outcome."""
     changes: dict[str, Any] = {"call": None}
     match state.call.strategy if state.call else None:
         case "explore":
@@ -156,7 +155,7 @@ def _reported(state: ChecklistState, fact: ToolReported) -> State:
 
 
 def budget(state: ChecklistState) -> tuple[BudgetRow, ...]:
-    """Calls of each strategy, and decisions."""
+    """Return the budget lines: calls of each strategy, and decisions."""
     lines = (
         ("explore", state.explore_used, state.exploration_budget),
         ("exploit", state.exploit_used, state.exploitation_budget),

@@ -1,8 +1,8 @@
-"""`contract`: fills typed slots under hard and advisory budgets, with overdraft and one wrap-up round.
+"""`contract`: fills typed slots under hard and advisory budgets, with overdraft and one wrap-up turn.
 
-Pure functions, in the order of a story: `settings` and the `budgets` that follow from them, the model's `replies`, the
-`facts` that are concluded, the `state` and its fold; then the nodes (`deciding`, `calling`, `judging`) and what is told
-of the state (`telling`). Here is the declaration. See docs/machines.md, "contract".
+Pure functions, in the order of a story: `settings` and their `budgets`, the model's `replies`, the `facts`, the `state`
+and its fold; then the nodes (`deciding`, `calling`, `judging`) and the state in words (`telling`). Here is the
+declaration. See docs/machines.md, "contract".
 """
 
 from runs.engine.machine import COMMON_EXITS, END, Edge, Machine

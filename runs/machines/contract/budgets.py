@@ -1,4 +1,4 @@
-"""The two levels of budget, and what a contract gets of each."""
+"""The two levels of budget, and a contract's share of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RERUNS = 2
 
 
 class GlobalBudget(Value):
-    """What the whole run may use. Rounds and calls gate; explore, exploit and render are advisory."""
+    """The budget of the whole run. Rounds and calls gate; explore, exploit and render are advisory."""
 
     max_decision_rounds: int
     decision_rounds_used: int = 0
@@ -36,12 +36,12 @@ class GlobalBudget(Value):
     context_reads_used: int = 0
 
     def left(self, name: str) -> int:
-        """What is left of a cap, by the name after `max_`; never below 0."""
+        """Return the rest of a cap, by the name after `max_`; never below 0."""
         return max(0, int(getattr(self, f"max_{name}")) - int(getattr(self, f"{name}_used")))
 
 
 class StageBudget(Value):
-    """What one slot should use; all of it advisory."""
+    """The advisory budget of one slot."""
 
     max_explore: int
     explore_used: int = 0
@@ -53,12 +53,12 @@ class StageBudget(Value):
     context_reads_used: int = 0
 
     def left(self, name: str) -> int:
-        """What is left of a cap, by the name after `max_`; never below 0."""
+        """Return the rest of a cap, by the name after `max_`; never below 0."""
         return max(0, int(getattr(self, f"max_{name}")) - int(getattr(self, f"{name}_used")))
 
 
 class BudgetState(Value):
-    """The budget of the whole run, and that of each slot."""
+    """The budget of the whole run, and of each slot."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
     whole: GlobalBudget = Field(alias="global")
@@ -77,7 +77,7 @@ DERIVED: dict[Depth | None, Hint] = {
 def derive(
     slots: Iterable[Slot], hints: Mapping[str, Hint], depth: Depth | None, plan_shape: str | None, caps: Caps
 ) -> BudgetState:
-    """The budget that a contract gets (docs/machines.md, "contract")."""
+    """Return the budget of a contract (docs/machines.md, "contract")."""
     stages = {slot.id: _stage(slot, hints.get(slot.id, Hint()), depth, plan_shape) for slot in slots}
     explore = sum(stage.max_explore for stage in stages.values())
     exploit = sum(stage.max_exploit for stage in stages.values())
@@ -112,7 +112,7 @@ def _stage(slot: Slot, hint: Hint, depth: Depth | None, plan_shape: str | None) 
 
 
 def added(budget: BudgetState, slot: str | None, whole: Mapping[str, int], stage: Mapping[str, int]) -> Any:
-    """The budget with these amounts added to the global one and to the stage of `slot`."""
+    """Return the budget with these amounts added to the global one and to the stage of `slot`."""
     stages = budget.stages
     if slot in stages and stage:
         stages = {**stages, slot: _plus(stages[slot], stage)}

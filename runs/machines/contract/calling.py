@@ -1,4 +1,4 @@
-"""The nodes `protocol_verify` and `tool_execution`: a call is checked, then made, then its artifacts are registered."""
+"""The nodes `protocol_verify` and `tool_execution`: check a call, make it, register its artifacts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ BLOCKING = (
     "type_mismatch",
     "unknown_param",
 )
-"""The faults that block a call, in the order in which they are told."""
+"""Faults that block a call, in the order of their report."""
 
 
 def protocol_verify(state: ContractState, answer: Answer | None) -> Ask | Go:
-    """Holds the call against its tool: faults block it; what is only dropped does not."""
+    """Check the call against its tool: faults block it; mere drops do not."""
     if answer is not None:
         raise UnexpectedAnswer("protocol_verify", answer)
     call = _call_of(state)
@@ -60,7 +60,7 @@ def _inspected(state: ContractState) -> InspectedCall:
 
 
 def _outputs_fault(call: CallReply) -> str:
-    """What is wrong with the declared outputs; empty where nothing is."""
+    """Return the fault of the declared outputs; empty if there is none."""
     if not call.outputs:
         return "A call must declare what it makes: out_artifacts with a name and a kind."
     if any(not output.name or output.kind not in KINDS for output in call.outputs):
@@ -69,7 +69,7 @@ def _outputs_fault(call: CallReply) -> str:
 
 
 def tool_execution(state: ContractState, answer: Answer | None) -> Ask | Go:
-    """Runs the call and registers what it declared, with its error where it failed."""
+    """Run the call and register its declared artifacts, with their error if it failed."""
     tool = str(_call_of(state).tool_id)
     match answer:
         case None:

@@ -1,4 +1,4 @@
-"""The node `decision`: asks the model and passes calls on; and the router, through which every way out goes."""
+"""The node `decision`: asks the model and passes calls on; and the router, the one way out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from runs.machines.contract.telling import budget_text
 
 
 def decision(state: ContractState, answer: Answer | None) -> Ask | Go:
-    """Asks the model what to do next, charges it, and passes calls on; every way out goes through the router."""
+    """Ask the model for the next decision, charge it, and pass calls on; every way out goes through the router."""
     match answer:
         case None if state.awaits_coordinator:
             return Ask(ModelCall(role="coordinator", reply="coordinator", tail=words.COORDINATE))
@@ -47,7 +47,7 @@ def decision(state: ContractState, answer: Answer | None) -> Ask | Go:
 
 
 def _next_round(state: ContractState, facts: tuple[Fact, ...]) -> Ask | Go:
-    """The model call, where the budget or the overdraft has one left."""
+    """Return the model call, if the budget or the overdraft has one left."""
     state = after(state, facts)
     if state.must_finish and not state.is_wrapup_round:
         if state.exploit_overdraft_used >= state.overdraft:
@@ -59,7 +59,7 @@ def _next_round(state: ContractState, facts: tuple[Fact, ...]) -> Ask | Go:
 
 
 def _contract_of(own: ContractSettings, replied: ModelReplied) -> tuple[Fact, ...]:
-    """The coordinator's contract; an unusable reply means no slots."""
+    """Return the coordinator's contract; an unusable reply means no slots."""
     found = read_plan(replied)
     slots = () if isinstance(found, Unread) else found.reply.slots or ()
     twice = first_double([slot.id for slot in slots])
@@ -80,7 +80,7 @@ def _contract_of(own: ContractSettings, replied: ModelReplied) -> tuple[Fact, ..
 
 
 def _judged(state: ContractState, found: Read[Reply] | Unread) -> Ask | Go:
-    """What follows from a decision outside wrap-up."""
+    """Return the move after a decision outside wrap-up."""
     if isinstance(found, Unread):
         return _violated(state, DecisionUnread(message=found.why), "decision_invalid", found.why)
     reply = found.reply
@@ -103,7 +103,7 @@ def _judged(state: ContractState, found: Read[Reply] | Unread) -> Ask | Go:
 
 
 def _question(reply: Reply) -> HumanCall:
-    """The questions for a person. Readers show `questions`; `why` has them as records do."""
+    """Return the questions for a person. Readers show `questions`; `why` has them as records do."""
     questions = tuple(filter(str.strip, reply.questions or ()))
     title = questions[0] if questions else "The agent asks before it goes on."
     why = "\n".join(filter(None, (*questions[1:], reply.notes))) or "The agent can't decide this by itself."
@@ -111,7 +111,7 @@ def _question(reply: Reply) -> HumanCall:
 
 
 def _violated(state: ContractState, read: Fact, code: str, why: str) -> Go:
-    """The decision ends here; it is asked for again while decision reruns are left."""
+    """End the decision; the model is asked again while decision reruns are left."""
     facts = (read, Notice(code=code, message=why))
     if state.budget.whole.left("decision_reruns") == 0:
         return _routed(after(state, facts), facts, "decision_reruns_exhausted")
@@ -124,7 +124,7 @@ def _answer(reply: Reply) -> tuple[Fact, ...]:
 
 
 def _passed_on(state: ContractState, reply: Reply, facts: tuple[Fact, ...]) -> Go:
-    """A tool call; what it wants to see beside is charged, or dropped where no read is left."""
+    """Pass on a tool call; its context reads are charged, or dropped if none is left."""
     if state.allow_exploit_overdraft and reply.strategy != "exploit":
         return _routed(state, facts, "exploit_overdraft_blocked")
     shown = _showable(state, reply)
@@ -137,7 +137,7 @@ def _passed_on(state: ContractState, reply: Reply, facts: tuple[Fact, ...]) -> G
 
 
 def _looked_closer(state: ContractState, reply: Reply, facts: tuple[Fact, ...]) -> Go:
-    """A decision that only wants to see something first: it needs a read and a rerun."""
+    """Grant a decision that only wants context reads: it needs a read and a rerun."""
     shown = _showable(state, reply)
     if shown is None:
         return _routed(state, facts, "decision_no_progress")
@@ -149,14 +149,14 @@ def _looked_closer(state: ContractState, reply: Reply, facts: tuple[Fact, ...]) 
 
 
 def _showable(state: ContractState, reply: Reply) -> ThingsShown | None:
-    """What exists of what the decision wants to see; None where nothing does."""
+    """Return the existing part of the things that the decision wants to see; None if nothing exists."""
     artifacts = dict.fromkeys(name for name in reply.show_artifacts or () if name in state.artifacts)
     skills = dict.fromkeys(name for name in reply.show_skills or () if name in state.skills)
     return ThingsShown(artifacts=tuple(artifacts), skills=tuple(skills)) if artifacts or skills else None
 
 
 def _wrapped_up(state: ContractState, found: Read[Reply] | Unread) -> Go:
-    """The wrap-up round maps and ends, with the reason that led to it; nothing is charged or a violation."""
+    """Map the slots and end, for the reason that led to wrap-up; nothing is charged or a violation."""
     assert state.wrapup_exit_reason is not None
     if isinstance(found, Unread):
         unread = (DecisionUnread(message=found.why),)
@@ -171,7 +171,7 @@ def _wrapped_up(state: ContractState, found: Read[Reply] | Unread) -> Go:
 
 
 def _routed(state: ContractState, facts: tuple[Fact, ...], reason: str) -> Go:
-    """The router: the one place that sets the exit reason, or opens the one wrap-up round instead."""
+    """Set the exit reason, or open the one wrap-up turn instead: the one place that does."""
     facts = (*facts, ExitIntended(reason=reason))
     if not state.wrapup_round_used and state.unfilled and state.fillers:
         return Go("wrapup", (*facts, WrapUpBegan(reason=reason)))
@@ -179,7 +179,7 @@ def _routed(state: ContractState, facts: tuple[Fact, ...], reason: str) -> Go:
 
 
 def _mappings(state: ContractState, reply: Reply) -> tuple[Fact, ...]:
-    """Each entry of `map_slots`: done, or refused with a notice."""
+    """Return the facts of each entry of `map_slots`: done, or refused with a notice."""
     declared: set[str | None] = set()
     if reply.action == "call_tool":
         declared = {output.name for output in reply.call.outputs}

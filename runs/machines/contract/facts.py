@@ -1,4 +1,4 @@
-"""The conclusions that only `contract` draws."""
+"""The facts of `contract` alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runs.machines.contract.settings import Depth, Hint, Slot
 
 
 class ContractSet(Fact):
-    """The coordinator's contract, and what its budget follows from."""
+    """The coordinator's contract, and the sources of its budget."""
 
     kind: Literal["contract.set"] = "contract.set"
     slots: tuple[Slot, ...] = ()
@@ -23,7 +23,7 @@ class ContractSet(Fact):
 
 
 class OverdraftGranted(Fact):
-    """One more round, past the caps, for exploiting."""
+    """One more round beyond the caps, for exploiting."""
 
     kind: Literal["contract.overdraft.granted"] = "contract.overdraft.granted"
     number: int
@@ -31,14 +31,14 @@ class OverdraftGranted(Fact):
 
 
 class DecisionMade(Reply, Fact):
-    """The model's decision, read; it is charged, but for the wrap-up round."""
+    """The model's decision, read; charged outside wrap-up."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     kind: Literal["react.decision"] = "react.decision"
 
 
 class DecisionUnread(Fact):
-    """A reply that is no decision; the raw text is on the exchange, and the round is charged."""
+    """An unreadable decision; the raw text is on the exchange, and the round is charged."""
 
     kind: Literal["contract.decision.unread"] = "contract.decision.unread"
     message: str
@@ -51,7 +51,7 @@ class RerunTaken(Fact):
 
 
 class ThingsShown(Fact):
-    """One context read is used: these are shown whole in the next decision's prompt."""
+    """A used context read: these are shown whole in the next decision's prompt."""
 
     kind: Literal["contract.shown"] = "contract.shown"
     artifacts: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class ThingsShown(Fact):
 
 
 class SlotMapped(Fact):
-    """An artifact fills a slot; it leaves the one that it filled, and what was in this one leaves it."""
+    """An artifact fills a slot: it leaves its earlier slot, and the slot's earlier artifact leaves this one."""
 
     kind: Literal["contract.slot.mapped"] = "contract.slot.mapped"
     slot: str
@@ -75,21 +75,21 @@ class ArtifactMade(ArtifactDeclared):
 
 
 class ExitIntended(Fact):
-    """Why the run should end, if the router agrees."""
+    """The reason to end the run, if the router agrees."""
 
     kind: Literal["contract.exit.intended"] = "contract.exit.intended"
     reason: str
 
 
 class WrapUpBegan(Fact):
-    """One more round, to put what was made into the slots; `reason` is restored after it."""
+    """One more turn, to fill the slots with existing artifacts; `reason` is restored after it."""
 
     kind: Literal["contract.wrapup.began"] = "contract.wrapup.began"
     reason: str
 
 
 class ContractJudged(Fact):
-    """Which slots are filled at the end."""
+    """The slots filled at the end."""
 
     kind: Literal["contract.judged"] = "contract.judged"
     filled: tuple[str, ...] = ()

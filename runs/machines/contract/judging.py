@@ -1,4 +1,4 @@
-"""The node `exit`: whether the contract is fulfilled, and what counts as a success."""
+"""The node `exit`: judges whether the contract is fulfilled and the run succeeded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runs.machines.contract.state import ContractState
 
 
 def exit_node(state: ContractState, answer: Answer | None) -> Ask | Go:
-    """Judges the contract; `complete` with an unfilled slot is not."""
+    """Judge the contract; `complete` with an unfilled slot is no success."""
     if answer is not None:
         raise UnexpectedAnswer("exit", answer)
     filled = tuple(name for name in state.slots if name not in state.unfilled)
@@ -18,10 +18,10 @@ def exit_node(state: ContractState, answer: Answer | None) -> Ask | Go:
 
 
 def ok(state: ContractState) -> bool | None:
-    """Whether every slot is filled; None where there is none."""
+    """Return whether every slot is filled; None if there is none."""
     return not state.unfilled if state.slots else None
 
 
 def succeeded(state: ContractState) -> bool:
-    """With slots: all of them are filled, whatever the reason."""
+    """Return True if all slots are filled, whatever the reason; without slots, if the run is `complete`."""
     return not state.unfilled if state.slots else state.exit_reason == "complete"

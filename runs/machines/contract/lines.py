@@ -68,7 +68,7 @@ def _judged(fact: Data) -> Said:
 
 
 def violation(code: str) -> str:
-    """Return the violation that a notice names, in words; empty where it names none."""
+    """Return a notice's violation in words; empty if it names none."""
     return spoken(code) if code == "decision_invalid_strategy" else ""
 
 

@@ -1,4 +1,4 @@
-"""The contract: its slots filling up, what was made, and both levels of the budget."""
+"""The contract: its slots, its artifacts, and both levels of the budget."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Made:
-    """An artifact: where it was made, and its value (one entry, where it has one to show)."""
+    """An artifact: its step, and its value (one entry, if it has one to show)."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class Made:
 
 @dataclass(frozen=True)
 class SlotView:
-    """A slot, what fills it, and what it should use."""
+    """A slot, its artifact, and its advised budget."""
 
     name: str
     slot: SlotState
@@ -49,7 +49,7 @@ class SlotView:
 
 
 def context(state: ContractState, rows: Sequence[Told], _lost: Lost | None) -> Data:
-    """Return what the template is given."""
+    """Return the data of the template."""
     made = _registry(state, rows)
     slots = [_slot(state, name, made) for name in state.slots]
     return {
@@ -107,7 +107,7 @@ def _mark(slot: SlotState) -> Word:
 
 
 def _phases(state: ContractState) -> list[Word]:
-    """What is out of the ordinary about the run's budget, in words."""
+    """Return the exceptional states of the run's budget, in words."""
     said: list[Word] = []
     if state.exit_reason is not None:
         pass

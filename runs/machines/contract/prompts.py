@@ -1,7 +1,7 @@
-"""What a `contract` is told. VERSION rises with every change of a sentence.
+"""The prompts of `contract`. VERSION rises with every change of a sentence.
 
-A strong model gets the tools, the slots and one reply shape, as narrow as the state allows. A weak one
-(`terms.guided`) is led: it makes one artifact per open slot, then it is given the one way to fill them.
+A strong model gets the tools, the slots and one reply shape, as narrow as the state allows. A weak one (`terms.guided`)
+gets more guidance: it makes one artifact per open slot, then gets the one way to fill them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runs.machines.prompts.common import LED, SHORT, WORKED, object_schema
 VERSION = 1
 
 PREVIEW = 600
-"""Characters of a result that every later prompt has; the whole is shown where a decision asks for it."""
+"""Characters of a result in every later prompt; a decision can ask for the whole."""
 
 SYSTEM = """You fill the slots of a contract on the way to a goal. Each reply is one JSON object and nothing else.
 "action" is one of:
@@ -57,7 +57,7 @@ OVERDRAFT = (
 
 
 def system(terms: Terms) -> str:
-    """The system text: how to work, and the tools that may be called."""
+    """Return the system text: how to work, and the tools that may be called."""
     if terms.guided:
         return GUIDED
     tools = "\n".join(
@@ -71,7 +71,7 @@ def system(terms: Terms) -> str:
 
 
 def block(fact: Any) -> Block | None:
-    """How a fact reads; None where the model is not told, or reads it in the tail."""
+    """Return the block of a fact; None if the model is not told, or reads it in the tail."""
     match fact.kind:
         case "react.decision":
             said = fact.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
@@ -89,7 +89,7 @@ def block(fact: Any) -> Block | None:
 
 
 def result(fact: ToolReported, parts: dict[str, Any]) -> Block:
-    """A tool's result: its beginning, and for a prompt that asks for it the whole of each artifact."""
+    """Return a tool's result: its beginning, and each artifact in full for prompts that want it."""
     if fact.of_program:
         whole = cut(result_text(fact))
         shows = {name: cut(as_text(part)) if fact.error is None else whole for name, part in parts.items()}
@@ -106,7 +106,7 @@ def result(fact: ToolReported, parts: dict[str, Any]) -> Block:
 
 
 def tail(state: ContractState, budget: str) -> str:
-    """What only the next prompt says: slots, artifacts, skills, and BUDGET_STATE at the end."""
+    """Return the tail of the next prompt: slots, artifacts, skills, and BUDGET_STATE at the end."""
     parts = [
         f"Skill {name}:\n{cut(state.skills[name])}" for name in state.shown_skills if name in state.skills
     ]
@@ -148,7 +148,7 @@ def _artifact_lines(state: ContractState) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """What a model named, on one line: a break in it must not look like a line of ours."""
+    """Return a name from the model on one line: a break in it must not look like a line of ours."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -156,7 +156,7 @@ def _line(text: str) -> str:
 
 
 def reply_schema(name: str, state: ContractState) -> dict[str, Any] | None:
-    """The JSON schema of a reply, as narrow as the state allows; None for free text."""
+    """Return the JSON schema of a reply, as narrow as the state allows; None for free text."""
     match name:
         case "coordinator":
             return _coordinator_schema(guided=state.terms.guided)
@@ -177,7 +177,7 @@ def _names(names: list[str]) -> dict[str, Any]:
 
 
 def _decision_schema(state: ContractState) -> dict[str, Any]:
-    """What a strong model may say now: only what can have an effect."""
+    """Return the schema of a strong model's decision: only members with an effect."""
     whole = state.budget.whole
     tools = [spec.name for spec in state.terms.permitted()]
     shows = bool(state.artifacts or state.skills) and whole.left("context_reads") > 0
@@ -223,7 +223,7 @@ def _call_schema(tools: list[str]) -> dict[str, Any]:
 
 
 def _map_schema(slots: list[str], artifacts: list[str]) -> dict[str, Any]:
-    """The ways to fill slots; empty where there is none."""
+    """Return the schema of the ways to fill slots; empty if there is none."""
     if not slots or not artifacts:
         return {}
     entry = object_schema(
@@ -247,11 +247,11 @@ HINTS: dict[str, Any] = {
         "additionalProperties": False,
     },
 }
-"""Rounds and reads by slot, where the depth does not fit it."""
+"""Rounds and reads by slot, if the depth does not fit it."""
 
 
 def _coordinator_schema(*, guided: bool) -> dict[str, Any]:
-    """The contract: its slots, and how much each deserves. A weak model gives no hints."""
+    """Return the schema of a contract: its slots, with their hints. A weak model gives no hints."""
     slot = object_schema(
         {
             "id": {"type": "string", "pattern": "^[a-z][a-z0-9_]{0,39}$"},
@@ -272,7 +272,7 @@ def _coordinator_schema(*, guided: bool) -> dict[str, Any]:
 
 
 def _guided_schema(state: ContractState) -> dict[str, Any]:
-    """A call for each slot that nothing can fill yet, then the end."""
+    """Return the schema of a call for each slot that no artifact can fill yet, then of the end."""
     spec = _next_tool(state)
     if spec is None:
         return _ending(state)
@@ -293,7 +293,7 @@ def _guided_schema(state: ContractState) -> dict[str, Any]:
 
 
 def _next_tool(state: ContractState) -> ToolSpec | None:
-    """The first tool, in the run's order, that has made nothing; None where each has."""
+    """Return the first tool, in the run's order, without an artifact; None if each has one."""
     order = {name: place for place, name in enumerate(state.terms.settings.tools)}
     permitted = sorted(state.terms.permitted(), key=lambda spec: order.get(spec.name, len(order)))
     made = {name.rpartition("_")[0] for name, one in state.artifacts.items() if one.mappable}
@@ -301,7 +301,7 @@ def _next_tool(state: ContractState) -> ToolSpec | None:
 
 
 def _ending(state: ContractState) -> dict[str, Any]:
-    """The end: what was made goes into the slots that are open."""
+    """Return the schema of the end: the artifacts go into the open slots."""
     properties: dict[str, Any] = {"action": {"const": "complete"}}
     slots, fillers = state.unfilled, state.fillers
     if state.terms.guided and slots and fillers:
@@ -324,7 +324,7 @@ def _ending(state: ContractState) -> dict[str, Any]:
 
 
 def _pairs(state: ContractState, slots: list[str], fillers: list[str]) -> list[tuple[str, str, bool]]:
-    """For each open slot the newest artifact that fits, each once; else an inline one as a draft."""
+    """Return for each open slot the newest artifact that fits, each once; else an inline one as a draft."""
     left = list(reversed(fillers))
     pairs = []
     for slot in slots:
@@ -338,7 +338,7 @@ def _pairs(state: ContractState, slots: list[str], fillers: list[str]) -> list[t
 
 
 def examples(terms: Terms) -> tuple[Message, ...]:
-    """The worked examples, with the tools that this run has; none for a strong model, or where no tool is in them."""
+    """Return the worked examples, with the run's tools; none for a strong model, or if no tool is in them."""
     tools = [spec.name for spec in terms.permitted() if spec.name in LED] if terms.guided else []
     said: list[Message] = []
     for goal, then, expression, value, name in WORKED[:4] if tools else ():

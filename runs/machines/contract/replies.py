@@ -1,4 +1,4 @@
-"""What the model is asked to say, and how it is read: a decision, or a contract where it makes one."""
+"""The model's replies and their readers: a decision, or a contract from the coordinator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTIONS = ("call_tool", "decision", "clarify", "complete", "exit")
 
 
 class Output(Value):
-    """An artifact that a call declares."""
+    """An artifact declared by a call."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     name: str | None = None
@@ -35,13 +35,13 @@ class CallReply(Value):
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """What it declares; an output without a kind is `inline`."""
+        """Return its declared outputs; one without a kind is `inline`."""
         given = self.out_artifacts or ()
         return tuple(one.model_copy(update={"kind": "inline"}) if one.kind is None else one for one in given)
 
 
 class MapReply(Value):
-    """One artifact that is to fill one slot."""
+    """An artifact for one slot."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     slot: str | None = None
@@ -51,7 +51,7 @@ class MapReply(Value):
 
 
 class Reply(Value):
-    """What the model is asked to say; names beside these are passed over, and null is as good as absent."""
+    """A decision as the model replies it; other names are ignored, and null is as good as absent."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     action: str | None = None
@@ -67,12 +67,11 @@ class Reply(Value):
 
     @property
     def call(self) -> CallReply:
-        """The call, as far as there is one."""
         return self.tool_call or CallReply()
 
     @property
     def charged(self) -> str | None:
-        """The strategy that a round is charged to."""
+        """Return the strategy that a round is charged to."""
         return self.strategy if self.strategy in STRATEGIES else None
 
 
@@ -93,7 +92,7 @@ class HintReply(Hint):
 
 
 class PlanReply(Value):
-    """What the coordinator is asked to say."""
+    """A contract as the coordinator replies it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     slots: tuple[SlotReply, ...] | None = None
@@ -103,7 +102,7 @@ class PlanReply(Value):
 
 
 def read_decision(replied: ModelReplied, tools: Mapping[str, ToolSpec]) -> Read[Reply] | Unread:
-    """The decision, or what is wrong with it; strategy `exit` makes the action `exit`."""
+    """Return the decision, or its fault; strategy `exit` makes the action `exit`."""
     found = read(replied, Reply, lambda reply: _is_harmless(reply, tools))
     if isinstance(found, Unread):
         return found
@@ -117,7 +116,7 @@ def read_decision(replied: ModelReplied, tools: Mapping[str, ToolSpec]) -> Read[
 
 
 def _is_harmless(reply: Reply, tools: Mapping[str, ToolSpec]) -> bool:
-    """Whether the decision changes nothing and ends nothing."""
+    """Return True if the decision changes nothing and ends nothing."""
     match reply.action:
         case "call_tool":
             return reply.strategy != "exit" and is_harmless(tools, reply.call.tool_id)
@@ -127,5 +126,5 @@ def _is_harmless(reply: Reply, tools: Mapping[str, ToolSpec]) -> bool:
 
 
 def read_plan(replied: ModelReplied) -> Read[PlanReply] | Unread:
-    """The coordinator's contract, or what is wrong with it. It calls nothing, so the first of several counts."""
+    """Return the coordinator's contract, or its fault. It calls nothing, so the first of several counts."""
     return read(replied, PlanReply, lambda plan: True)

@@ -1,4 +1,4 @@
-"""What a `contract` run is launched with: slots, hints, caps."""
+"""The settings of `contract`: slots, hints, caps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Depth = Literal["shallow", "medium", "deep"]
 
 
 class Slot(Value):
-    """One thing that the run is to deliver."""
+    """A deliverable of the run."""
 
     id: str = Field(min_length=1, max_length=60)
     type: SlotType
@@ -23,7 +23,7 @@ class Slot(Value):
 
 
 class Hint(Value):
-    """Rounds and reads for one slot; a number that is given always wins, and a negative one is 0."""
+    """Rounds and reads for one slot; a given number always wins, and a negative one is 0."""
 
     explore: int | None = None
     exploit: int | None = None
@@ -44,15 +44,13 @@ class Caps(Value):
 
 
 class ContractSettings(Settings):
-    """The settings of a `contract` run."""
-
     contract: tuple[Slot, ...] = ()
     hints: dict[str, Hint] = {}
     depth: Depth | None = None
     plan_shape: Literal["single_step", "single_deliverable", "multi_step"] | None = None
     """Only `multi_step` changes the budget."""
     coordinator: Literal["form", "model"] | None = None
-    """`model`: one model call makes the contract, in place of the form."""
+    """`model`: a model call makes the contract, in place of the form."""
     budget: Caps = Caps()
     skills: dict[str, str] = {}
 
@@ -65,5 +63,5 @@ class ContractSettings(Settings):
 
 
 def first_double(names: list[str]) -> str:
-    """The first name that stands twice; empty where none does."""
+    """Return the first repeated name; empty if there is none."""
     return next((name for place, name in enumerate(names) if name in names[:place]), "")

@@ -26,7 +26,7 @@ from runs.machines.contract.settings import ContractSettings, Slot, SlotType
 
 
 class SlotState(Value):
-    """A slot, and what fills it."""
+    """A slot, and its artifact."""
 
     type: SlotType
     description: str = ""
@@ -46,15 +46,13 @@ class Artifact(Value):
 
     @property
     def mappable(self) -> bool:
-        """Whether it can fill a slot at all."""
+        """Return True if it can fill a slot at all."""
         return self.kind != "search" and self.error is None and not self.empty
 
 
 class ContractState(State):
-    """The control state of a `contract` run."""
-
     last_decision: Reply | None = None
-    """Without its notes and summary, which are in the log."""
+    """Without its notes and summary: the log has those."""
     pending_exit_reason: str | None = None
     wrapup_round_used: bool = False
     is_wrapup_round: bool = False
@@ -69,44 +67,43 @@ class ContractState(State):
     artifacts: dict[str, Artifact] = {}
     budget: BudgetState
     contract_made: bool = False
-    """Whether the coordinator has been heard."""
+    """True if the coordinator has answered."""
     decisions: int = 0
     """Replies of role `decision`, valid or not."""
     calling: bool = False
-    """A call was reached, and nothing has come of it yet."""
+    """A call was reached, and has no result yet."""
     shown_artifacts: tuple[str, ...] = ()
     shown_skills: tuple[str, ...] = ()
 
     @property
     def settings(self) -> ContractSettings:
-        """The run's settings."""
         assert isinstance(self.terms.settings, ContractSettings)
         return self.terms.settings
 
     @property
     def skills(self) -> dict[str, str]:
-        """The named texts that can be shown: the administrator's, and the run's own before them."""
+        """Return the named texts that can be shown: the administrator's, overridden by the run's own."""
         return {**self.terms.skills, **self.settings.skills}
 
     @property
     def unfilled(self) -> list[str]:
-        """The slots that nothing fills."""
+        """Return the slots without an artifact."""
         return [name for name, slot in self.slots.items() if slot.artifact is None]
 
     @property
     def fillers(self) -> list[str]:
-        """The artifacts that could fill a slot and fill none."""
+        """Return the artifacts that could fill a slot and fill none."""
         return [name for name, made in self.artifacts.items() if made.mappable and made.slot is None]
 
     @property
     def must_finish(self) -> bool:
-        """Whether a gating cap is used up."""
+        """Return True if a gating cap is used up."""
         whole = self.budget.whole
         return whole.left("decision_rounds") == 0 or whole.left("tool_calls") == 0
 
     @property
     def overdraft(self) -> int:
-        """How many rounds the overdraft has in all: fixed once granted, else what it would be now."""
+        """Return the overdraft's rounds in all: fixed once granted, else its current size."""
         if self.exploit_overdraft_total:
             return self.exploit_overdraft_total
         left = self.budget.whole.left("exploit_rounds")
@@ -115,12 +112,12 @@ class ContractState(State):
 
     @property
     def awaits_coordinator(self) -> bool:
-        """Whether the contract has yet to be made by the model."""
+        """Return True if the model has yet to make the contract."""
         return self.settings.coordinator == "model" and not self.contract_made
 
 
 def open_state(terms: Terms) -> ContractState:
-    """The state before the first row: the form's contract, or none yet."""
+    """Return the state before the first step: the form's contract, or none yet."""
     own = terms.settings
     assert isinstance(own, ContractSettings)
     slots = () if own.coordinator == "model" else own.contract
@@ -137,7 +134,7 @@ def _slots(slots: Iterable[Slot]) -> dict[str, SlotState]:
 
 
 def evolve(state: ContractState, fact: Fact) -> State:
-    """The fold: one case a fact."""
+    """Fold a fact into the state: one case a fact."""
     match fact:
         case ContractSet(slots=slots, hints=hints, depth=depth, plan_shape=shape):
             budget = derive(slots, hints, depth, shape, state.settings.budget)
@@ -187,7 +184,7 @@ def evolve(state: ContractState, fact: Fact) -> State:
 
 
 def after(state: ContractState, facts: Iterable[Fact]) -> ContractState:
-    """The state with these conclusions drawn."""
+    """Return the state after these facts."""
     for fact in facts:
         evolved = evolve(state, fact)
         assert isinstance(evolved, ContractState)
@@ -200,13 +197,13 @@ def _spent(state: ContractState, whole: Mapping[str, int], stage: Mapping[str, i
 
 
 def _turned(state: ContractState) -> ContractState:
-    """After a reply: it counts, and what was shown for it is shown no more."""
+    """Count a reply, and hide the texts shown for it."""
     turned = {"decisions": state.decisions + 1, "shown_artifacts": (), "shown_skills": ()}
     return state.model_copy(update=turned)
 
 
 def _decided(state: ContractState, fact: DecisionMade) -> ContractState:
-    """The decision at hand; outside wrap-up it moves the focus first, and is charged."""
+    """Take the decision; outside wrap-up it moves the focus first, and is charged."""
     kept = fact.model_dump(exclude={"kind", "notes", "completion_summary"})
     state = _turned(state).model_copy(update={"last_decision": Reply.model_validate(kept)})
     if fact.focus_slot in state.slots and not state.is_wrapup_round:
@@ -215,7 +212,7 @@ def _decided(state: ContractState, fact: DecisionMade) -> ContractState:
 
 
 def _charged(state: ContractState, strategy: str | None, rounds: int) -> ContractState:
-    """With a decision round, and one of its strategy, charged (or given back); nothing is in wrap-up."""
+    """Charge (or give back) a decision round, and one of its strategy; nothing in wrap-up."""
     if state.is_wrapup_round:
         return state
     whole = {"decision_rounds_used": rounds}
@@ -225,7 +222,7 @@ def _charged(state: ContractState, strategy: str | None, rounds: int) -> Contrac
 
 
 def _given_back(state: ContractState) -> ContractState:
-    """A clarify that was answered is free; so is its overdraft round."""
+    """Give back the round of an answered clarify; its overdraft round, too."""
     asked = state.last_decision
     state = _charged(state, asked.charged if asked else None, -1)
     if not state.allow_exploit_overdraft:
@@ -234,7 +231,7 @@ def _given_back(state: ContractState) -> ContractState:
 
 
 def _call_charged(state: ContractState) -> ContractState:
-    """A call that was reached is charged once, whatever came of it."""
+    """Charge a reached call once, whatever its outcome."""
     return _spent(state, {"tool_calls_used": 1}, {}).model_copy(update={"calling": False})
 
 

@@ -1,4 +1,4 @@
-"""What is told of the state: budget lines for pages and for the model, the registry, and how a fact reads."""
+"""The state in words: budget lines for pages and for the model, the registry, and facts as blocks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ GLOBAL_LINES = (
     ("decision_reruns", "decision_reruns", "decision_reruns"),
     ("context_reads", "context_reads", "context_reads"),
 )
-"""Of the global budget: the word of BUDGET_STATE, the name of the budget line, the name in GlobalBudget."""
+"""Of the global budget: its word in BUDGET_STATE, the name of the budget line, the name in GlobalBudget."""
 
 STAGE_NAMES = ("explore", "exploit", "render", "context_reads")
 
 
 def budget(state: ContractState) -> tuple[BudgetRow, ...]:
-    """The global budget, then each stage's."""
+    """Return the global budget, then each stage's."""
     return (
         *(_row("global", line, state.budget.whole, name) for _, line, name in GLOBAL_LINES),
         *(
@@ -42,7 +42,7 @@ def _row(scope: str, line: str, level: GlobalBudget | StageBudget, name: str) ->
 
 
 def budget_text(state: ContractState) -> str:
-    """BUDGET_STATE: one or two lines, the second where a slot is current."""
+    """Return BUDGET_STATE: one line, and a second one if a slot is current."""
     whole = [_left(state, state.budget.whole, name, word) for word, _, name in GLOBAL_LINES]
     if state.is_wrapup_round:
         whole.append("wrapup active")
@@ -62,7 +62,7 @@ def _left(state: ContractState, level: GlobalBudget | StageBudget, name: str, wo
 
 
 def artifacts(state: ContractState) -> tuple[ArtifactRow, ...]:
-    """The registry."""
+    """Return the registry."""
     return tuple(
         ArtifactRow(name=name, kind=made.kind, error=made.error, slot=made.slot)
         for name, made in state.artifacts.items()
@@ -70,7 +70,7 @@ def artifacts(state: ContractState) -> tuple[ArtifactRow, ...]:
 
 
 def block(fact: Fact) -> Block | None:
-    """How a fact reads; of a tool's result the beginning, and the whole for a prompt that shows it."""
+    """Return the block of a fact; of a tool's result the beginning, and the whole for a prompt that shows it."""
     if isinstance(fact, ToolReported):
         return words.result(fact, {name: part_of(fact.value, fact.outputs, name) for name in fact.outputs})
     return words.block(fact)

@@ -1,7 +1,7 @@
-"""`planned`: follows a plan, records why a step was skipped, and plans again where it fails or is left.
+"""`planned`: follows a plan, records why a step was skipped, and plans again if it fails or is left.
 
-Pure functions: `settings`, `facts`, `state` and its fold, `nodes`, `prompts`. Here is the declaration.
-See docs/machines.md, "planned".
+Pure functions: `settings`, `facts`, `state` and its fold, `nodes`, `prompts`. Here is the declaration. See
+docs/machines.md, "planned".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runs.machines.planned.state import PlannedState, budget, evolve, open_state
 
 
 def budget_text(state: PlannedState) -> str:
-    """The budget in one line."""
+    """Return the budget in one line."""
     attempts, replans = state.max_steps - state.attempts, state.settings.max_replans - state.replans
     return (
         f"BUDGET_STATE: attempts left {attempts}/{state.max_steps}, "

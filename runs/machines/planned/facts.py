@@ -1,4 +1,4 @@
-"""The conclusions that `planned` draws."""
+"""The facts of `planned`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ ReplanReason = Literal["failures", "divergence", "duplicates"]
 
 
 class PlanMade(Fact):
-    """The rows to follow from here on, and where they come from."""
+    """The plan from here on, and its source."""
 
     kind: Literal["react.plan"] = "react.plan"
     rows: tuple[PlanRow, ...]
     outline: str = ""
     by: Literal["form", "planner", "person"]
     why: ReplanReason | None = None
-    """What brought a new plan; None for the first one."""
+    """The cause of a new plan; None for the first one."""
 
 
 class PlanUnread(Fact):
-    """The planner's reply is no plan: the rows stay as they are. The raw text is on the exchange."""
+    """The planner's reply is no plan: the plan stays as it is. The raw text is on the exchange."""
 
     kind: Literal["planned.plan.unread"] = "planned.plan.unread"
     message: str
@@ -35,21 +35,21 @@ class PlanUnread(Fact):
 
 
 class ReplanBegan(Fact):
-    """The planner is to be asked again."""
+    """The planner is asked again."""
 
     kind: Literal["planned.replan.began"] = "planned.replan.began"
     why: ReplanReason
 
 
 class AttemptBegan(Fact):
-    """An entry to `select` that counts."""
+    """A counted entry to `select`."""
 
     kind: Literal["planned.attempt.began"] = "planned.attempt.began"
     number: int
 
 
 class ActionSelected(Fact):
-    """The model's reply, read: the action that it wants."""
+    """The model's reply, read: its action."""
 
     kind: Literal["react.decision"] = "react.decision"
     thought: str
@@ -76,7 +76,7 @@ class StepSkipped(Fact):
 
 
 class ActionEntered(Fact):
-    """The action goes to `execute`; it is what the next one is a duplicate of, where it succeeds."""
+    """The action goes to `execute`; if it succeeds, an equal next action is a duplicate."""
 
     kind: Literal["planned.action.entered"] = "planned.action.entered"
     fingerprint: str

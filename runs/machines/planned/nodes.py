@@ -1,4 +1,4 @@
-"""The nodes of `planned`: pure functions that answer what comes next."""
+"""The nodes of `planned`: pure functions that return the next move."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class SelectionReply(Value):
-    """What the model is asked to say; names beside these are passed over, and null is nothing."""
+    """A selection as the model replies it; other names are ignored, and null is nothing."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     thought: str | None = None
@@ -53,7 +53,7 @@ class SelectionReply(Value):
 
 
 class PlanReply(Value):
-    """What the planner is asked to say."""
+    """A plan as the planner replies it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     outline: str | None = None
@@ -61,7 +61,7 @@ class PlanReply(Value):
 
 
 def plan(state: PlannedState, answer: Answer | None) -> Ask | Go:
-    """Takes the form's rows, or asks the planner; a replan always asks."""
+    """Take the form's plan, or ask the planner; a replan always asks."""
     why = state.replanning
     match answer:
         case None if why is None and (rows := state.settings.plan) is not None:
@@ -74,7 +74,7 @@ def plan(state: PlannedState, answer: Answer | None) -> Ask | Go:
 
 
 def _plan_of(state: PlannedState, replied: ModelReplied) -> tuple[Fact, ...]:
-    """The planner's rows; an unusable reply leaves those that are there."""
+    """Return the planner's plan; an unusable reply leaves the current one."""
     why = state.replanning
     found = read(replied, PlanReply, lambda reply: all(_is_harmless(state, row) for row in reply.steps))
     if isinstance(found, Unread):
@@ -87,7 +87,7 @@ def _plan_of(state: PlannedState, replied: ModelReplied) -> tuple[Fact, ...]:
 
 
 def _is_harmless(state: PlannedState, reply: SelectionReply) -> bool:
-    """Whether the action changes nothing and does not end the run."""
+    """Return True if the action changes nothing and does not end the run."""
     return reply.tool != FINAL.name and is_harmless(state.terms.tools, reply.tool)
 
 
@@ -96,7 +96,7 @@ def _row(reply: SelectionReply) -> PlanRow:
 
 
 def _complete(rows: tuple[PlanRow, ...]) -> tuple[PlanRow, ...]:
-    """A planner's rows end with the answer."""
+    """Return a planner's plan, with the answer as its last step."""
     return rows if rows and rows[-1].tool == FINAL.name else (*rows, PlanRow(tool=FINAL.name))
 
 
@@ -114,16 +114,16 @@ PLAN_SCHEMA: dict[str, Any] = {
     },
     "required": ["plan"],
 }
-"""The plan as who is asked before the first step may change it."""
+"""The plan's schema, for a person who may change it before the first step."""
 
 
 def shown_plan(state: PlannedState) -> dict[str, Any]:
-    """The rows as a person sees them."""
+    """Return the plan as a person sees it."""
     return {"plan": [row.model_dump() for row in state.plan]}
 
 
 def changed_plan(args: dict[str, Any]) -> PlanMade | str:
-    """A person's plan, completed as the planner's; or what is wrong with it."""
+    """Return a person's plan, completed like the planner's; or its fault."""
     try:
         rows = _complete(ROWS.validate_python(args.get("plan"), strict=False))
     except ValidationError as fault:
@@ -137,7 +137,7 @@ def changed_plan(args: dict[str, Any]) -> PlanMade | str:
 
 
 def select(state: PlannedState, answer: Answer | None) -> Ask | Go:
-    """Chooses the next action: the pending row as it stands, or what the model says."""
+    """Choose the next action: the pending plan step as it stands, or the model's choice."""
     match answer:
         case None:
             return _attempt(state)
@@ -166,12 +166,12 @@ def _attempt(state: PlannedState) -> Ask | Go:
 
 
 def _is_whole(row: PlanRow) -> bool:
-    """Whether the row can be taken as it stands: a final answer needs its text."""
+    """Return True if the plan step can be taken as it stands: a final answer needs its text."""
     return row.tool != FINAL.name or row.args.get("answer") is not None
 
 
 def _judge(state: PlannedState, began: tuple[Fact, ...], chosen: ActionSelected | RowTaken) -> Go:
-    """Whether the action runs; where it does not, why."""
+    """Decide whether the action runs; if not, note why."""
     tool, facts = chosen.tool, (*began, chosen)
     spec = state.terms.tools.get(tool)
     if spec is None or not spec.permitted:
@@ -188,7 +188,7 @@ def _judge(state: PlannedState, began: tuple[Fact, ...], chosen: ActionSelected 
 
 
 def _duplicate(state: PlannedState, facts: tuple[Fact, ...], chosen: ActionSelected | RowTaken) -> Go:
-    """A skip; the second one in a row that the plan itself asks for needs another plan."""
+    """Skip a duplicate; a second one in a row from the plan itself needs another plan."""
     message = f"{chosen.tool} has just been called with these arguments, and succeeded."
     facts += (StepSkipped(why="duplicate_action", message=message),)
     if state.duplicates and state.may_replan and wants(state.pending, chosen):
@@ -197,7 +197,7 @@ def _duplicate(state: PlannedState, facts: tuple[Fact, ...], chosen: ActionSelec
 
 
 def execute(state: PlannedState, answer: Answer | None) -> Ask | Go:
-    """Runs the action, and says what follows from its result."""
+    """Run the action, and return the move after its result."""
     action = state.action
     assert action is not None
     tool = action.tool
@@ -226,7 +226,7 @@ def _act(state: PlannedState, action: Action) -> Ask | Go:
 
 
 def _conclude(state: PlannedState, facts: tuple[Fact, ...], report: ToolReported) -> Go:
-    """The edge: the answer, another plan, or the next attempt."""
+    """Choose the edge: the answer, another plan, or the next attempt."""
     after, action = evolve(state, report), state.action
     assert isinstance(after, PlannedState) and action is not None
     facts += (report,)
@@ -240,7 +240,7 @@ def _conclude(state: PlannedState, facts: tuple[Fact, ...], report: ToolReported
 
 
 def _replan_reason(state: PlannedState) -> ReplanReason | None:
-    """Why the planner is asked now; failures come before divergence."""
+    """Return why the planner is asked now; failures come before divergence."""
     if not state.may_replan:
         return None
     if state.failure_count >= state.settings.replan_failure_threshold:
@@ -250,7 +250,7 @@ def _replan_reason(state: PlannedState) -> ReplanReason | None:
 
 
 def finish(state: PlannedState, answer: Answer | None) -> Ask | Go:
-    """Ends the run: with the answer that was given, else with one made from what is known."""
+    """End the run: with the given answer, else with one made from the known results."""
     match answer:
         case None if state.answer_source == "final_answer":
             return Go("final", (Exited(reason="complete"),))

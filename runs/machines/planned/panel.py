@@ -1,4 +1,4 @@
-"""The plan: its rows with the pending one lit, why some were skipped, and the plans that it replaced."""
+"""The plan: its steps with the pending one lit, the reasons of skips, and the plans that it replaced."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ FACTS = (
     "react.tool.result",
     "step.skipped",
 )
-"""Those that move the plan: told again in order they give the state at each row."""
+"""Facts that move the plan: folded in order they give the state at each step."""
 
 SIGNS = {"done": "✓", "pending": "→", "later": "□", "left": "–", "unsure": "?"}
 SAID = {"done": "done", "pending": "next", "later": "to do", "left": "not done", "unsure": "outcome unknown"}
 
 LOST = {"done": "done", "failed": "left", "not_done": "left", "under_way": "unsure", "unknown": "unsure"}
-"""How a row fared whose call a stopped run did not hear of any more."""
+"""The outcome of a plan step whose call was in flight when its run was stopped."""
 
 
 @dataclass
 class Happened:
-    """Something that kept a row from being done, or from being heard of: a skip, a failure, the end of the run."""
+    """Why a plan step was not done, or its outcome is unknown: a skip, a failure, the end of the run."""
 
     title: str
     text: str
     seq: int
     most: int = 200
-    """Characters of the text that are shown."""
+    """Most shown characters of the text."""
 
 
 @dataclass
 class RowView:
-    """A row of a plan, and how it fared."""
+    """A plan step, and its outcome."""
 
     number: int
     tool: str
@@ -60,18 +60,17 @@ class RowView:
 
     @property
     def sign(self) -> str:
-        """Its mark."""
         return SIGNS[self.status]
 
     @property
     def said(self) -> str:
-        """Its mark in words."""
+        """Return its mark in words."""
         return SAID[self.status]
 
 
 @dataclass
 class Revision:
-    """One plan that was followed, and what brought it."""
+    """A plan that was followed, and its cause."""
 
     number: int
     seq: int
@@ -80,16 +79,16 @@ class Revision:
     outline: str
     rows: list[RowView]
     unread: str = ""
-    """A plan after this one could not be read: this one was kept."""
+    """Why a plan after this one could not be read: this one was kept."""
 
     @property
     def done(self) -> int:
-        """How many of its rows are done."""
+        """Return how many of its steps are done."""
         return sum(row.status == "done" for row in self.rows)
 
 
 def context(state: PlannedState, rows: Sequence[Told], lost: Lost | None) -> Data:
-    """Return what the template is given."""
+    """Return the data of the template."""
     plans = _plans(state, rows)
     current = plans[-1] if plans else None
     ended = state.exit_reason is not None
@@ -111,7 +110,7 @@ def context(state: PlannedState, rows: Sequence[Told], lost: Lost | None) -> Dat
 
 
 def _tell_lost(plan: Revision, state: PlannedState, lost: Lost) -> None:
-    """The run was stopped while it called what the pending row wants: the row says how that ended."""
+    """Note on the pending plan step how its call ended that was in flight when the run was stopped."""
     pending, action = state.pending_plan_step, state.action
     if pending is None or action is None or action.mismatch or action.tool != lost.tool:
         return
@@ -136,7 +135,7 @@ def _reader() -> Any:
 
 
 def _plans(head: PlannedState, rows: Sequence[Told]) -> list[Revision]:
-    """Every plan in order, each row with what happened to it, found by the machine's own fold."""
+    """Return every plan in order, each step with its events, found by the machine's own fold."""
     plans: list[Revision] = []
     state = open_state(head.terms)
     for row in rows:

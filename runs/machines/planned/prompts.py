@@ -1,8 +1,8 @@
-"""What a `planned` model is told. VERSION rises with every change of a sentence.
+"""The prompts of `planned`. VERSION rises with every change of a sentence.
 
-One system text serves all roles; what a role is asked stands in the tail. A weak model (`terms.guided`) is led:
-worked examples show the whole way, a plan calls the run's tools in the order in which the run names them, and a
-reply knows the pending step's tool and that tool's arguments alone.
+One system text serves all roles; the tail holds the role's question. A weak model (`terms.guided`) gets more guidance:
+worked examples show the whole way, a plan calls the run's tools in the order in which the run names them, and a reply
+knows only the pending step's tool and its arguments.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REPLAN = {
     "divergence": "The work has left the plan: plan from where it stands now.",
     "duplicates": "The plan asks for what has just been done: plan what is still to be done.",
 }
-"""Why a new plan is wanted, in words."""
+"""Reasons for a new plan, in words."""
 
 FALLBACK = """No attempt is left. From what is known so far, write the best answer to the goal that can be given now,
 as plain text. Say what is uncertain or missing."""
@@ -50,18 +50,18 @@ OUTLINE = "Step by step."
 
 
 UNKNOWN = ("content", "answer")
-"""What a weak model's plan leaves out: the step itself fills it in."""
+"""Arguments that a weak model's plan leaves out: the step itself fills them in."""
 
 
 def system(terms: Terms) -> str:
-    """The system text: how to work, and the tools that may be called."""
+    """Return the system text: how to work, and the tools that may be called."""
     if terms.guided:
         return GUIDED
     return f"{SYSTEM}\n\nTools:\n{tools_text(terms.permitted())}"
 
 
 def examples(terms: Terms) -> tuple[Message, ...]:
-    """The worked examples, with the tools that this run has; none for a strong model, or where no tool is in them."""
+    """Return the worked examples, with the run's tools; none for a strong model, or if no tool is in them."""
     tools = [spec.name for spec in terms.permitted() if spec.name in LED] if terms.guided else []
     said: list[Message] = []
     for goal, then, expression, result, name in WORKED if tools else ():
@@ -76,7 +76,7 @@ def examples(terms: Terms) -> tuple[Message, ...]:
 
 
 def _worked(goal: str, calls: list[tuple[str, dict[str, Any], str]]) -> list[Message]:
-    """One goal, planned and worked on to the end."""
+    """Return one goal, planned and worked on to the end."""
     rows = [
         (tool, {name: value for name, value in args.items() if name not in UNKNOWN}, "")
         for tool, args, _ in calls
@@ -94,7 +94,7 @@ def _worked(goal: str, calls: list[tuple[str, dict[str, Any], str]]) -> list[Mes
 
 
 def planner_tail(state: PlannedState) -> str:
-    """What the planner is asked; for a new plan also why."""
+    """Return the planner's question; for a new plan with its reason."""
     given = state.settings.plan_outline
     outline = f"The plan follows this outline: {given}\n" if given else ""
     if state.terms.guided:
@@ -105,7 +105,7 @@ def planner_tail(state: PlannedState) -> str:
 
 
 def select_tail(state: PlannedState) -> str:
-    """The pending step, as advice, and what is left."""
+    """Return the pending step, as advice, and the rest of the budget."""
     row, index = state.pending, state.pending_plan_step
     if state.terms.guided:
         return _guided_step(
@@ -121,7 +121,7 @@ def select_tail(state: PlannedState) -> str:
 
 
 def block(fact: Any) -> Block | None:
-    """How a fact reads; None where the model is not told."""
+    """Return the block of a fact; None if the model is not told."""
     match fact.kind:
         case "react.plan" if fact.by == "planner":
             rows = [(row.tool, row.args, row.thought) for row in fact.rows]
@@ -145,7 +145,7 @@ def block(fact: Any) -> Block | None:
 
 
 def _plan_text(fact: Any) -> str:
-    """The plan that the run was launched with."""
+    """Return the plan from the launch."""
     steps = [
         f"{number}. {row.tool} {canonical(row.args)}" + (f": {row.thought}" if row.thought else "")
         for number, row in enumerate(fact.rows, 1)
@@ -155,7 +155,7 @@ def _plan_text(fact: Any) -> str:
 
 
 def _result_text(fact: Any) -> str:
-    """A call's exit code, output and error, so that a planner sees what went wrong."""
+    """Return a call's exit code, output and error, so a planner sees the cause of a failure."""
     if fact.exit_code is not None:
         return result_text(fact)
     own = fact.value.get("exit_code") if isinstance(fact.value, dict) else None
@@ -168,13 +168,13 @@ def _result_text(fact: Any) -> str:
 
 
 def _call_reply(thought: str, tool: str, args: dict[str, Any]) -> str:
-    """A call as a reply has it."""
+    """Return a call as a reply has it."""
     said = {"thought": thought} if thought else {}
     return json.dumps({**said, "tool": tool, "args": args}, ensure_ascii=False)
 
 
 def _plan_reply(outline: str, rows: list[tuple[str, dict[str, Any], str]]) -> str:
-    """A plan as a reply has it."""
+    """Return a plan as a reply has it."""
     steps = [{"tool": tool, "args": args, **({"thought": why} if why else {})} for tool, args, why in rows]
     return json.dumps({"outline": outline, "steps": steps}, ensure_ascii=False)
 
@@ -184,7 +184,7 @@ def _guided_step(number: int, tool: str, args: dict[str, Any]) -> str:
 
 
 def reply_schema(name: str, state: PlannedState) -> dict[str, Any] | None:
-    """The JSON schema of a reply, as narrow as the state allows where the model is weak; None for free text."""
+    """Return the JSON schema of a reply, as narrow as the state allows if the model is weak; None for free text."""
     tools = state.terms.permitted()
     match name:
         case "selection" if state.terms.guided:
@@ -200,7 +200,7 @@ def reply_schema(name: str, state: PlannedState) -> dict[str, Any] | None:
 
 
 def _expected(state: PlannedState, tools: list[ToolSpec]) -> list[ToolSpec]:
-    """The tool of the pending step; without one the answer. A step that can't run leaves the choice."""
+    """Return the tool of the pending step; without one the answer. A step that can't run leaves the choice."""
     wanted = state.pending.tool if state.pending else "final_answer"
     return [spec for spec in tools if spec.name == wanted] or tools
 
@@ -210,7 +210,7 @@ def _any_call(tools: list[ToolSpec]) -> dict[str, Any]:
 
 
 def _guided_plan(state: PlannedState, tools: list[ToolSpec]) -> dict[str, Any]:
-    """Every tool once, in the order in which the run names them; the answer comes last."""
+    """Return every tool once, in the run's order; the answer comes last."""
     order = {name: place for place, name in enumerate(state.terms.settings.tools)}
     rows = [
         object_schema({"tool": {"const": spec.name}, "args": _without_unknown(spec)})
@@ -226,7 +226,7 @@ def _without_unknown(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _guided_call(state: PlannedState, spec: ToolSpec) -> dict[str, Any]:
-    """A call of the tool; where the plan calculates, numbers are all that is written and answered."""
+    """Return the schema of a call of the tool; if the plan calculates, only numbers can be written and answered."""
     counts = any(row.tool == "calculator" for row in state.plan)
     args: dict[str, Any] = {**spec.parameters, "additionalProperties": False}
     if counts and spec.name in LED:

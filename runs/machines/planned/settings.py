@@ -1,4 +1,4 @@
-"""The settings of `planned`: what a launch may say."""
+"""The settings of `planned`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FINAL = ToolSpec(
 
 
 class PlanRow(Value):
-    """One step of a plan: the tool to call, with what, and why."""
+    """One step of a plan: the tool to call, its arguments, and the reason."""
 
     tool: str = Field(min_length=1)
     args: dict[str, Any] = {}
@@ -32,16 +32,16 @@ class PlanRow(Value):
 
     @property
     def text(self) -> str:
-        """All that it says."""
+        """Return its whole text."""
         return f"{self.tool}{self.thought}{canonical(self.args) if self.args else ''}"
 
 
 class PlannedSettings(Settings):
-    """The settings of a `planned` run. Without `plan` the planner is asked for one."""
+    """The settings of a `planned` run. Without `plan` the planner makes one."""
 
     plan: tuple[PlanRow, ...] | None = None
     plan_outline: str = Field(default="", max_length=MOST_STEP_TEXT)
-    """Told with the rows of `plan`; where there are none, the planner is asked to follow it."""
+    """Told with `plan`; without a plan, the planner is asked to follow it."""
     planner: Literal["model"] = "model"
     follow: Literal["model", "plan"] = "model"
     retry_buffer: int = Field(default=2, ge=0, le=MOST_ROUNDS)

@@ -38,7 +38,7 @@ def _plan_flaw(state: PlannedState) -> str:
 
 
 def _index_flaw(state: PlannedState) -> str:
-    """One past the last row is where a plan stands that is done."""
+    """Return how the index misses the plan; one past the last step means that the plan is done."""
     rows = len(state.plan)
     if state.plan_index <= rows:
         return ""
@@ -55,8 +55,6 @@ def _pending_flaw(state: PlannedState) -> str:
 
 
 class PlannedState(State):
-    """The control state of a `planned` run."""
-
     plan: Annotated[tuple[PlanRow, ...], Checked(_plan_flaw)] = ()
     plan_outline: str = ""
     plan_index: Annotated[int, Checked(_index_flaw)] = 0
@@ -69,11 +67,11 @@ class PlannedState(State):
     max_steps: int = 1
     replans: int = 0
     replanning: ReplanReason | None = None
-    """Why the planner is asked again, while it is."""
+    """The reason of the replan in progress."""
     diverged: bool = False
     """A divergence has replanned, and no matched success came since."""
     duplicates: int = 0
-    """Attempts in a row whose action was a duplicate and the pending row's."""
+    """Attempts in a row with a duplicate of the pending plan step."""
     decisions: int = 0
     action: Action | None = None
     last_action: str = ""
@@ -82,30 +80,29 @@ class PlannedState(State):
 
     @property
     def settings(self) -> PlannedSettings:
-        """The run's settings."""
         assert isinstance(self.terms.settings, PlannedSettings)
         return self.terms.settings
 
     @property
     def pending(self) -> PlanRow | None:
-        """The row that is to be done next."""
+        """Return the pending plan step."""
         return None if self.pending_plan_step is None else self.plan[self.pending_plan_step]
 
     @property
     def may_replan(self) -> bool:
-        """Whether a replan is left."""
+        """Return True if a replan is left."""
         return self.replans < self.settings.max_replans
 
 
 def open_state(terms: Terms) -> PlannedState:
-    """The state before the first row."""
+    """Return the state before the first row."""
     assert isinstance(terms.settings, PlannedSettings)
     length = len(terms.settings.plan or ())
     return PlannedState(terms=terms, max_steps=max(1, length + terms.settings.retry_buffer))
 
 
 def evolve(state: PlannedState, fact: Fact) -> State:
-    """The fold: one case a fact."""
+    """Fold a fact into the state: one case a fact."""
     match fact:
         case PlanMade(rows=rows, outline=outline):
             return _planned(state, rows, outline)
@@ -144,7 +141,7 @@ def _with(state: PlannedState, **changes: Any) -> PlannedState:
 
 
 def _planned(state: PlannedState, rows: tuple[PlanRow, ...], outline: str) -> PlannedState:
-    """New rows, followed from the first one. A replan adds attempts, and never takes any away."""
+    """Begin a new plan. A replan adds attempts, and never takes any away."""
     longest = max(1, len(rows) + state.settings.retry_buffer)
     if state.replanning or state.attempts:
         longest = max(state.max_steps, state.attempts + longest)
@@ -162,7 +159,7 @@ def _planned(state: PlannedState, rows: tuple[PlanRow, ...], outline: str) -> Pl
 
 
 def _skipped(state: PlannedState, why: SkipReason) -> PlannedState:
-    """The attempt made no progress; the first reason stays while its row is pending."""
+    """Count an attempt without progress; the first reason stays while its plan step is pending."""
     reason = state.plan_skip_reason or (why if state.pending else "")
     state = _with(state, retry_count=state.retry_count + 1, plan_skip_reason=reason)
     match why:
@@ -179,7 +176,7 @@ def _skipped(state: PlannedState, why: SkipReason) -> PlannedState:
 
 
 def wants(row: PlanRow | None, action: Action | ActionSelected | RowTaken) -> bool:
-    """Whether the action is the row's: same tool, same arguments."""
+    """Return True if the action is the plan step's: same tool, same arguments."""
     return row is not None and print_of(row) == print_of(action)
 
 
@@ -202,7 +199,7 @@ def _succeeded(state: PlannedState) -> PlannedState:
 
 
 def _failed(state: PlannedState) -> PlannedState:
-    """A mismatch was counted as a retry when its row was skipped."""
+    """Count a failure; a mismatch was counted as a retry when its plan step was skipped."""
     counted = state.action is not None and state.action.mismatch
     return _with(
         state, failure_count=state.failure_count + 1, retry_count=state.retry_count + (0 if counted else 1)
@@ -210,7 +207,7 @@ def _failed(state: PlannedState) -> PlannedState:
 
 
 def budget(state: PlannedState) -> tuple[BudgetRow, ...]:
-    """Attempts and replans."""
+    """Return the budget lines: attempts and replans."""
     return (
         BudgetRow(scope="global", name="attempts", used=state.attempts, limit=state.max_steps),
         BudgetRow(scope="global", name="replans", used=state.replans, limit=state.settings.max_replans),

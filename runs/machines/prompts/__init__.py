@@ -1,1 +1,1 @@
-"""What the models are told, per machine: short, versioned, shown in the inspector exactly as sent."""
+"""The prompts of each machine: short, versioned, shown in the inspector exactly as sent."""

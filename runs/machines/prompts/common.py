@@ -1,6 +1,6 @@
-"""What the machines' prompts share: the tools in words, the shape of a reply, the ways that a weak model can follow.
+"""Shared parts of prompts: the tools in words, the shape of a reply, worked examples for a weak model.
 
-A weak model (`terms.guided`) is led by worked examples and by schemas that allow only what fits the state.
+A weak model (`terms.guided`) is guided by worked examples and by schemas that fit the state.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from runs.engine.values import canonical
 
 
 def tools_text(tools: list[ToolSpec]) -> str:
-    """The tools, a line each, with the schema of their arguments."""
+    """Return the tools, a line each, with the schema of their arguments."""
     if not tools:
         return "(none)"
     return "\n".join(
@@ -21,7 +21,7 @@ def tools_text(tools: list[ToolSpec]) -> str:
 
 
 def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object with these members, all of them and no others."""
+    """Return the JSON schema of an object with exactly these members."""
     return {
         "type": "object",
         "properties": properties,
@@ -31,7 +31,7 @@ def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 class Way(NamedTuple):
-    """One worked example: a goal, its second half where files are written, and how it is reached."""
+    """One worked example: a goal, its second half if files are written, and the way to it."""
 
     goal: str
     then: str

@@ -1,4 +1,4 @@
-"""What the model of role `summary` is told, and how its reply becomes the text of a summary.
+"""The prompt of role `summary`, and the reader of its reply.
 
 VERSION rises with every change of a sentence. See docs/context.md, "Compaction".
 """
@@ -43,11 +43,11 @@ SECTIONS: tuple[tuple[str, str], ...] = (
 )
 
 LEAST = 200
-"""Characters of a block that are shown even where there are very many."""
+"""Least characters shown of a block, however many blocks there are."""
 
 
 def messages(goal: str, blocks: Sequence[Block], room: int) -> tuple[Message, ...]:
-    """The prompt for a summary of `blocks`, of which about `room` characters fit."""
+    """Return the prompt for a summary of `blocks`, cut to about `room` characters."""
     longest = max(LEAST, room // max(1, len(blocks)))
     spare = room - sum(min(len(block.text), longest) for block in blocks)
     long = sum(len(block.text) > longest for block in blocks)
@@ -65,21 +65,21 @@ def _cut(text: str, longest: int) -> str:
 
 
 def reply_schema() -> dict[str, Any]:
-    """The JSON schema of a summary."""
+    """Return the JSON schema of a summary."""
     return object_schema({name: {"type": "string"} for name, _ in SECTIONS})
 
 
 WANTED = frozenset(
     {"goal", "constraints", "progress", "done", "blocked", "decisions", "next", "critical", "context"}
 )
-"""Words in the names of the sections: a text without a section that has one in its name is no summary."""
+"""Words in the names of the sections: a summary has at least one section with such a name."""
 
 
 def read(replied: ModelReplied, earlier: str = "") -> Summarised:
-    """A reply as a summary: a line for each section, those under names of the model's own too, or text as it stands.
+    """Return a reply as a summary: a line for each section, also under names of the model's own, or text as it stands.
 
-    Where it is no summary (a call, a refusal, a reply that was cut), `unfit` says why. One that carries on an `earlier`
-    summary without sections, as those of older runs may be, needs none either.
+    If it is no summary (a call, a refusal, a cut-off reply), `unfit` says why. One that carries on an `earlier` summary
+    without sections, as those of older runs may be, needs none either.
     """
     told = heard(replied, prose=True)
     known = {"usage": told.usage, "reasoning": told.reasoning, "ended": told.ended, "seed": told.seed}
@@ -95,7 +95,7 @@ NO_SECTIONS = Unread("It has none of the sections of a summary.")
 
 
 class Sections(Value):
-    """A summary in sections, of whatever names."""
+    """A summary in sections, with any names."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -123,7 +123,7 @@ def _as_lines(told: ModelReplied) -> str | Unread:
 
 
 def _unwrapped(sections: dict[str, Any]) -> dict[str, Any]:
-    """The sections, where they are the one member of another object."""
+    """Return the sections, taken out of an object with one member if needed."""
     match list(sections.values()):
         case [dict() as inner]:
             return inner

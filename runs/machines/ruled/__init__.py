@@ -31,7 +31,7 @@ from runs.machines.ruled.state import RuledState, evolve, feedback, kept, open_s
 
 
 def budget(state: RuledState) -> tuple[BudgetRow, ...]:
-    """Committed steps, and rejected drafts in a row (advisory: past 3 a person is asked)."""
+    """Return the budget lines: committed steps, and rejected drafts in a row (advisory: past 3 a person is asked)."""
     return (
         BudgetRow(scope="global", name="steps", used=state.steps, limit=state.settings.max_steps),
         BudgetRow(scope="global", name="retries", used=state.metadata.retry_count, limit=RETRIES),
@@ -39,7 +39,7 @@ def budget(state: RuledState) -> tuple[BudgetRow, ...]:
 
 
 def budget_text(state: RuledState) -> str:
-    """The budget in one line."""
+    """Return the budget in one line."""
     left = max(0, state.settings.max_steps - state.steps)
     return f"BUDGET_STATE: steps left {left}/{state.settings.max_steps}, retries {state.metadata.retry_count}/{RETRIES}"
 

@@ -1,4 +1,4 @@
-"""The conclusions that `ruled` draws."""
+"""The facts of `ruled`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Thought(Fact):
 
 
 class ReplyUnread(Fact):
-    """A reply that is no thought; the raw text is on the exchange."""
+    """An unreadable thought; the raw text is on the exchange."""
 
     kind: Literal["ruled.reply.unread"] = "ruled.reply.unread"
     message: str
@@ -39,7 +39,7 @@ class DraftRejected(Fact):
 
 
 class DraftApproved(Fact):
-    """A person let a draft act that breaks rules."""
+    """A person let a rule-breaking draft act."""
 
     kind: Literal["ruled.draft.approved"] = "ruled.draft.approved"
     by: str
@@ -63,7 +63,7 @@ class RuleBroken(Fact):
 
 
 class SubgraphMerged(Fact):
-    """A fixed subgraph has run: the parent's metadata takes over what it left under names that the parent has not."""
+    """A fixed subgraph has run: the parent's metadata takes over its values under new names."""
 
     kind: Literal["ruled.subgraph.merged"] = "ruled.subgraph.merged"
     name: str
@@ -73,7 +73,7 @@ class SubgraphMerged(Fact):
 
 
 class StepObserved(Fact):
-    """What came of the step's action."""
+    """The result of the step's action."""
 
     kind: Literal["ruled.step.observed"] = "ruled.step.observed"
     status: Literal["executed", "failed"]

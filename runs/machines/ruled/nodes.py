@@ -1,4 +1,4 @@
-"""The nodes of `ruled`: pure functions that answer what comes next."""
+"""The nodes of `ruled`: pure functions that return the next move."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from runs.machines.ruled.settings import MOST_USD, RETRIES, RulesetRule
 from runs.machines.ruled.state import Draft, Metadata, RuledState
 
 REPLIES = 3
-"""How often a reply that does not parse is asked for in all."""
+"""Attempts in all at a reply that does not parse."""
 
 
 FINAL = "FINAL ANSWER"
@@ -56,7 +56,7 @@ PATTERN_S = 0.5
 
 
 class ActionReply(Value):
-    """The call that a thought asks for; names beside these are passed over, and null is no arguments."""
+    """The call that a thought asks for; other names are ignored, and null is no arguments."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     tool: str
@@ -64,7 +64,7 @@ class ActionReply(Value):
 
 
 class ThoughtReply(Value):
-    """What the model is asked to say; names beside these are passed over."""
+    """A thought as the model replies it; other names are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     thought: str
@@ -72,7 +72,7 @@ class ThoughtReply(Value):
 
 
 def thought(state: RuledState, answer: Answer | None) -> Ask | Go:
-    """Asks the model, and reads its reply; one that does not parse is asked for again."""
+    """Ask the model, and read its reply; one that does not parse is asked for again."""
     match answer:
         case None:
             return Ask(_thought_call(state))
@@ -93,7 +93,7 @@ def _thought_call(state: RuledState) -> ModelCall:
 
 
 def _is_harmless(state: RuledState, reply: ThoughtReply) -> bool:
-    """Whether the thought changes nothing and is not the last one."""
+    """Return True if the thought changes nothing and is not the last one."""
     tool = reply.action.tool if reply.action else None
     return FINAL not in reply.thought and is_harmless(state.terms.tools, tool)
 
@@ -107,7 +107,7 @@ def _asked_again(state: RuledState, found: Unread) -> Ask:
 
 
 def validate(state: RuledState, answer: Answer | None) -> Ask | Go:
-    """Holds the draft against the rules; too many rejected drafts are a person's to judge."""
+    """Check the draft against the rules; after too many rejected drafts a person decides."""
     match answer:
         case None:
             return _judge(state)
@@ -146,7 +146,7 @@ def _judge(state: RuledState) -> Ask | Go:
 
 
 def _shown(state: RuledState, rules: tuple[str, ...]) -> effects.Draft:
-    """The draft as a person judges it."""
+    """Return the draft as a person judges it."""
     draft = state.draft
     assert draft is not None
     shown = effects.Draft(thought=draft.thought, rules=rules)
@@ -157,7 +157,7 @@ def _shown(state: RuledState, rules: tuple[str, ...]) -> effects.Draft:
 
 
 def _breach(rule: RulesetRule, state: RuledState) -> str:
-    """How the draft breaks `rule`, in a sentence; empty where it passes."""
+    """Return how the draft breaks `rule`, in a sentence; empty if it passes."""
     draft = state.draft
     assert draft is not None
     match rule.type:
@@ -184,7 +184,7 @@ def _breach(rule: RulesetRule, state: RuledState) -> str:
 
 
 def _pattern_breach(pattern: str, draft: Draft) -> str:
-    """A pattern that takes too long counts as found: what can't be told may not pass, and may not hold a worker."""
+    """Search for the pattern; one that takes too long counts as found, for safety and to free the worker."""
     try:
         for text in _texts(draft):
             if regex.search(pattern, text, timeout=PATTERN_S, concurrent=True):
@@ -218,14 +218,14 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _final(state: RuledState) -> tuple[Fact, ...]:
-    """The answer, where the draft gives the final one."""
+    """Return the answer, if the draft gives the final one."""
     assert state.draft is not None
     _, found, rest = state.draft.thought.partition(FINAL)
     return (Answered(text=rest.lstrip().removeprefix(":").strip()),) if found else ()
 
 
 def action(state: RuledState, answer: Answer | None) -> Ask | Go:
-    """Runs the call, where there is one that can be run."""
+    """Run the call, if there is one that can run."""
     draft = state.draft
     assert draft is not None
     match answer:
@@ -273,7 +273,7 @@ def _act(state: RuledState, draft: Draft) -> Ask | Go:
 def _call_of(
     state: RuledState, tool: str, args: dict[str, Any]
 ) -> tuple[ToolCall | ChildRun | str, tuple[Notice, ...]]:
-    """The call that a draft comes to, or why it can't run; with what is to be noted of its arguments."""
+    """Return the call of a draft, or why it can't run; with notices about its arguments."""
     spec = state.terms.tools.get(tool)
     if spec is None or not spec.permitted:
         return (f"There is no tool {tool}." if spec is None else f"This run may not call {tool}."), ()
@@ -291,7 +291,7 @@ def _call_of(
 
 
 def observation(state: RuledState, answer: Answer | None) -> Ask | Go:
-    """Records how the action went."""
+    """Record the action's outcome."""
     if answer is not None:
         raise UnexpectedAnswer("observation", answer)
     failed = state.draft is not None and state.draft.status == "failed"
@@ -299,7 +299,7 @@ def observation(state: RuledState, answer: Answer | None) -> Ask | Go:
 
 
 def commit(state: RuledState, answer: Answer | None) -> Ask | Go:
-    """Counts the step, and looks whether the run is over."""
+    """Count the step, and check whether the run is over."""
     if answer is not None:
         raise UnexpectedAnswer("commit", answer)
     steps = state.steps + 1

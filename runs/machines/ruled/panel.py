@@ -1,4 +1,4 @@
-"""The rules of `ruled`: which passed and which were broken, retries, cost against its rule, feedback, rollbacks."""
+"""The rules of `ruled`: passed or broken, with retries, cost against its rule, feedback, rollbacks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ FACTS = tuple(fact.model_fields["kind"].default for fact in (DraftPassed, DraftR
 
 @dataclass(frozen=True)
 class RuleView:
-    """A rule with what it wants, and how the thoughts fared under it."""
+    """A rule, and how the thoughts fared under it."""
 
     name: str
     wants: str
     ends: bool
-    """Whether breaking it ends the run."""
+    """True if breaking it ends the run."""
     broken: int
     seq: int | None
     """The last step that broke it."""
 
     @property
     def sign(self) -> str:
-        """Its mark."""
         return "✗" if self.broken else "✓"
 
 
@@ -43,7 +42,7 @@ class Rollback:
 
 
 def context(state: RuledState, rows: Sequence[Told], _lost: Lost | None) -> Data:
-    """Return what the template is given."""
+    """Return the data of the template."""
     broken, last, counted = Counter[str](), dict[str, int](), Counter[str]()
     for row in rows:
         for fact in row.facts:
@@ -91,7 +90,7 @@ def _wants(rule: RulesetRule, state: RuledState) -> str:
 
 
 def _cost(state: RuledState, rules: list[RulesetRule]) -> list[Meter]:
-    """The run's cost against each rule that limits it."""
+    """Return the run's cost against each rule that limits it."""
     used = state.metadata.total_cost
     limits = [rule.most(MOST_USD) for rule in rules if rule.type == "cost_limit"]
     return [Meter("Cost by the rule", used, limit, unit="usd") for limit in limits]

@@ -1,7 +1,7 @@
-"""What a `ruled` model is told. VERSION rises with every change of a sentence.
+"""The prompts of `ruled`. VERSION rises with every change of a sentence.
 
-A strong model gets the tools and one reply shape. A weak one (`terms.guided`) is led: the reply schema is as narrow
-as the state allows, and worked examples show the whole way.
+A strong model gets the tools and one reply shape. A weak one (`terms.guided`) gets more guidance: the reply schema is
+as narrow as the state allows, and worked examples show the whole way.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ GUIDED = "Reply with one JSON object: call the tools one after the other, then g
 
 
 def system(terms: Terms) -> str:
-    """The system text: how to work, and the tools that may be called."""
+    """Return the system text: how to work, and the tools that may be called."""
     if terms.guided:
         return GUIDED
     return f"{SYSTEM}\n\nTools:\n{tools_text(terms.permitted())}"
 
 
 def tail(state: RuledState) -> str:
-    """What only the next prompt says: why the last draft came back, and how many steps are left."""
+    """Return the tail of the next prompt: why the last draft came back, and the number of remaining steps."""
     lines = []
     if state.metadata.retry_reason:
         lines.append(f"Your last thought was sent back: {state.metadata.retry_reason}")
@@ -47,7 +47,7 @@ def tail(state: RuledState) -> str:
 
 
 def block(fact: Any) -> Block | None:
-    """How a fact reads; None where the model is not told."""
+    """Return the block of a fact; None if the model is not told."""
     match fact.kind:
         case "react.decision":
             text = _reply(fact.thought, fact.tool, fact.args)
@@ -71,7 +71,7 @@ def block(fact: Any) -> Block | None:
 
 
 def reply_schema(name: str, state: RuledState) -> dict[str, Any] | None:
-    """The JSON schema of a reply, as narrow as the state allows where the model is weak; None for free text."""
+    """Return the JSON schema of a reply, as narrow as the state allows if the model is weak; None for free text."""
     if name != "thought":
         return None
     if state.terms.guided:
@@ -85,7 +85,7 @@ def reply_schema(name: str, state: RuledState) -> dict[str, Any] | None:
 
 
 def examples(terms: Terms) -> tuple[Message, ...]:
-    """The worked examples, with the tools that this run has; none for a strong model, or where no tool is in them."""
+    """Return the worked examples, with the run's tools; none for a strong model, or if no tool is in them."""
     tools = [spec.name for spec in terms.permitted() if spec.name in LED] if terms.guided else []
     said: list[Message] = []
     for goal, then, expression, result, name in WORKED if tools else ():
@@ -108,13 +108,13 @@ def _example(thought: str, tool: str, args: dict[str, str]) -> Message:
 
 
 def _reply(thought: str, tool: str | None, args: dict[str, Any]) -> str:
-    """A reply as the schema has it: the thought first, and then what follows from it."""
+    """Return a reply as the schema has it: the thought first, and then its consequence."""
     action = {"tool": tool, "args": args} if tool else None
     return json.dumps({"thought": thought, "action": action}, ensure_ascii=False)
 
 
 def _guided_schema(state: RuledState) -> dict[str, Any]:
-    """The next tool in the order in which the run names them; after the last one the final answer."""
+    """Return the schema of the next tool in the run's order; after the last one of the final answer."""
     done = set(state.metadata.tool_history)
     order = {name: place for place, name in enumerate(state.terms.settings.tools)}
     permitted = sorted(state.terms.permitted(), key=lambda spec: order.get(spec.name, len(order)))

@@ -1,4 +1,4 @@
-"""The settings of `ruled`: what a launch may say."""
+"""The settings of `ruled`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GUESSES = ("I guess", "probably", "I'm not sure", "might be", "could be")
 
 
 class RulesetRule(Value):
-    """One rule on thoughts. What `value` means depends on the type; None is the default."""
+    """One rule on thoughts. The meaning of `value` depends on the type; None is the default."""
 
     type: Literal["max_depth", "cost_limit", "forbid_guessing", "require_tool_use", "forbid_pattern"]
     value: int | float | str | tuple[str, ...] | None = None
@@ -47,23 +47,23 @@ class RulesetRule(Value):
 
     @property
     def terminal(self) -> bool:
-        """Whether breaking it ends the run."""
+        """Return True if breaking it ends the run."""
         default = "terminal" if self.type in ("max_depth", "cost_limit") else "retryable"
         return (self.severity or default) == "terminal"
 
     def most(self, default: float) -> float:
-        """The value up to which `max_depth` (steps) or `cost_limit` (USD) passes."""
+        """Return the value up to which `max_depth` (steps) or `cost_limit` (USD) passes."""
         return self.value if isinstance(self.value, int | float) else default
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """What `forbid_guessing` looks for."""
+        """Return the phrases that `forbid_guessing` looks for."""
         own = (self.value,) if isinstance(self.value, str) else self.value
         return GUESSES + (own if isinstance(own, tuple) else ())
 
 
 MOST_USD = 0.50
-"""What a run may cost where its `cost_limit` rule has no value."""
+"""Cost limit of a run in USD if its `cost_limit` rule has no value."""
 
 
 DEFAULT_RULES = tuple(
@@ -72,8 +72,6 @@ DEFAULT_RULES = tuple(
 
 
 class RuledSettings(Settings):
-    """The settings of a `ruled` run."""
-
     ruleset: tuple[RulesetRule, ...] = DEFAULT_RULES
     max_steps: int = Field(default=20, ge=1, le=MOST_ROUNDS)
     on_retries: Literal["ask", "stop"] = "ask"
@@ -82,5 +80,5 @@ class RuledSettings(Settings):
     places: ClassVar[tuple[str, ...]] = ("thought",)
 
     def rules_in_order(self) -> list[RulesetRule]:
-        """The enabled rules, terminal ones first."""
+        """Return the enabled rules, terminal ones first."""
         return sorted((rule for rule in self.ruleset if rule.enabled), key=lambda rule: not rule.terminal)

@@ -40,11 +40,11 @@ MOST_FEEDBACK = 2_000
 
 
 HISTORY = 20
-"""How many entries of `tool_history` and `user_feedback` the state keeps, so that its size has a bound."""
+"""Most entries of `tool_history` and `user_feedback` in the state, so its size has a bound."""
 
 
 class Draft(Value):
-    """The step at hand: what was thought, what is to be done, how far it is."""
+    """The step at hand: its thought, its action, its progress."""
 
     thought: str
     tool: str | None = None
@@ -53,7 +53,7 @@ class Draft(Value):
 
 
 class Metadata(Value):
-    """The extended state, and beside it what fixed subgraphs left."""
+    """The extended state, with the values left by fixed subgraphs."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     goal: str
@@ -70,8 +70,6 @@ class Metadata(Value):
 
 
 class RuledState(State):
-    """The control state of a `ruled` run."""
-
     steps: int = 0
     unread_replies: int = 0
     rejections: int = 0
@@ -83,13 +81,12 @@ class RuledState(State):
 
     @property
     def settings(self) -> RuledSettings:
-        """The run's settings."""
         assert isinstance(self.terms.settings, RuledSettings)
         return self.terms.settings
 
 
 def open_state(terms: Terms) -> RuledState:
-    """The state before the first row."""
+    """Return the state before the first step."""
     return RuledState(terms=terms, metadata=Metadata(goal=terms.goal))
 
 
@@ -104,7 +101,7 @@ def _drafted(state: RuledState, **changes: Any) -> RuledState:
 
 
 def evolve(state: RuledState, fact: Fact) -> State:
-    """The fold: one case a fact."""
+    """Fold a fact into the state: one case a fact."""
     meta = state.metadata
     match fact:
         case Spent(cost_usd=cost):
@@ -164,7 +161,7 @@ def evolve(state: RuledState, fact: Fact) -> State:
 
 
 def feedback(call: HumanCall | None, said: HumanSaid) -> tuple[Fact, ...]:
-    """Return what a person said of a question or a rollback, or changed; other facts tell the verdict on a draft."""
+    """Return a person's words or change, on a question or a rollback; other facts tell the verdict on a draft."""
     if call is not None and call.about == "human_approval":
         return ()
     held = call_in(call.holds) if call else None
@@ -178,7 +175,7 @@ def feedback(call: HumanCall | None, said: HumanSaid) -> tuple[Fact, ...]:
 
 
 def _with_feedback(state: RuledState, text: str) -> RuledState:
-    """An entry for the step at hand; where it has one, beside that."""
+    """Add an entry for the step at hand; beside an existing one."""
     entries, key = state.metadata.user_feedback, f"step_{state.steps + 1}"
     if number := sum(name == key or name.startswith(f"{key}_") for name in entries):
         key = f"{key}_{number + 1}"
@@ -191,5 +188,5 @@ def _feedback(state: RuledState, text: str) -> dict[str, Any]:
 
 
 def kept(state: RuledState) -> dict[str, Any]:
-    """What was spent stays spent, and a rejection that was given stays given."""
+    """Return the values that a rollback keeps: costs and rejections."""
     return {"total_cost": state.metadata.total_cost, "rejections": state.rejections}

@@ -1,4 +1,4 @@
-"""Ends a run for good."""
+"""Cancel a run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from runs.models import Run
 
 
 class Command(SteeringCommand):
-    """Ends a run for good."""
+    """Cancels a run."""
 
     help = "Cancel a run; calls under way can't be undone."
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
-        """The move."""
+        """Cancel it."""
         return actions.abort(run, by=None)

@@ -1,4 +1,4 @@
-"""Prints how two runs differ."""
+"""Print how two runs differ."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from runs.reading.comparing_words import (
 )
 
 AT_MOST = 100
-"""Places that are printed as text; the JSON has all."""
+"""Places printed as text; the JSON has all."""
 
 
 class Command(BaseCommand):
-    """A summary, the numbers, and the steps that differ."""
+    """Prints a summary, the numbers, and the steps that differ."""
 
     help = "Compare two runs step by step; --json prints the whole comparison."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which two, in which form."""
+        """Add the two runs and the form."""
         parser.add_argument("run", metavar="RUN")
         parser.add_argument(
             "other",
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="everything, as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print it."""
+        """Print the comparison."""
         left, right = _both(options["run"], options["other"])
         if left.pk == right.pk:
             raise bad_input("That is one run, twice. Name two.")
@@ -88,7 +88,7 @@ class Command(BaseCommand):
 
 
 def _both(run: str, other: str | None) -> tuple[Run, Run]:
-    """The two runs; a copy named alone comes second, after its source."""
+    """Return the two runs; a copy named alone comes second, after its source."""
     if other is not None:
         return run_of(run), run_of(other)
     copy = run_of(run)

@@ -1,4 +1,4 @@
-"""Continue a run that has ended with a follow-up goal, in a new run; options and exit codes are those of launch."""
+"""Continue an ended run with a follow-up goal, in a new run; options and exit codes are those of launch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from runs.management.commands import launch
 
 
 class Command(launch.Command):
-    """Continue a run from the command line, as the installation's operator."""
+    """Continues a run from the command line, as the installation's operator."""
 
     help = f"Continue a run that has ended with a follow-up goal, in a new run. {EXIT_CODES}"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The run, its follow-up goal, and another model or script."""
+        """Add the run, its follow-up goal, and another model or script."""
         parser.add_argument("run", metavar="RUN")
         parser.add_argument("--goal", metavar="TEXT", required=True)
         parser.add_argument("--model", metavar="NAME", help="another model of the site")

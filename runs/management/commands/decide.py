@@ -1,4 +1,4 @@
-"""Answers an interrupt from the command line, as the installation's operator."""
+"""Answer an interrupt from the command line, as the installation's operator."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from runs.store import decisions
 
 
 class Command(RunsCommand):
-    """One decision; the same one again returns the first one's outcome."""
+    """Takes one decision; the same one again returns the first one's outcome."""
 
     help = "Decide a pending interrupt. Exit code 2: not possible; 1: another decision was recorded."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The decision's parts."""
+        """Add the parts of the decision."""
         parser.add_argument(
             "interrupt", metavar="INTERRUPT", help="its id, or the number of a run with one open question"
         )
@@ -56,9 +56,9 @@ class Command(RunsCommand):
         """Decide."""
         _check_options(options)
         interrupt = interrupt_of(options["interrupt"])
-        _look_whether_it_was_done(interrupt, options)
-        _look_at_what_hides(interrupt, options)
-        told = _what_going_back_means(interrupt, options)
+        _check_not_done(interrupt, options)
+        _check_hidden_text(interrupt, options)
+        told = _rollback_warning(interrupt, options)
         try:
             decision = actions.decide(
                 interrupt.pk,
@@ -81,11 +81,11 @@ class Command(RunsCommand):
 
 
 _OTHER_MODEL = ("resume",)
-"""The verdict that may name another model, where one can't be called; of other questions it takes no arguments."""
+"""The verdict that may name another model, if one can't be called; for other questions it takes no arguments."""
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    """An option that the verdict does not take is refused, not dropped."""
+    """Refuse an option that the verdict does not take: none is dropped."""
     for name, option, verdicts in (
         ("new_args", "--args", (*decisions.TAKE_ARGS, *_OTHER_MODEL)),
         ("to_step", "--to-step", ("rollback",)),
@@ -95,18 +95,18 @@ def _check_options(options: dict[str, Any]) -> None:
             raise bad_input(f"{option} goes with {named}; nothing was decided.")
 
 
-def _look_whether_it_was_done(interrupt: Interrupt, options: dict[str, Any]) -> None:
-    """What a restore made doubtful, or a lost worker, is approved by those alone who say that they have looked."""
+def _check_not_done(interrupt: Interrupt, options: dict[str, Any]) -> None:
+    """Refuse, without --sure, to approve a call that a restore or a lost worker made doubtful."""
     if options["sure"] or not lets_act(interrupt, options["verdict"]):
         return
     if doubt := doubt_of(interrupt):
         raise bad_input(f"{doubt} If it was not, add --sure. Nothing was decided.")
-    if lost := _of_a_lost_call(interrupt):
+    if lost := _lost_call_warning(interrupt):
         raise bad_input(f"{lost} Check outside first, then add --sure. Nothing was decided.")
 
 
-def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:
-    """A call in which something hides is shown with signs, and let run by who is sure of it."""
+def _check_hidden_text(interrupt: Interrupt, options: dict[str, Any]) -> None:
+    """Refuse, without --sure, to approve a call with hidden characters, and show it with signs."""
     if options["sure"] or not lets_act(interrupt, options["verdict"]):
         return
     fields = fields_of(interrupt.schema, interrupt.args)
@@ -117,8 +117,8 @@ def _look_at_what_hides(interrupt: Interrupt, options: dict[str, Any]) -> None:
         )
 
 
-def _of_a_lost_call(interrupt: Interrupt) -> str:
-    """What may happen twice, and what is known of it by now; empty where the question is another one, or is decided."""
+def _lost_call_warning(interrupt: Interrupt) -> str:
+    """Return a note on the call that may run twice, and its known outcome; empty for other or decided questions."""
     if interrupt.kind != "may_have_happened" or interrupt.status != Interrupt.Status.PENDING:
         return ""
     call = call_text(interrupt.tool, interrupt.args)
@@ -127,10 +127,10 @@ def _of_a_lost_call(interrupt: Interrupt) -> str:
     return f"{known}This makes the call {call} once more: if it has happened already, it happens twice."
 
 
-def _what_going_back_means(interrupt: Interrupt, options: dict[str, Any]) -> str:
-    """What a rollback leaves done outside, and what of people's counts no more: it is taken only from who is sure.
+def _rollback_warning(interrupt: Interrupt, options: dict[str, Any]) -> str:
+    """Return the lasting side effects of a rollback, and people's lost changes: both need --sure.
 
-    Empty where there is neither.
+    Empty if there are none.
     """
     found = staying(interrupt, options["to_step"])
     told = told_of_going_back(found, options["to_step"]) if found else ""

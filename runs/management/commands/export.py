@@ -1,4 +1,4 @@
-"""Prints a run: as JSON, as a script, or as a test."""
+"""Print a run: as JSON, as a script, or as a test."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ FORMATS = {
 
 
 class Command(RunsCommand):
-    """The whole run: its rows, budget, interrupts, files and exchanges; or what plays or tests it."""
+    """Prints the whole run: its steps, budget, interrupts, files and exchanges; or a script or test of it."""
 
     help = "Print a run. Formats: " + "; ".join(f"{name}: {what}" for name, what in FORMATS.items()) + "."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which run, in which form."""
+        """Add the run and the form."""
         parser.add_argument("run", metavar="RUN")
         parser.add_argument("--format", default="json", metavar="|".join(FORMATS))
         parser.add_argument("--to", type=int, metavar="SEQ", help="pytest: the last step of the test")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print it."""
+        """Print the export."""
         if options["format"] not in FORMATS:
             possible = ", ".join(FORMATS)
             raise bad_input(f"A run can't be exported as {options['format']}. Possible: {possible}.")

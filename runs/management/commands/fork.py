@@ -1,4 +1,4 @@
-"""Begins a new run at a row of another one, which stays as it is."""
+"""Begin a new run at a step of another one, which stays as it is."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from runs.models import Run
 from runs.reading.rollback import Again
 
 GIVEN = {"run_settings": "--settings", "script": "--script", "state": "--state", "decision": "--decision"}
-"""What is given as JSON, or as the name of a file with it."""
+"""Options with JSON, or with the name of a file with it."""
 
 
 class Command(CopyingCommand):
-    """Begins a new run at a row of another one, with whatever is changed."""
+    """Begins a new run at a step of another one, with the given changes."""
 
     help = (
         "Fork a run at a live transition (0: from the beginning). The old run stays as it is; what it did outside "
@@ -25,7 +25,7 @@ class Command(CopyingCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What is to be otherwise."""
+        """Add the options for changes."""
         super().add_arguments(parser)
         parser.add_argument("--model", metavar="NAME", help="another model of the site")
         parser.add_argument(
@@ -52,18 +52,18 @@ class Command(CopyingCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """What is given as JSON is read once: a pipe can't be read again."""
+        """Read JSON options once: a pipe can't be read again."""
         super().handle(
             *args, **options | {name: json_of(options[name], option) for name, option in GIVEN.items()}
         )
 
     def tell(self, found: Again, options: dict[str, Any]) -> None:
-        """That a script plays in place of a model which the settings name."""
+        """Note that a script replaces the model named in the settings."""
         if said := unasked_model(options["run_settings"], options["script"]):
             self.stderr.write(said)
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
-        """The fork."""
+        """Return the fork."""
         check_one_speaks(options)
         settings = options["run_settings"]
         if options["model"] and isinstance(settings, dict | None):

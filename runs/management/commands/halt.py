@@ -1,4 +1,4 @@
-"""Stops everything on the site."""
+"""Halt the site."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from runs.reading.hidden_text import visible
 
 
 class Command(RunsCommand):
-    """The kill switch, on."""
+    """Turns on the kill switch."""
 
     help = "Halt all runs: no call begins until unhalt. Runs keep their state."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Why, for those who see the banner."""
+        """Add the reason, for people who see the banner."""
         parser.add_argument("--reason", default="", metavar="TEXT")
 
     def handle(self, *args: Any, reason: str, **options: Any) -> None:
-        """Switch it on, and say since when it is."""
+        """Halt the site, and print since when it is halted."""
         try:
             halt = actions.halt_site(by=None, reason=reason)
         except actions.AlreadyHalted as already:

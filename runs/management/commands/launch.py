@@ -38,7 +38,7 @@ Driver = Literal["a worker", "the caller"]
 
 
 def add_following(parser: ArgumentParser) -> None:
-    """Add the options that say who drives a new run, and what is printed of it."""
+    """Add the options about a new run's worker and its output."""
     parser.add_argument(
         "--inline", action="store_true", help="execute in this process, without broker or server"
     )
@@ -47,7 +47,7 @@ def add_following(parser: ArgumentParser) -> None:
 
 
 class Command(RunsCommand):
-    """Launch a run from the command line, as the installation's operator."""
+    """Launches a run from the command line, as the installation's operator."""
 
     help = f"Start a run. {EXIT_CODES}"
 
@@ -68,7 +68,7 @@ class Command(RunsCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """One launch, or a batch."""
+        """Launch one run, or a batch."""
         if options["batch"]:
             _check_alone(options)
             self._batch(json_of(options["batch"], "--batch"))
@@ -89,7 +89,7 @@ class Command(RunsCommand):
         self.follow(run, options)
 
     def follow(self, run: Run, options: dict[str, Any]) -> None:
-        """Drive or follow the run as the options say, print what they ask for, and end with its exit code."""
+        """Drive or follow the run by the options, print its output, and end with its exit code."""
         if options["inline"]:
             run, fault = driven_inline(run)
             asked = asked_by(run)
@@ -114,16 +114,16 @@ class Command(RunsCommand):
         )
 
     def _tell_of_halt(self, said: str) -> str:
-        """What is said of a halt, beside what others read, if it is not what was `said` already."""
+        """Print the notice of a halt to stderr, unless it equals `said`; return it."""
         notice = halt_notice()
         if notice not in ("", said):
             self.stderr.write(notice)
         return notice
 
     def followed(self, run: Run, halt: str, *, silent: bool) -> list[Interrupt]:
-        """Look until the run has ended or waits for a person, printing new rows; what it asks then.
+        """Look until the run has ended or waits for a person, printing new steps; return its questions.
 
-        `run` is kept up to date. What it asks is looked for where it says that it waits: a question that comes just
+        `run` is kept up to date. Questions are read only if its status says that it waits: a question that comes just
         after its status was read is the next look's.
         """
         seen = 0
@@ -191,7 +191,7 @@ class Command(RunsCommand):
 
 
 def _check_alone(options: dict[str, Any]) -> None:
-    """What a batch's items say is not said beside it: it would be dropped."""
+    """Refuse options beside a batch that its items give: they would be dropped."""
     names = {"machine": "--machine", "goal": "--goal", "model": "--model", "run_settings": "--settings"}
     names["script"] = "--script"
     if beside := [option for name, option in names.items() if options[name] is not None]:

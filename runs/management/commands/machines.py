@@ -1,4 +1,4 @@
-"""Shows the declared graphs."""
+"""Show the declared graphs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from runs.management.asking import bad_input
 
 
 class Command(BaseCommand):
-    """The machines, their nodes and edges."""
+    """Shows the machines, their nodes and edges."""
 
     help = "Show the machines, or one of them, as a table or a Mermaid diagram."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which machine, in which form."""
+        """Add the machine and the form."""
         parser.add_argument("machine", nargs="?", metavar="M")
         parser.add_argument("--mermaid", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print them."""
+        """Print the machines."""
         name = options["machine"]
         if name is not None and name not in CATALOGUE:
             raise bad_input(f"There is no machine {name}. Machines: {', '.join(CATALOGUE)}.")

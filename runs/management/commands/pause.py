@@ -1,4 +1,4 @@
-"""Holds a run until it is resumed."""
+"""Pause a run until it is resumed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from runs.models import Run
 
 
 class Command(SteeringCommand):
-    """Holds a run until it is resumed."""
+    """Pauses a run until it is resumed."""
 
     help = "Pause a run until it is resumed."
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
-        """The move."""
+        """Pause it."""
         return actions.pause(run, by=None)

@@ -1,4 +1,4 @@
-"""Makes a run again from its record."""
+"""Replay a run from its record."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from runs.reading.exporting import export
 
 
 class Command(RunsCommand):
-    """A new run that takes every answer from the record: nothing is called, and every row must come out the same."""
+    """Replays a run: every answer comes from the record, nothing is called, and every step must come out the same."""
 
     help = "Replay a run from its recorded answers, in a new run. Exit code 1: a step differs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which run, how far."""
+        """Add the run and the last step."""
         parser.add_argument("run", metavar="RUN")
         parser.add_argument("--to", type=int, metavar="SEQ", help="the last step to replay (default: all)")
         parser.add_argument("--json", action="store_true", help="print the export of the new run")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Replay, and say what came out."""
+        """Replay, and print the result."""
         run = run_of(options["run"])
         made, difference = actions.replay(run, by=None, to=options["to"])
         if options["json"]:

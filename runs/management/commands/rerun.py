@@ -1,4 +1,4 @@
-"""Asks the model anew from a row on: a fork that changes nothing."""
+"""Ask the model anew from a step on: a fork without changes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from runs.store import copying
 
 
 class Command(CopyingCommand):
-    """Asks the model anew from a row on, in a new run; says what that is likely to cost."""
+    """Asks the model anew from a step on, in a new run; prints the likely cost."""
 
     help = "Run again from a live transition (0: from the beginning), in a new run. --estimate only says what it costs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Whether it is to be done at all."""
+        """Add the option that only estimates."""
         super().add_arguments(parser)
         parser.add_argument(
             "--estimate", action="store_true", help="say what it is likely to cost, and do nothing"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it, or only say what it would cost."""
+        """Rerun, or only print the estimate."""
         if not options["estimate"]:
             super().handle(*args, **options)
             return
@@ -39,7 +39,7 @@ class Command(CopyingCommand):
         self.tell(found, options)
 
     def copied(self, run: Run, options: dict[str, Any]) -> Run:
-        """The new run."""
+        """Return the new run."""
         return actions.rerun(
             run,
             at=options["at"],
@@ -51,7 +51,7 @@ class Command(CopyingCommand):
         )
 
     def tell(self, found: Again, options: dict[str, Any]) -> None:
-        """What it is likely to cost."""
+        """Print the likely cost."""
         if options["json"]:
             return
         self.stdout.write(f"Estimated to add: {found.sentence}")
@@ -61,7 +61,7 @@ class Command(CopyingCommand):
 
 
 def _estimate(found: Again) -> dict[str, Any]:
-    """What --estimate says, as JSON."""
+    """Return the output of --estimate, as JSON."""
     return {
         "model_calls": found.model_calls,
         "tokens": found.tokens,

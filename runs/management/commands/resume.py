@@ -1,4 +1,4 @@
-"""Resume a paused run, or all that a restore has paused."""
+"""Resume a paused run, or all paused by a restore."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from runs.reading.restored import restored_of, restored_views
 
 
 class Command(SteeringCommand):
-    """Resume a paused run, or all that a restore has paused."""
+    """Resumes a paused run, or all paused by a restore."""
 
     help = "Resume a paused run; with --restored, all runs that a restore paused."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which run, or those of a restore, some of them left out."""
+        """Add the run, or the option for those of a restore, and exceptions."""
         parser.add_argument("run", metavar="RUN", nargs="?")
         parser.add_argument(
             "--restored",
@@ -35,11 +35,11 @@ class Command(SteeringCommand):
         )
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
-        """The move."""
+        """Resume it."""
         return actions.resume(run, by=None)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Make the move, or the moves, and say where each run is."""
+        """Resume the run, or the runs, and print where each is."""
         if options["restored"] == bool(options["run"]):
             raise bad_input("Name a run, or say --restored; not both.")
         if options["left_out"] and not options["restored"]:
@@ -50,7 +50,7 @@ class Command(SteeringCommand):
             self.resume_restored({run_of(text).pk for text in options["left_out"]})
 
     def resume_restored(self, left_out: set[int]) -> None:
-        """Resume them, and say which ones stay paused, and why."""
+        """Resume them, and print which ones stay paused, and why."""
         restored = restored_views(restored_of(None), None)
         left = {one.run.pk: one.no_model or "left out." for one in restored}
         left = {pk: why for pk, why in left.items() if why != "left out." or pk in left_out}

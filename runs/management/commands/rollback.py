@@ -1,4 +1,4 @@
-"""Takes a run back to the state after one of its transitions."""
+"""Roll a run back to the state after one of its transitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs.store import after_row
 
 
 class Command(SteeringCommand):
-    """Takes a run back to the state after one of its transitions."""
+    """Rolls a run back to the state after one of its transitions."""
 
     help = (
         "Roll back to the state after a live transition. Side effects and spending stay; changes to the context "
@@ -22,7 +22,7 @@ class Command(SteeringCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where to."""
+        """Add the target."""
         super().add_arguments(parser)
         parser.add_argument(
             "--to", type=int, required=True, metavar="SEQ", help="the seq of a live transition"
@@ -34,7 +34,7 @@ class Command(SteeringCommand):
         )
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
-        """Roll back, and say what that leaves done or undone; where it does, that needs --sure."""
+        """Roll back, and print lasting side effects and lost changes; if there are any, that needs --sure."""
         to = options["to"]
         seen, told = after_row.rollback_mark(run, to), told_of_going_back(again(run, to), to)
         with told_first(told, seen, GO_BACK, options) as mark:

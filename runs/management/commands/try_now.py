@@ -1,4 +1,4 @@
-"""Makes the next attempt of a call at once."""
+"""Make the next attempt of a waiting call at once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from runs.models import Run
 
 
 class Command(SteeringCommand):
-    """Makes the next attempt of a call at once."""
+    """Makes the next attempt of a waiting call at once."""
 
     help = "Make the next attempt of a call at once, where the run waits for it."
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
-        """The move."""
+        """Make the attempt due."""
         return actions.try_now(run, by=None)

@@ -1,4 +1,4 @@
-"""Lets the site work again."""
+"""Resume the site."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from runs.management.asking import RunsCommand
 
 
 class Command(RunsCommand):
-    """The kill switch, off."""
+    """Turns off the kill switch."""
 
     help = "Resume the site after a halt."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Switch it off, and say how many runs go on."""
+        """Resume the site, and print how many runs go on."""
         wanting = actions.unhalt_site(by=None)
         self.stdout.write(f"Site resumed. Runs that continue: {wanting}.")

@@ -1,4 +1,4 @@
-"""Checks a run's log."""
+"""Check a run's log."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from runs.store.db import of_one_moment
 
 
 class Command(BaseCommand):
-    """Hash chain, graph, fold and budget arithmetic of a run, or of all.
+    """Checks hash chain, graph, fold and budget arithmetic of a run, or of all.
 
-    Files that are gone are told of, and are no fault: the log says what they were, and is whole. One that is kept with
-    other bytes than the run wrote is a fault.
+    Missing files are reported, and are no fault: the log describes them, and is whole. A file with other bytes than the
+    run wrote is a fault.
     """
 
     help = "Verify a run's log; names the first fault. Exit code 1 on one. docs/invariants.md explains I1 to I13."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Which runs."""
+        """Add the runs."""
         parser.add_argument("run", nargs="?", metavar="RUN")
         parser.add_argument("--all", action="store_true", help="every run")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Verify, and say what was found."""
+        """Verify, and print the result."""
         if options["all"] == bool(options["run"]):
             raise bad_input("Name a run, or say --all; not both.")
         if unknown := unknown_migrations():
@@ -56,7 +56,7 @@ class Command(BaseCommand):
 
 
 def _verified(run: Run) -> tuple[str, bool]:
-    """What is to be told of the run, and whether all of it fits."""
+    """Return the report on the run, and whether all of it fits."""
     try:
         return _of_one_moment(run)
     except Exception as fault:  # its own row can't be read: the other runs are verified all the same
@@ -70,7 +70,7 @@ def _of_one_moment(run: Run) -> tuple[str, bool]:
 
 
 def _tools(run: Run) -> dict[str, ToolSpec]:
-    """The tools that the run knows of; none where what it was launched with can't be read."""
+    """Return the run's tools; none if its launch can't be read."""
     try:
         return driver.tool_specs(run)
     except (BadScript, KeyError, ValueError, ObjectDoesNotExist):

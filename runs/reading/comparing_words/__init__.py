@@ -1,4 +1,4 @@
-"""A comparison as a reader sees it: a few sentences first, then numbers, terms, answers, and the places that differ."""
+"""A comparison for readers: a few sentences first, then numbers, terms, answers, and the places that differ."""
 
 from runs.reading.comparing_words.document import as_json
 from runs.reading.comparing_words.numbers import TotalView, amount, path_views, signed, total_views

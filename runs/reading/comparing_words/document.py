@@ -15,7 +15,7 @@ Data = dict[str, Any]
 
 
 def as_json(found: Comparison) -> Data:
-    """The whole comparison; every place, and every value that differs as it is."""
+    """Return the whole comparison; every place, and every differing value unformatted."""
     return {
         "format": 1,
         "left": _run_json(found.left),
@@ -57,7 +57,7 @@ def _run_json(run: Run) -> Data:
 
 
 def _places_json(found: Comparison, places: tuple[Place, ...]) -> list[Data]:
-    """Places with their steps in words; a group at a time, so that a long run is never whole in memory."""
+    """Return the places with their steps in words; a group at a time, so a long run is never whole in memory."""
     apart = [place for place in places if place.kind != "same"]
     ours = step_texts(found.left, (step for place in apart for step in place.left))
     theirs = step_texts(found.right, (step for place in apart for step in place.right))
@@ -92,6 +92,6 @@ def _step_json(step: Outline, text: StepText) -> Data:
 
 
 def _difference_json(found: Difference) -> Data:
-    """A side that has no such value is left out."""
+    """Return a difference; a side without the value is left out."""
     sides = {"left": found.left, "right": found.right}
     return {"name": found.name} | {name: value for name, value in sides.items() if value is not MISSING}

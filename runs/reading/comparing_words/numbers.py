@@ -33,7 +33,7 @@ class TotalView:
 
 
 def total_views(totals: tuple[Total, ...]) -> list[TotalView]:
-    """The numbers, written."""
+    """Return the numbers, formatted."""
     return [_total(total) for total in totals]
 
 
@@ -50,7 +50,7 @@ def _total(total: Total) -> TotalView:
 
 
 def amount(name: str, value: float) -> str:
-    """A number as its kind is written."""
+    """Return a number in the format of its kind."""
     match name:
         case "cost_usd":
             return words.money(value)
@@ -60,7 +60,7 @@ def amount(name: str, value: float) -> str:
 
 
 def signed(total: Total) -> str:
-    """The difference with its sign; a dash where there is none."""
+    """Return the difference with its sign; a dash if there is none."""
     text = amount(total.name, abs(total.difference))
     if abs(total.difference) < 1e-9 or text == amount(total.name, 0):
         return "=" if amount(total.name, total.left) == amount(total.name, total.right) else "≈"
@@ -68,7 +68,7 @@ def signed(total: Total) -> str:
 
 
 def path_views(found: Comparison) -> list[TotalView]:
-    """How often each node was left."""
+    """Return how often each node was left."""
     if not found.same_machine:
         return []
     visits = visits_beside(found.left, found.right)

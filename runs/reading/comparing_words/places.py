@@ -1,4 +1,4 @@
-"""The places where two runs differ, with what is the same between them."""
+"""The differing places of two runs, with the equal steps between them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from runs.reading.outlines import Outline, StepText, step_texts
 from runs.reading.phrases import Line
 
 PLACES = 40
-"""Places that differ, shown on one page."""
+"""Differing places on one page."""
 
 BESIDE = 12
-"""Steps that only one run has, shown in one place."""
+"""Steps of only one run, shown in one place."""
 
 FOLDED = 8
-"""Steps that are the same, named in one fold; and folds that name theirs."""
+"""Equal steps named in one fold; and folds that name theirs."""
 FOLDS = 20
 
 VALUES = 24
-"""Values that differ, shown of one step."""
+"""Differing values shown of one step."""
 
 SIGNS = {
     "same": words.Word("the same", "check", "quiet"),
@@ -60,12 +60,12 @@ class PlaceView:
     values: tuple[ValueView, ...] = ()
     values_more: int = 0
     difference: str = ""
-    """What it cost more, or less, in the right run."""
+    """How much more, or less, it cost in the right run."""
 
 
 @dataclass(frozen=True)
 class FoldView:
-    """Steps that are the same; the first of them in words."""
+    """Equal steps; the first of them in words."""
 
     count: str
     left_rows: str
@@ -78,7 +78,7 @@ class FoldView:
 
 
 def place_views(found: Comparison, start: int = 0, most: int = PLACES) -> list[FoldView | PlaceView]:
-    """The places from the difference number `start` on (from 0), with what is the same between them."""
+    """Return the places from the difference number `start` on (from 0), with the equal steps between them."""
     chosen = _chosen(found.places, start, most)
     texts = [
         step_texts(run, (step for place in chosen for step in _named(place, side)))
@@ -97,7 +97,7 @@ def place_views(found: Comparison, start: int = 0, most: int = PLACES) -> list[F
 
 
 def _chosen(places: tuple[Place, ...], start: int, most: int) -> list[Place]:
-    """So many places that differ, and what is the same before, between and after them."""
+    """Return so many differing places, and the equal steps before, between and after them."""
     chosen: list[Place] = []
     number = 0
     for place in places:
@@ -170,7 +170,7 @@ def _place(
 
 
 def _listed(values: list[ValueView], more: int) -> str:
-    """What differs, by name: three names at most."""
+    """Return the differing values, by name: three names at most."""
     names = [value.name for value in values]
     rest = len(names) - 3 + more
     if rest > 1:
@@ -199,7 +199,7 @@ def _step(step: Outline, texts: dict[int, StepText]) -> StepView:
 
 
 def _spent_more(place: Place) -> str:
-    """What these steps cost and took more, or less, in the right run: `+$0.002, −3.1 s`."""
+    """Return how much more, or less, these steps cost and took in the right run: `+$0.002, −3.1 s`."""
     cost = sum(step.cost_usd for step in place.right) - sum(step.cost_usd for step in place.left)
     seconds = (sum(step.ms for step in place.right) - sum(step.ms for step in place.left)) / 1000
     parts = [signed(Total("cost_usd", 0, cost))] if abs(cost) >= 1e-6 else []

@@ -1,4 +1,4 @@
-"""What a reader wants to know first of a comparison, in a few sentences."""
+"""The summary of a comparison, in a few sentences."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Sentence:
 
 
 def summary_of(found: Comparison) -> list[Sentence]:
-    """What a reader wants to know first."""
+    """Return the summary's sentences."""
     said = [_course(found), *_parting(found), _answers(found), _endings(found), _sums(found)]
     left, right = f"#{found.left.pk}", f"#{found.right.pk}"
     return [Sentence(tuple(_pieces(sentence, left, right))) for sentence in said if sentence]
 
 
 def _pieces(said: Said, left: str, right: str) -> Iterator[tuple[str, PieceKind]]:
-    """The words taken apart at the numbers of the runs."""
+    """Yield the words, split at the numbers of the runs."""
     for piece in said:
         if not isinstance(piece, str):
             yield piece
@@ -84,7 +84,7 @@ def _course(found: Comparison) -> Said:
 
 
 def _parting(found: Comparison) -> list[Said]:
-    """What each did where they part."""
+    """Return each run's action at their parting."""
     if not found.apart:
         return []
     place = found.apart[0]
@@ -141,7 +141,7 @@ def _deed(step: StepText) -> Said:
 
 
 def _quoted(line: Line) -> tuple[str, PieceKind]:
-    """What a row says; kept in one piece, whatever a model wrote into it."""
+    """Return a step's line in one piece, whatever a model wrote into it."""
     title = line.title.lower() + (" (not run)" if line.not_run else "")
     if line.goes_on:
         text = short(line.text, 100)
@@ -187,7 +187,7 @@ def _ending(run: Run) -> str:
 
 
 def _sums(found: Comparison) -> Said:
-    """What the right run took more, or less."""
+    """Return how much more, or less, the right run used."""
     totals = {total.name: total for total in found.totals}
     tokens = totals["input_tokens"].difference + totals["output_tokens"].difference
     parts = [
@@ -205,7 +205,7 @@ def _sums(found: Comparison) -> Said:
 
 
 def _felt(total: Total) -> float:
-    """Less than a tenth of a second is no difference to a person."""
+    """Return the difference, or 0 below a tenth of a second, which people don't notice."""
     return total.difference if abs(total.difference) >= 0.05 else 0
 
 
@@ -216,7 +216,7 @@ def _more(verb: str, amount: str, difference: float) -> str:
 
 
 def relation_of(left: Run, right: Run) -> str:
-    """How one came from the other, where it did."""
+    """Return how one run came from the other, if it did."""
     for copy, source in ((left, right), (right, left)):
         if copy.copied_from_id == source.pk:
             at = f", taken at step {copy.copied_upto}" if copy.copied_upto else ""

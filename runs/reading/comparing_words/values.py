@@ -1,4 +1,4 @@
-"""A value that differs, both sides in pieces: texts by words, long ones cut around what differs."""
+"""A differing value, both sides in pieces: texts by words, long ones cut around the differences."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from runs.reading.differences import MISSING, Difference
 from runs.reading.hidden_text import escaped
 
 CHARACTERS = 6000
-"""Characters of a value that are shown; around what differs, where it is longer."""
+"""Characters shown of a value; around the differences, if it is longer."""
 
 SHORT = 60
 """Characters of a value that fits a line."""
 
 AROUND = 160
-"""Characters kept before and after it."""
+"""Characters kept before and after a difference."""
 
 
 @dataclass(frozen=True)
 class ValueView:
-    """A value that differs, in pieces; `left_missing` where that run has none."""
+    """A differing value, in pieces; `left_missing` if that run has none."""
 
     name: str
     left: tuple[Piece, ...]
@@ -33,7 +33,7 @@ class ValueView:
 
 
 def value_view(found: Difference) -> ValueView:
-    """A value that differs; texts by words."""
+    """Return a differing value; texts by words."""
     name, left, right = escaped(found.name), _written(found.left), _written(found.right)
     long = any(len(text) > SHORT or "\n" in text for text in (left, right))
     if found.left is MISSING or found.right is MISSING:
@@ -59,13 +59,13 @@ def _is_deep(value: Any) -> bool:
 
 
 def text_pieces(left: str, right: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Two texts in pieces, what differs marked; long ones are cut around it."""
+    """Return two texts in pieces, with the differences marked; long ones are cut around them."""
     ours, theirs = differing_words(*_around(left, right))
     return _shortened(ours), _shortened(theirs)
 
 
 def _around(left: str, right: str) -> tuple[str, str]:
-    """Where a text is longer than is shown: from a little before the first difference on."""
+    """Return both texts, too long ones from shortly before the first difference on."""
     if max(len(left), len(right)) <= CHARACTERS:
         return left, right
     most = min(len(left), len(right))
