@@ -125,7 +125,7 @@ class Bench:
         _at_once(look, len(self.lanes))
         for part in parts:
             if part.get("failed") or "survey" not in part:
-                sys.exit(f"Without a fault these fail: {part}")
+                sys.exit(f"Without a fault these fail: {part.get('failed', part)}")
             self.survey |= part["survey"]
         if kept is not None:
             kept.write_text(json.dumps(self.survey))
