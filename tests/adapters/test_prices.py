@@ -46,7 +46,9 @@ def test_a_cached_token_costs_the_share_that_the_list_has_for_the_model_else_as_
 def test_no_token_is_charged_twice_whatever_a_provider_counts() -> None:
     """A provider that counts a token as cached and as written to the cache, or more reasoning than it wrote."""
     tariff = Tariff("own", "", input_price=2.0, cached_price=1.0, cache_write_price=4.0, output_price=8.0)
-    assert tariff.charge(1_000, 0, cached=600, stored=1_000) == tariff.charge(1_000, 0, cached=600, stored=400)
+    assert tariff.charge(1_000, 0, cached=600, stored=1_000) == tariff.charge(
+        1_000, 0, cached=600, stored=400
+    )
     assert tariff.charge(1_000, 0, cached=2_000) == tariff.charge(1_000, 0, cached=1_000)
     assert tariff.charge(0, 100, thought=500) == tariff.charge(0, 100)
 
