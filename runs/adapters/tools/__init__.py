@@ -14,7 +14,7 @@ from types import MappingProxyType
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool, ToolError
-from runs.adapters.tools import calculator, fetch_url, files, now
+from runs.adapters.tools import calculator, fetch_url, files, now, search_files
 
 _LIST = (
     calculator.TOOL,
@@ -22,6 +22,7 @@ _LIST = (
     files.READ_FILE,
     files.WRITE_FILE,
     files.LIST_FILES,
+    search_files.TOOL,
     fetch_url.TOOL,
 )
 
