@@ -117,6 +117,8 @@ class ScriptedTool(Value):
     """The argument that holds the URL or host which a call contacts, or that host itself."""
     reads: Reads = ""
     """What a result makes the run have read."""
+    reads_if: dict[StrictStr, tuple[StrictStr, ...]] = {}
+    """Values of an argument with which a call only reads."""
 
     @model_validator(mode="after")
     def _requires_what_it_has(self) -> ScriptedTool:
@@ -441,6 +443,7 @@ def _spec(name: str, tool: ScriptedTool) -> ToolSpec:
         permitted=tool.allowed,
         outward=tool.outward,
         reads=tool.reads,
+        reads_if=tool.reads_if,
     )
 
 

@@ -274,6 +274,13 @@ def test_after_an_edit_the_gate_that_asked_is_answered() -> None:
     assert run.asked("tool_call")[0]["args"] == {"x": "eve"}
 
 
+def test_after_an_edit_the_call_does_what_its_new_arguments_do() -> None:
+    tool = {"effects": "send", "params": {"x": "string"}, "reads_if": {"x": ("look",)}}
+    world = ScriptedWorld().tool("mail", "seen", **tool).model_says("mail bob", "done")
+    run = world.person_says(said("edit", args={"x": "look"})).drive(TOY)
+    assert [(call["args"], call["effects"]) for call in run.asked("tool_call")] == [({"x": "look"}, "read")]
+
+
 def test_after_an_edit_another_rule_asks_anew() -> None:
     rules = [rule("ask", args={"x": {"equals": "eve"}}), rule("ask", tool="*")]
     world = world_with_mail().person_says(said("edit", args={"x": "eve"}), "approve")

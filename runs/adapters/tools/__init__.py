@@ -14,7 +14,7 @@ from types import MappingProxyType
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool, ToolError
-from runs.adapters.tools import calculator, fetch_url, files, now, search_files
+from runs.adapters.tools import calculator, fetch_url, files, http_request, now, search_files
 
 _LIST = (
     calculator.TOOL,
@@ -24,6 +24,7 @@ _LIST = (
     files.LIST_FILES,
     search_files.TOOL,
     fetch_url.TOOL,
+    http_request.TOOL,
 )
 
 VARIABLE = "AGENTSITE_TOOLS"
