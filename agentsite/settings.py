@@ -15,6 +15,7 @@ from agentsite.environment import (
     redis_url_of,
     refuse_without_site,
 )
+from agentsite.mail import mail_of
 
 ENVIRONMENT = read_environment()
 BASE_DIR = ROOT
@@ -135,6 +136,14 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
+
+# Mail, which agents send with the tool send_mail
+_mail = mail_of(ENVIRONMENT.email_url, ENVIRONMENT.email_from)
+EMAIL_HOST, EMAIL_PORT = _mail["EMAIL_HOST"], _mail["EMAIL_PORT"]
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["EMAIL_HOST_USER"], _mail["EMAIL_HOST_PASSWORD"]
+EMAIL_USE_SSL, EMAIL_USE_TLS = _mail["EMAIL_USE_SSL"], _mail["EMAIL_USE_TLS"]
+EMAIL_TIMEOUT, DEFAULT_FROM_EMAIL = _mail["EMAIL_TIMEOUT"], _mail["DEFAULT_FROM_EMAIL"]
+EMAIL_DOMAINS = ENVIRONMENT.email_domains
 
 # The broker carries hints only: without one everything still works, a little later
 REDIS_URL = redis_url_of(ENVIRONMENT.redis_url, DATA_DIR)

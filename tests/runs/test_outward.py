@@ -333,6 +333,7 @@ def test_the_sites_own_tools_say_what_they_read_and_what_they_contact() -> None:
         "search_files": ("private", ""),
         "fetch_url": ("untrusted", "url"),
         "http_request": ("untrusted", "url"),
+        "send_mail": ("", "to"),
     }
 
 

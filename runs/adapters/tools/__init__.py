@@ -14,7 +14,7 @@ from types import MappingProxyType
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool, ToolError
-from runs.adapters.tools import calculator, fetch_url, files, http_request, now, search_files
+from runs.adapters.tools import calculator, fetch_url, files, http_request, now, search_files, send_mail
 
 _LIST = (
     calculator.TOOL,
@@ -25,6 +25,7 @@ _LIST = (
     search_files.TOOL,
     fetch_url.TOOL,
     http_request.TOOL,
+    send_mail.TOOL,
 )
 
 VARIABLE = "AGENTSITE_TOOLS"
