@@ -119,6 +119,8 @@ class ScriptedTool(Value):
     """What a result makes the run have read."""
     reads_if: dict[StrictStr, tuple[StrictStr, ...]] = {}
     """Values of an argument with which a call only reads."""
+    asks: StrictStr = ""
+    """The argument that holds a question to a person, whose answer is the result."""
 
     @model_validator(mode="after")
     def _requires_what_it_has(self) -> ScriptedTool:
@@ -444,6 +446,7 @@ def _spec(name: str, tool: ScriptedTool) -> ToolSpec:
         outward=tool.outward,
         reads=tool.reads,
         reads_if=tool.reads_if,
+        asks=tool.asks,
     )
 
 

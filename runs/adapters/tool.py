@@ -81,6 +81,8 @@ class Tool:
     tool with effects counts as private."""
     reads_if: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Values of an argument with which a call only reads, whatever `effects` says; by the argument's name."""
+    asks: str = ""
+    """The argument that holds a question: a person's answer is the result, and `run` is never called."""
 
     def spec(self) -> ToolSpec:
         """What machine and model see of it, not permitted."""
@@ -95,6 +97,7 @@ class Tool:
             outward=self.outward,
             reads=self.reads if self.reads is not None else "" if self.effects == "none" else "private",
             reads_if=dict(self.reads_if),
+            asks=self.asks,
         )
 
 

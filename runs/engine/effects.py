@@ -233,8 +233,8 @@ class HumanCall(Value):
 
     @property
     def shown(self) -> ToolCall | ChildRun | Draft | None:
-        """The call, or the draft, that a person decides on."""
-        return self.draft or call_in(self.holds)
+        """The call, or the draft, that a person decides on. A call that is answered as a question is none."""
+        return None if self.about == "question" else self.draft or call_in(self.holds)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

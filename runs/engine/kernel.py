@@ -385,6 +385,9 @@ def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSai
             return _release(machine, snapshot, call, call.holds, gates.answered_by(call, said))
         case _, "tool_call" | "may_have_happened":
             return _heard_of_call(machine, snapshot, call, said)
+        case "respond", "question" if call.holds is not None:
+            told = {"answer": said.message, "by": said.by}
+            return _ask_node(machine, snapshot, ToolReturned(value=told, ran=False))
     return _ask_node(machine, snapshot, said)
 
 

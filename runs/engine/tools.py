@@ -44,6 +44,8 @@ class ToolSpec(Value):
     """What a result of it makes the run have read."""
     reads_if: dict[str, tuple[str, ...]] = Field(default={}, exclude_if=operator.not_)
     """Values of an argument with which a call only reads, whatever `effects` says; by the argument's name."""
+    asks: str = Field(default="", exclude_if=operator.not_)
+    """The argument that holds a question: a person's answer is the result, and nothing is run."""
 
     def call_with(self, args: dict[str, Any]) -> ToolCall:
         """Return a call with these arguments."""

@@ -70,6 +70,7 @@ def test_every_registered_tool_is_shown_and_the_permitted_ones_marked(tmp_path: 
         "fetch_url": "read",
         "http_request": "send",
         "send_mail": "send",
+        "ask_person": "none",
     }
 
 

@@ -14,7 +14,16 @@ from types import MappingProxyType
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool, ToolError
-from runs.adapters.tools import calculator, fetch_url, files, http_request, now, search_files, send_mail
+from runs.adapters.tools import (
+    ask_person,
+    calculator,
+    fetch_url,
+    files,
+    http_request,
+    now,
+    search_files,
+    send_mail,
+)
 
 _LIST = (
     calculator.TOOL,
@@ -26,6 +35,7 @@ _LIST = (
     fetch_url.TOOL,
     http_request.TOOL,
     send_mail.TOOL,
+    ask_person.TOOL,
 )
 
 VARIABLE = "AGENTSITE_TOOLS"
