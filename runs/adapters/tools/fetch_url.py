@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 from pydantic import Field
 
-from runs.adapters.html_text import text_of
+from runs.adapters.html_pages import read_html
 from runs.adapters.public_web import (
     MAX_URL,
     SILENCE_S,
@@ -146,16 +146,17 @@ def fetch_tool(net: Callable[[], Net], tls: Callable[[], ssl.SSLContext]) -> Too
         from runs.adapters.wire import Deadline
 
         page = fetch(arguments.url, Deadline(place.deadline_s), net(), tls(), place.may_contact)
-        is_html = "html" in page.media_type
-        title, text = text_of(page.text) if is_html else ("", page.text)
+        title, text, cut = "", page.text, page.cut
+        if "html" in page.media_type:
+            read = read_html(page.text, page.url)
+            title, text, cut = read.title, read.text, page.cut or read.cut
         found = {
             "url": page.url,
             "title": title,
             "text": text[:MAX_CHARACTERS],
             "media_type": page.media_type,
         }
-        left_out = max(0, len(text) - MAX_CHARACTERS)
-        return Result(found | {"cut": page.cut or left_out > 0})
+        return Result(found | {"cut": cut or len(text) > MAX_CHARACTERS})
 
     return Tool(
         name="fetch_url",
