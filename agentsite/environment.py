@@ -76,6 +76,10 @@ class Environment(BaseSettings):
     email_from: str = Field("", alias="EMAIL_FROM")
     email_domains: Annotated[tuple[str, ...], NoDecode] = Field((), alias="EMAIL_DOMAINS")
     """Domains that agents may write to; empty: any."""
+    sql_databases: str = Field("", alias="AGENTSITE_SQL_DATABASES")
+    """Databases that agents may read, each as `name=URL`."""
+    documents: str = Field("", alias="AGENTSITE_DOCUMENTS")
+    """Folders of documents that agents may read, each as `name=/path`."""
 
     @field_validator("allowed_hosts", "csrf_trusted_origins", "machines", "email_domains", mode="before")
     @classmethod

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ def tool_in(web: Web, names: Mapping[str, list[str]] | None = None, deadline_s: 
 
 def request(web: Web, method: str, url: str = API, **more: Any) -> Any:
     tool = tool_in(web)
-    arguments = tool.arguments(method=method, url=url, **more)
+    arguments = tool.arguments.model_validate({"method": method, "url": url, **more})
     return tool.run(arguments, Place(Path("none"), "key", tool.deadline_s)).value
 
 
@@ -92,7 +94,9 @@ def test_no_private_address_is_contacted(url: str) -> None:
             web, {"127.0.0.1": ["127.0.0.1"], "localhost": ["::1"], "169.254.169.254": ["169.254.169.254"]}
         )
         with pytest.raises(UrlRefused):
-            tool.run(tool.arguments(method="GET", url=url), Place(Path("none"), "key", 5))
+            tool.run(
+                tool.arguments.model_validate({"method": "GET", "url": url}), Place(Path("none"), "key", 5)
+            )
     assert web.asked == []
 
 
@@ -165,9 +169,8 @@ class Shut(TableNet):
 
 def test_what_was_surely_not_sent_is_tried_again(tmp_path: Path) -> None:
     with Web({}) as web:
-        nets = [Shut(web, {"api.test": [PUBLIC_ADDRESS]}), TableNet(web, {})]
-        for net in nets:
-            failed = called(request_tool(lambda net=net: net, trusted), tmp_path, "POST")
+        for net in (Shut(web, {"api.test": [PUBLIC_ADDRESS]}), TableNet(web, {})):
+            failed = called(request_tool(partial(next, repeat(net)), trusted), tmp_path, "POST")
             assert isinstance(failed, Failed)
             assert failed.blame == "transient"
     assert web.received == []

@@ -27,7 +27,9 @@ def home(tmp_path: Path) -> Path:
 
 def search(home: Path, pattern: str, **where: Any) -> Any:
     tool = TOOLS["search_files"]
-    return tool.run(tool.arguments(pattern=pattern, **where), Place(home, "key", tool.deadline_s)).value
+    return tool.run(
+        tool.arguments.model_validate({"pattern": pattern, **where}), Place(home, "key", tool.deadline_s)
+    ).value
 
 
 def found(home: Path, pattern: str, **where: Any) -> list[tuple[str, int, str]]:

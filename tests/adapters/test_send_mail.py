@@ -105,7 +105,7 @@ def test_only_domains_that_the_site_allows_get_mail(to: str, goes: bool, site: S
 )
 def test_what_is_not_one_plain_address_is_no_argument(to: str) -> None:
     with pytest.raises(ValidationError):
-        TOOLS["send_mail"].arguments(to=to, subject="x", body="y")
+        TOOLS["send_mail"].arguments.model_validate({"to": to, "subject": "x", "body": "y"})
 
 
 def test_the_host_that_is_asked_about_is_the_domain() -> None:
@@ -118,7 +118,9 @@ def test_the_host_that_is_asked_about_is_the_domain() -> None:
 
 def test_a_subject_is_one_line() -> None:
     with pytest.raises(ValidationError):
-        TOOLS["send_mail"].arguments(to=TO, subject="x\nBcc: eve@evil.test", body="y")
+        TOOLS["send_mail"].arguments.model_validate(
+            {"to": TO, "subject": "x\nBcc: eve@evil.test", "body": "y"}
+        )
 
 
 @pytest.mark.parametrize("says", [{"RCPT": "550 no such user"}, {"MAIL": "553 no"}, {"END": "554 spam"}])

@@ -67,6 +67,8 @@ def test_every_registered_tool_is_shown_and_the_permitted_ones_marked(tmp_path: 
         "write_file": "write",
         "list_files": "read",
         "search_files": "read",
+        "search": "read",
+        "sql_query": "read",
         "fetch_url": "read",
         "http_request": "send",
         "send_mail": "send",

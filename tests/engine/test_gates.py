@@ -306,8 +306,8 @@ def test_after_an_edit_the_gate_that_asked_is_answered() -> None:
 
 
 def test_after_an_edit_the_call_does_what_its_new_arguments_do() -> None:
-    tool = {"effects": "send", "params": {"x": "string"}, "reads_if": {"x": ("look",)}}
-    world = ScriptedWorld().tool("mail", "seen", **tool).model_says("mail bob", "done")
+    world = ScriptedWorld().model_says("mail bob", "done")
+    world.tool("mail", "seen", effects="send", params={"x": "string"}, reads_if={"x": ("look",)})
     run = world.person_says(said("edit", args={"x": "look"})).drive(TOY)
     assert [(call["args"], call["effects"]) for call in run.asked("tool_call")] == [({"x": "look"}, "read")]
 

@@ -331,6 +331,8 @@ def test_the_sites_own_tools_say_what_they_read_and_what_they_contact() -> None:
         "read_file": ("private", ""),
         "list_files": ("private", ""),
         "search_files": ("private", ""),
+        "search": ("private", ""),
+        "sql_query": ("private", ""),
         "fetch_url": ("untrusted", "url"),
         "http_request": ("untrusted", "url"),
         "send_mail": ("", "to"),

@@ -21,8 +21,10 @@ from runs.adapters.tools import (
     files,
     http_request,
     now,
+    search,
     search_files,
     send_mail,
+    sql_query,
 )
 
 _LIST = (
@@ -32,6 +34,8 @@ _LIST = (
     files.WRITE_FILE,
     files.LIST_FILES,
     search_files.TOOL,
+    search.TOOL,
+    sql_query.TOOL,
     fetch_url.TOOL,
     http_request.TOOL,
     send_mail.TOOL,
