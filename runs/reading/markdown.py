@@ -190,7 +190,7 @@ def _citation(cited: Mapping[int, Source], state: StateInline, *silent: bool) ->
         shown: dict[str, str | int | float] = {"title": title, "data-cited": ""}
         state.push("cite_open", "cite", 1).attrs = {} if source.link else dict(shown)
         if source.link:
-            state.push("link_open", "a", 1).attrs = {"href": state.md.normalizeLink(source.link)} | shown
+            state.push("link_open", "a", 1).attrs = shown | {"href": state.md.normalizeLink(source.link)}
         state.push("text", "", 0).content = f"[{source.number}]"
         if source.link:
             state.push("link_close", "a", -1)

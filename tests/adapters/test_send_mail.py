@@ -56,6 +56,7 @@ def test_a_message_is_sent_from_the_sites_address(site: Site, tmp_path: Path) ->
     mail = message_from_string(text, policy=policy.default)
     assert (mail["From"], mail["To"], mail["Subject"]) == ("agents@example.com", TO, "Grüße")
     assert mail["X-Agentsite-Call"] == "run-1-2-abc"
+    assert mail["Message-ID"].endswith("@example.com>")
 
 
 def test_without_a_mail_server_it_says_what_to_do(site: Site, tmp_path: Path) -> None:

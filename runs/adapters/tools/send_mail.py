@@ -5,6 +5,7 @@ from __future__ import annotations
 import smtplib
 from collections.abc import Iterable
 from contextlib import suppress
+from email.utils import make_msgid
 from typing import Any
 
 from pydantic import Field
@@ -71,12 +72,14 @@ def _run(arguments: MailArguments, place: Place) -> Result:
 
 
 def _send(arguments: MailArguments, key: str) -> None:
+    from django.conf import settings
     from django.core.mail import EmailMessage, get_connection
 
     connection = get_connection()
-    message = EmailMessage(
-        arguments.subject, arguments.body, to=[arguments.to], headers={"X-Agentsite-Call": key}
-    )
+    # The domain is named: the machine's own name is nobody's business.
+    number = make_msgid(domain=settings.DEFAULT_FROM_EMAIL.rpartition("@")[2])
+    headers = {"X-Agentsite-Call": key, "Message-ID": number}
+    message = EmailMessage(arguments.subject, arguments.body, to=[arguments.to], headers=headers)
     try:
         _open(connection)
         connection.send_messages([message])
