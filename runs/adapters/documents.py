@@ -29,15 +29,14 @@ PASSAGE = 400
 LONGEST_PASSAGE = 1_200
 MOST_WORDS = 32
 
-_TABLES = """
-CREATE TABLE files (
-    id INTEGER PRIMARY KEY, folder TEXT NOT NULL, path TEXT NOT NULL, changed INTEGER NOT NULL, size INTEGER NOT NULL,
-    UNIQUE (folder, path)
-);
-CREATE TABLE passages (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL);
-CREATE INDEX passages_of ON passages (file);
-CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = "porter unicode61 remove_diacritics 2");
-"""
+_TABLES = (
+    "CREATE TABLE files (id INTEGER PRIMARY KEY, folder TEXT NOT NULL, path TEXT NOT NULL, "
+    "changed INTEGER NOT NULL, size INTEGER NOT NULL, UNIQUE (folder, path))",
+    "CREATE TABLE passages (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL)",
+    "CREATE INDEX passages_of ON passages (file)",
+    'CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = "porter unicode61 remove_diacritics 2")',
+    f"PRAGMA user_version = {VERSION}",
+)
 _FIND = """
 SELECT folder, path, line, text, highlight(words, 0, char(1), char(2)) FROM words
 JOIN passages ON passages.id = words.rowid JOIN files ON files.id = passages.file
@@ -150,12 +149,20 @@ def words_of(query: str) -> list[str]:
 
 
 def _make_tables(index: sqlite3.Connection) -> None:
-    (version,) = index.execute("PRAGMA user_version").fetchone()
-    if version == VERSION:
+    if _version_of(index) == VERSION:
         return
-    if version:
+    index.execute("BEGIN IMMEDIATE")
+    version = _version_of(index)  # another process may have made them meanwhile
+    if version not in (0, VERSION):
         raise _OtherVersion
-    index.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
+    if version == 0:
+        for statement in _TABLES:
+            index.execute(statement)
+    index.execute("COMMIT")
+
+
+def _version_of(index: sqlite3.Connection) -> int:
+    return int(index.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _begun(index: sqlite3.Connection) -> bool:
@@ -175,12 +182,14 @@ def _files_in(root: Path) -> Iterator[tuple[str, Seen]]:
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            path = Path(place) / name
+            path = (Path(place) / name).relative_to(root).as_posix()
+            if name.startswith(".") or not path.isprintable() or count == MAX_FILES:
+                continue
             with suppress(OSError):
-                about = path.lstat()
-                if not name.startswith(".") and stat.S_ISREG(about.st_mode) and count < MAX_FILES:
+                about = (root / path).lstat()
+                if stat.S_ISREG(about.st_mode):
                     count += 1
-                    yield path.relative_to(root).as_posix(), Seen(about.st_mtime_ns, about.st_size)
+                    yield path, Seen(about.st_mtime_ns, about.st_size)
 
 
 def _remove(index: sqlite3.Connection, folder: str, path: str) -> None:
@@ -209,14 +218,14 @@ def _text_of(path: Path) -> str:
         with os.fdopen(descriptor, "rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) <= MAX_FILE_BYTES and b"\0" not in content:
-            return content.decode()
+            return content.decode("utf-8-sig")
     return ""
 
 
 def passages_of(text: str) -> Iterator[tuple[int, str]]:
     """Yield the parts of a text and their first lines; they end at blank lines, or where they are long."""
     first, part = 1, ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         ends = not line.strip() and (not part or len(part) >= PASSAGE)
         if part and (ends or len(part) + len(line) >= LONGEST_PASSAGE):
             yield first, part.strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,8 @@ def test_links_hidden_files_binaries_and_huge_files_are_left_out(folder: Path, t
     (folder / "a.bin").write_bytes(b"zebra\0\xff")
     (folder / "huge.txt").write_bytes(b"zebra\n" * (MAX_FILE_BYTES // 6 + 1))
     os.mkfifo(folder / "pipe.txt")
+    (folder / "line\nbreak.txt").write_text("zebra\n")
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_text("zebra\n")
     assert places("zebra") == []
 
 
@@ -158,6 +161,18 @@ def test_an_index_of_another_version_is_made_anew(folder: Path, tmp_path: Path) 
 def test_a_damaged_index_is_made_anew(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "documents.sqlite3").write_bytes(b"no database " * 100)
     assert len(places("moon")) == 2
+
+
+def test_lines_are_counted_as_editors_count_them(folder: Path) -> None:
+    (folder / "odd.txt").write_bytes("\ufeffa\x0c\u2028b\r\nneedle\r\n".encode())
+    assert places("needle") == ["document:handbook/odd.txt#L2"]
+
+
+def test_many_at_once_make_one_index(folder: Path) -> None:
+    with ThreadPoolExecutor(8) as desk:
+        found = list(desk.map(lambda _: places("far"), range(16)))
+    assert all(set(one) <= {"document:handbook/moon.txt#L1", ""} for one in found)
+    assert places("far") == ["document:handbook/moon.txt#L1"]
 
 
 def test_the_index_is_private(folder: Path, tmp_path: Path) -> None:

@@ -45,6 +45,12 @@ def test_lines_are_found_with_file_and_number_in_any_case(home: Path) -> None:
     ]
 
 
+def test_lines_are_counted_as_editors_count_them(home: Path) -> None:
+    RunFolder(home).write("odd.txt", "a\x0c\u2028b\r\nneedle\r\n".encode())
+    assert found(home, "needle") == [("odd.txt", 2, "needle")]
+    assert found(home, "^$", files="odd.txt") == []
+
+
 def test_names_are_found_with_line_0(home: Path) -> None:
     assert found(home, "water", where="names") == [("water.txt", 0, "")]
     assert found(home, "^water", where="both") == [("water.txt", 0, "")]

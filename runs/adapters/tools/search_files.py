@@ -77,7 +77,9 @@ class _Search:
                 yield from self._lines(entry.name)
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
-        for number, line in enumerate(self._text(name).splitlines(), 1):
+        # Lines as editors count them: other signs that break a line for Python do not count.
+        lines = self._text(name).replace("\r\n", "\n").removesuffix("\n").split("\n")
+        for number, line in enumerate(lines, 1):
             if place := self._find(line):
                 yield {"file": name, "line": number, "text": _around(line, place.start())}
 
