@@ -24,9 +24,7 @@ class NotRegistered(ImproperlyConfigured):
 
 def sql_databases_of(text: str, own: Mapping[str, Any]) -> dict[str, str]:
     """Return the URLs of the databases that agents may read, by name; `own` is Django's description of the site's."""
-    form = (
-        "name=sqlite:////absolute/path or name=postgresql://reader:password@host/database, parted by commas"
-    )
+    form = "name=sqlite:////absolute/path or name=postgresql://reader:password@host/database, separated by commas"
     found = _named("AGENTSITE_SQL_DATABASES", text, form)
     for name, url in found.items():
         if not _is_database(url):
@@ -38,7 +36,7 @@ def sql_databases_of(text: str, own: Mapping[str, Any]) -> dict[str, str]:
 
 def document_folders_of(text: str, data_dir: Path) -> dict[str, Path]:
     """Return the folders of documents that agents may search, by name."""
-    variable, form = "AGENTSITE_DOCUMENTS", "name=/absolute/path, parted by commas"
+    variable, form = "AGENTSITE_DOCUMENTS", "name=/absolute/path, separated by commas"
     found = {name: Path(value) for name, value in _named(variable, text, form).items()}
     for name, folder in found.items():
         if not folder.is_absolute():

@@ -242,3 +242,13 @@ def test_a_server_that_is_away_is_tried_again(settings: Any, tmp_path: Path) -> 
     )
     assert isinstance(failed, Failed)
     assert failed.blame == "transient"
+
+
+def test_a_long_value_of_a_server_is_cut(served: str) -> None:
+    told = ask(
+        database="shop",
+        statement="SELECT repeat('x', 5000000), array_agg(i) FROM generate_series(1, 5000) AS i",
+    )
+    text, numbers = told["rows"][0]
+    assert (len(text), text[-1], told["cut"]) == (MAX_VALUE + 1, "…", True)
+    assert numbers.startswith("[1, 2, 3") and len(numbers) == MAX_VALUE + 1
