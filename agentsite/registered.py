@@ -48,6 +48,9 @@ def document_folders_of(text: str, data_dir: Path) -> dict[str, Path]:
 
 
 def _place(database: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what tells one database from another, however its file is named."""
+    if not database.get("HOST") and Path(database["NAME"]).is_absolute():
+        return (str(Path(database["NAME"]).resolve()),)
     return tuple(str(database.get(part, "")) for part in ("NAME", "HOST", "PORT"))
 
 

@@ -45,7 +45,10 @@ def test_what_can_not_be_used_is_said_without_the_password(text: str) -> None:
     assert "p%2Cq" not in str(caught.value)
 
 
-def test_the_sites_own_database_is_none_that_agents_read() -> None:
+def test_the_sites_own_database_is_none_that_agents_read(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/data")
+    with pytest.raises(ImproperlyConfigured, match="the site's own"):
+        sql_databases_of(f"me=sqlite:///{tmp_path}/link/agentsite.sqlite3", OWN)
     with pytest.raises(ImproperlyConfigured, match="the site's own"):
         sql_databases_of("me=sqlite:////data/agentsite.sqlite3", OWN)
     served = database_of("postgresql://site:x@db.example/agentsite", Path("/data"), 0)
