@@ -137,7 +137,7 @@ class Bench:
         for name, (seconds, lines) in sorted(self.survey.items(), key=lambda each: each[1][0]):
             here = lines.get(fault.path, ())
             runs = bool(here) if fault.function == MODULE else any(first <= line <= last for line in here)
-            if not runs or name.partition("::")[0] not in self.files:
+            if not runs or not name.startswith(tuple(self.files)):
                 continue
             total += seconds
             if total > self.most:
