@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from agentsite.bootstrap import SiteWanted
 from agentsite.unsafe import faults_of, weak_key
+from runs.engine.hosts import pattern_of
 from runs.engine.settings import MOST_ROUNDS
 from runs.machines import FOLDERS, BadMachineName, install
 
@@ -71,8 +72,16 @@ class Environment(BaseSettings):
     """Defaults of `planned` for a launch without a value."""
     machines: Annotated[tuple[str, ...], NoDecode] = Field((), alias="AGENTSITE_MACHINES")
     """Machines from elsewhere, each as `package:NAME`."""
+    email_url: str = Field("", alias="EMAIL_URL")
+    email_from: str = Field("", alias="EMAIL_FROM")
+    email_domains: Annotated[tuple[str, ...], NoDecode] = Field((), alias="EMAIL_DOMAINS")
+    """Domains that agents may write to; empty: any."""
+    sql_databases: str = Field("", alias="AGENTSITE_SQL_DATABASES")
+    """Databases that agents may read, each as `name=URL`."""
+    documents: str = Field("", alias="AGENTSITE_DOCUMENTS")
+    """Folders of documents that agents may read, each as `name=/path`."""
 
-    @field_validator("allowed_hosts", "csrf_trusted_origins", "machines", mode="before")
+    @field_validator("allowed_hosts", "csrf_trusted_origins", "machines", "email_domains", mode="before")
     @classmethod
     def split_at_commas(cls, value: Any) -> Any:
         """Return `a.example, b.example` as two names."""
@@ -81,6 +90,12 @@ class Environment(BaseSettings):
             if isinstance(value, str)
             else value
         )
+
+    @field_validator("email_domains")
+    @classmethod
+    def hosts(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
+        """Each in the spelling that hosts are compared in."""
+        return tuple(map(pattern_of, domains))
 
     @field_validator("data_dir", mode="before")
     @classmethod

@@ -15,6 +15,8 @@ from agentsite.environment import (
     redis_url_of,
     refuse_without_site,
 )
+from agentsite.mail import mail_of
+from agentsite.registered import document_folders_of, sql_databases_of
 
 ENVIRONMENT = read_environment()
 BASE_DIR = ROOT
@@ -135,6 +137,20 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
+
+# Mail, which agents send with the tool send_mail
+_mail = mail_of(ENVIRONMENT.email_url, ENVIRONMENT.email_from)
+EMAIL_HOST, EMAIL_PORT = _mail["EMAIL_HOST"], _mail["EMAIL_PORT"]
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["EMAIL_HOST_USER"], _mail["EMAIL_HOST_PASSWORD"]
+EMAIL_USE_SSL, EMAIL_USE_TLS = _mail["EMAIL_USE_SSL"], _mail["EMAIL_USE_TLS"]
+EMAIL_TIMEOUT, DEFAULT_FROM_EMAIL = _mail["EMAIL_TIMEOUT"], _mail["DEFAULT_FROM_EMAIL"]
+EMAIL_DOMAINS = ENVIRONMENT.email_domains
+
+SQL_DATABASES = sql_databases_of(ENVIRONMENT.sql_databases, DATABASES["default"])
+"""What agents may read with the tool sql_query: URLs by name."""
+
+DOCUMENT_FOLDERS = document_folders_of(ENVIRONMENT.documents, DATA_DIR)
+"""What agents may read with the tool search: folders by name."""
 
 # The broker carries hints only: without one everything still works, a little later
 REDIS_URL = redis_url_of(ENVIRONMENT.redis_url, DATA_DIR)

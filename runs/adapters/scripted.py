@@ -117,6 +117,10 @@ class ScriptedTool(Value):
     """The argument with the URL or host of a call, or that host itself."""
     reads: Reads = ""
     """The kind of data that a result brings into the run."""
+    reads_if: dict[StrictStr, tuple[StrictStr, ...]] = {}
+    """Values of an argument with which a call only reads."""
+    asks: StrictStr = ""
+    """The argument that holds a question to a person, whose answer is the result."""
 
     @model_validator(mode="after")
     def _requires_what_it_has(self) -> ScriptedTool:
@@ -441,6 +445,8 @@ def _spec(name: str, tool: ScriptedTool) -> ToolSpec:
         permitted=tool.allowed,
         outward=tool.outward,
         reads=tool.reads,
+        reads_if=tool.reads_if,
+        asks=tool.asks,
     )
 
 

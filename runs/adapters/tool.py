@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -79,6 +79,10 @@ class Tool:
     reads: Reads | None = None
     """The data that a result brings into the run: none of note (empty), `private`, or `untrusted`. By default a tool
     with effects counts as private."""
+    reads_if: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Values of an argument with which a call only reads, whatever `effects` says; by the argument's name."""
+    asks: str = ""
+    """The argument that holds a question: a person's answer is the result, and `run` is never called."""
 
     def spec(self) -> ToolSpec:
         """Return the tool for machine and model, not permitted."""
@@ -92,6 +96,8 @@ class Tool:
             permitted=False,
             outward=self.outward,
             reads=self.reads if self.reads is not None else "" if self.effects == "none" else "private",
+            reads_if=dict(self.reads_if),
+            asks=self.asks,
         )
 
 

@@ -233,8 +233,8 @@ class HumanCall(Value):
 
     @property
     def shown(self) -> ToolCall | ChildRun | Draft | None:
-        """Return the call, or the draft, to decide on."""
-        return self.draft or call_in(self.holds)
+        """Return the call, or the draft, to decide on; None for a call that is answered as a question."""
+        return None if self.about == "question" else self.draft or call_in(self.holds)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

@@ -1,6 +1,7 @@
 """Gates see every effect before the world does: let it pass, hold it for a person, answer for it, or stop.
 
-Their order: every N steps (on entry to the deciding node), limits, approvals, repeated calls, hosts, restored.
+Their order: every N steps (on entry to the deciding node), limits, approvals, repeated calls, hosts, restored. Last, a
+call that asks a person becomes their question.
 No machine knows of them. See docs/runtime.md, "Gates".
 """
 
@@ -175,6 +176,8 @@ def on_effect(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Op
         if not isinstance(opinion, Pass):
             return opinion
         facts += opinion.facts
+    if asked := _asked_by(snapshot, effect):
+        return Hold(asked, facts)
     return Pass(facts) if facts else PASS
 
 
@@ -326,6 +329,16 @@ def restored(snapshot: Snapshot, effect: Effect, passed: tuple[str, ...]) -> Opi
     if not isinstance(effect, ToolCall) or effect.repeatable or not names or _answered(names[0], passed):
         return PASS
     return Hold(_ask_about(effect, names[0], WHY_RESTORED, passed), (AskedAfterRestore(),))
+
+
+def _asked_by(snapshot: Snapshot, effect: Effect) -> HumanCall | None:
+    """Return the question that a call asks a person; None where its tool does something itself."""
+    spec = snapshot.state.terms.tools.get(effect.tool) if isinstance(effect, ToolCall) else None
+    if not isinstance(effect, ToolCall) or spec is None or not spec.asks:
+        return None
+    question = str(effect.args.get(spec.asks, ""))
+    why = f"The agent called {effect.tool}."
+    return HumanCall(about="question", title=question, why=why, questions=(question,), holds=effect)
 
 
 def _with_host(held: Hold, of_hosts: Opinion, passed: tuple[str, ...]) -> Hold:

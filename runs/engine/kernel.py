@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from runs.engine import context, gates, outward
 from runs.engine.effects import (
@@ -388,6 +388,9 @@ def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSai
             return _release(machine, snapshot, call, call.holds, gates.answered_by(call, said))
         case _, "tool_call" | "may_have_happened":
             return _heard_of_call(machine, snapshot, call, said)
+        case "respond", "question" if call.holds is not None:
+            told = {"answer": said.message, "by": said.by}
+            return _ask_node(machine, snapshot, ToolReturned(value=told, ran=False))
     return _ask_node(machine, snapshot, said)
 
 
@@ -430,7 +433,9 @@ def _edited(
             )
             return _ask_node(machine, snapshot, refused, notices)
     told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message)
-    changed = {"args": args} if isinstance(held, ToolCall) else {"goal": str(args.get("goal", ""))}
+    changed: dict[str, Any] = {"goal": str(args.get("goal", ""))}
+    if isinstance(held, ToolCall):
+        changed = {"args": args} | ({"effects": spec.effects_with(args)} if spec and spec.reads_if else {})
     passed = gates.answered_by(call, said)
     facts = (*notices, told, *outward.newly_allowed(call, said))
     return _release(machine, snapshot, call, held.model_copy(update=changed), passed, facts)

@@ -1,4 +1,4 @@
-"""The sources that a run's searches found. Each has a number that stays the same through the run.
+"""The sources that a run's searches found: pages, and places in documents. Each keeps its number through the run.
 
 A tool's result holds sources if it is a list of objects with a `url`. The pool is a fold of such results, in order, and
 is not stored itself. See docs/context.md, "Sources".
@@ -6,6 +6,7 @@ is not stored itself. See docs/context.md, "Sources".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -22,18 +23,33 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Source(Value):
-    """One page found by a search. `number` counts from 1 and is 0 before it has one."""
+    """A page, or a place in a document, found by a search. `number` counts from 1 and is 0 before it has one."""
 
     number: int = 0
     url: str
     title: str = ""
 
+    @property
+    def link(self) -> str:
+        """Where a reader's browser can go; empty for a document of the site."""
+        return "" if _DOCUMENT.fullmatch(self.url) else self.url
+
+
+_DOCUMENT = re.compile(r"document:[a-z][a-z0-9_-]*/.+#L[0-9]+")
+
+
+def document_url(name: str, line: int) -> str:
+    """Return the address of a line of a document; the name begins with that of its folder."""
+    return f"document:{name}#L{line}"
+
 
 def normalised(url: str) -> str | None:
-    """Return the URL in a spelling fit for comparison; None if it is no web address."""
+    """Return the URL in a spelling fit for comparison; None if it is neither a web address nor a document."""
     url = url.strip()
     if len(url) > LONGEST_URL:
         return None
+    if _DOCUMENT.fullmatch(url):
+        return url if url.isprintable() else None
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

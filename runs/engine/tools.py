@@ -5,13 +5,14 @@ The adapters call tools; here calls are only checked.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
-from runs.engine.effects import EffectClass, changes_something
+from runs.engine.effects import EffectClass, ToolCall, changes_something
 from runs.engine.values import Value
 
 FaultCode = Literal["missing_required", "type_mismatch", "unknown_param"]
@@ -41,6 +42,21 @@ class ToolSpec(Value):
     """The argument with the URL or host of a call, or that host itself; empty if there is none."""
     reads: Reads = ""
     """The kind of data that a result brings into the run."""
+    reads_if: dict[str, tuple[str, ...]] = Field(default={}, exclude_if=operator.not_)
+    """Values of an argument with which a call only reads, whatever `effects` says; by the argument's name."""
+    asks: str = Field(default="", exclude_if=operator.not_)
+    """The argument that holds a question: a person's answer is the result, and nothing is run."""
+
+    def call_with(self, args: dict[str, Any]) -> ToolCall:
+        """Return a call with these arguments."""
+        return ToolCall(
+            tool=self.name, args=args, effects=self.effects_with(args), idempotent=self.idempotent
+        )
+
+    def effects_with(self, args: Mapping[str, Any]) -> EffectClass:
+        """Return what a call with these arguments does to the world."""
+        reads = any(args.get(name) in values for name, values in self.reads_if.items())
+        return "read" if reads else self.effects
 
     @property
     def harmless(self) -> bool:

@@ -187,7 +187,8 @@ def _retried(line: Line, facts: list[Data]) -> Line:
 def _human_asked(asked: Data, facts: list[Data]) -> Line:
     anew = any(fact["kind"] == "run.approval.lapsed" for fact in facts)
     held = asked.get("holds") or {}
-    code = call_text(held["tool"], held["args"]) if held.get("kind") == "tool_call" else ""
+    decides = held.get("kind") == "tool_call" and asked["about"] != "question"
+    code = call_text(held["tool"], held["args"]) if decides else ""
     title = words.INTERRUPT[asked["about"]].text
     text = (
         as_asked(asked["title"], asked.get("figures"))

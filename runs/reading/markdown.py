@@ -59,7 +59,7 @@ _WORDS = (
 )
 TAGS = frozenset((*_WORDS, "hr", "br", "table", "thead", "tbody", "tr", "th", "td", "div"))
 SCHEMES = frozenset({"http", "https", "mailto"})
-ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
+ATTRIBUTES = {"a": {"href", "title"}, "cite": {"title"}, "ol": {"start"}}
 CELL = {f"text-align:{side}": f"prose__cell--{side}" for side in ("left", "center", "right")}
 FIXED = {"a": {"class": "prose__link"}, "div": {"class": "prose__table", "tabindex": "0"}}
 
@@ -87,7 +87,8 @@ class TooEntangled(Exception):
 def render(text: str, sources: Sequence[Source] = ()) -> SafeString:
     """Return `text` as HTML; a too long or too entangled one as plain text, with a note.
 
-    `[[S:3]]` becomes a link to the source of that number; without one it stays as it was written.
+    `[[S:3]]` becomes a link to the source of that number, or its name where it is a document; where there is none it
+    stays as it was written.
     """
     if len(text) > MOST:
         return _plain(text, f"it has more than {MOST:,} characters")
@@ -186,11 +187,13 @@ def _citation(cited: Mapping[int, Source], state: StateInline, *silent: bool) ->
         return False
     if not any(silent):
         title = visible(" ".join((source.title or source.url).split()))
-        address = {"href": state.md.normalizeLink(source.url), "title": title, "data-cited": ""}
-        state.push("cite_open", "cite", 1)
-        state.push("link_open", "a", 1).attrs = dict(address)
+        shown: dict[str, str | int | float] = {"title": title, "data-cited": ""}
+        state.push("cite_open", "cite", 1).attrs = {} if source.link else dict(shown)
+        if source.link:
+            state.push("link_open", "a", 1).attrs = shown | {"href": state.md.normalizeLink(source.link)}
         state.push("text", "", 0).content = f"[{source.number}]"
-        state.push("link_close", "a", -1)
+        if source.link:
+            state.push("link_close", "a", -1)
         state.push("cite_close", "cite", -1)
     state.pos = found.end()
     return True

@@ -18,6 +18,8 @@ LONG = 400
 """Characters of a sentence in a line; the inspector has the whole."""
 CALL = 240
 """Characters of a call in one line."""
+LONG_ARGUMENT = 40
+"""Characters above which an argument stands after the others."""
 
 _BREAK = re.compile("\r\n?|[\u2028\u2029]")
 
@@ -50,7 +52,7 @@ class Line:
 
 def call_text(tool: str, args: Data) -> str:
     """Return a call as code: `write_file(name="a.txt", content="12")`. A long one is cut, and says so."""
-    text = f"{tool}({args_text(args)})"
+    text = f"{tool}({args_text(long_last(args))})"
     shown = short(text, CALL)
     return f"{shown} ({len(text):,} characters)" if shown.endswith("…") else shown
 
@@ -71,6 +73,11 @@ def quoted(text: str, most: int = LONG) -> str:
 def args_text(args: Data) -> str:
     """Return arguments as code, between the brackets of a call; of any length, with all hidden characters in them."""
     return ", ".join(f"{name}={_json(value)}" for name, value in args.items())
+
+
+def long_last(args: Data) -> Data:
+    """Return the arguments with long ones last: what is cut is then a text, and not where it goes."""
+    return dict(sorted(args.items(), key=lambda one: len(_json(one[1])) > LONG_ARGUMENT))
 
 
 def value_text(value: Any) -> str:

@@ -305,6 +305,8 @@ def _tool(spec: ToolSpec, results: list[Data]) -> Data:
         "idempotent": spec.idempotent,
         **({"outward": spec.outward} if spec.outward else {}),
         **({"reads": spec.reads} if spec.reads else {}),
+        **({"reads_if": spec.reads_if} if spec.reads_if else {}),
+        **({"asks": spec.asks} if spec.asks else {}),
         "results": results,
     }
 

@@ -31,12 +31,22 @@ class Dripping:
     """A head that never ends, a byte at a time."""
 
 
+@dataclass(frozen=True)
+class Received:
+    """A request as it came."""
+
+    method: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
 class Web:
     """The server of all pages; `asked` lists "host path" in order."""
 
     def __init__(self, pages: Mapping[str, Answer | Dripping], tls: ssl.SSLContext | None = None) -> None:
         self.pages = pages
         self.asked: list[str] = []
+        self.received: list[Received] = []
         self.cookies: list[str] = []
         self.closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handling(self))
@@ -77,6 +87,9 @@ class _Handling(BaseHTTPRequestHandler):
         """Tests look at `asked`."""
 
     def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        sent = Received(self.command, dict(self.headers), self.rfile.read(length))
+        self.web_of.received.append(sent)
         where = f"{self.headers['Host']} {self.path}"
         self.web_of.asked.append(where)
         self.web_of.cookies += self.headers.get_all("Cookie", [])
@@ -85,6 +98,8 @@ class _Handling(BaseHTTPRequestHandler):
             self._answer(answer)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
+
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
     def _answer(self, answer: Answer | Dripping) -> None:
         if isinstance(answer, Dripping):
@@ -96,7 +111,8 @@ class _Handling(BaseHTTPRequestHandler):
         for name, value in answer.headers:
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(answer.body)
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
 
 
 class TableNet(Net):

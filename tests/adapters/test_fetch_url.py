@@ -13,19 +13,16 @@ from pathlib import Path
 import httpcore2
 import pytest
 
+from runs.adapters.public_web import MAX_BYTES, PageUnreadable, UrlRefused, target_of
 from runs.adapters.tool import Place, ToolError
 from runs.adapters.tools.fetch_url import (
-    MAX_BYTES,
     FetchArguments,
     Page,
     PageBusy,
     PageRefused,
-    PageUnreadable,
     TooManyRedirects,
-    UrlRefused,
     fetch,
     fetch_tool,
-    target_of,
 )
 from runs.adapters.wire import BrokenOff, CertificateRefused, Deadline, NameUnknown, Net, trusted
 from tests.adapters.pages import PUBLIC_ADDRESS, Answer, Dripping, TableNet, Web
@@ -365,5 +362,5 @@ def test_the_tool_gives_title_and_text_of_a_page(tmp_path: Path) -> None:
 
 
 def test_every_refusal_is_a_sentence_for_the_model() -> None:
-    with pytest.raises(ToolError, match="is not fetched: only http and https are"):
+    with pytest.raises(ToolError, match="is not contacted: only http and https are"):
         target_of("file:///etc/passwd")

@@ -26,7 +26,7 @@ from agentsite.environment import ROOT, Environment
 from manage import own_settings
 from runs import actions, driver
 from runs.adapters.tool import Place
-from runs.adapters.tools import tools_named
+from runs.adapters.tools import TOOLS, tools_named
 from runs.engine.machine import Machine
 from runs.engine.settings import Settings
 from runs.machines import CATALOGUE
@@ -200,6 +200,13 @@ def test_the_environment_is_that_of_the_code() -> None:
             usual = ",".join(usual)
         wanted = "" if usual is None else str(usual).lower() if isinstance(usual, bool) else str(usual)
         assert told.get(str(field.alias)) == wanted, field.alias
+
+
+def test_the_tools_are_those_of_the_code() -> None:
+    told = [[cell.strip("`") for cell in row] for row in rows(section(DOCS / "tools.md", "Tools"))[1:]]
+    specs = [TOOLS[name].spec() for name, *_ in told]
+    assert {row[0] for row in told} == set(TOOLS)
+    assert [row[2:5] for row in told] == [[spec.effects, spec.outward, spec.reads] for spec in specs]
 
 
 def test_every_name_that_verify_or_the_bench_prints_is_explained() -> None:

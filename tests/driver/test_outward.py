@@ -294,7 +294,12 @@ def test_the_sites_own_tools_say_what_they_read_and_what_they_contact() -> None:
     assert {spec.name: (spec.reads, spec.outward) for spec in specs if spec.reads or spec.outward} == {
         "read_file": ("private", ""),
         "list_files": ("private", ""),
+        "search_files": ("private", ""),
+        "search": ("private", ""),
+        "sql_query": ("private", ""),
         "fetch_url": ("untrusted", "url"),
+        "http_request": ("untrusted", "url"),
+        "send_mail": ("", "to"),
     }
 
 

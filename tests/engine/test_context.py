@@ -28,7 +28,7 @@ from runs.engine.facts import (
 from runs.engine.machine import Block, Terms
 from runs.engine.settings import Settings
 from runs.engine.snapshot import Window
-from runs.engine.sources import MOST, Source, found_in, normalised, with_found
+from runs.engine.sources import MOST, Source, document_url, found_in, normalised, with_found
 from runs.engine.timeline import SHOWN, blocks_of, folded, needed, pieces, shown, sources_text
 from tests.engine.toys import TOY
 
@@ -672,6 +672,9 @@ def test_other_results_are_none(value: Any) -> None:
         "x" * 3000,
         "//a.example",
         "https://a.example/\u202e",
+        "document:handbook/a.md",
+        "document:handbook#L3",
+        "document:handbook/\u202ea.md#L3",
     ],
 )
 def test_what_is_no_web_address_is_no_source(url: str) -> None:
@@ -720,6 +723,14 @@ def test_spellings_of_one_address_are_one_source(one: str, other: str) -> None:
 )
 def test_another_address_is_another_source(other: str) -> None:
     assert None is not normalised("https://a.example/x?q=1") != normalised(other) is not None
+
+
+def test_a_place_in_a_document_is_a_source_without_a_link() -> None:
+    url = document_url("handbook/My tides.md", 12)
+    (found,) = found_in([{"url": url, "title": "handbook/My tides.md, line 12", "text": "x"}])
+    assert (found.url, found.link) == (url, "")
+    assert normalised(url) != normalised(document_url("handbook/My tides.md", 13)) is not None
+    assert found_in(FOUND)[1].link == "http://b.example/"
 
 
 def test_the_pool_has_an_end() -> None:

@@ -260,6 +260,37 @@ def test_repeated_calls_are_looked_at_after_approvals() -> None:
     assert opinion(at, tool(), *held.call.passed) == "pass"
 
 
+# --- questions to a person ---------------------------------------------------------------------------------
+
+
+def world_that_asks(*answers: Any) -> ScriptedWorld:
+    world = ScriptedWorld().tool("ask", effects="none", params={"x": "string"}, asks="x")
+    return world.model_says("ask bob", "done").person_says(*answers)
+
+
+def test_a_call_that_asks_is_a_question_and_its_answer_the_result() -> None:
+    run = world_that_asks(said("respond", message="Red")).drive(TOY)
+    (asked,) = run.asked("human_call")
+    assert (asked["about"], asked["title"], asked["questions"]) == ("question", "bob", ["bob"])
+    (told,) = run.facts("react.tool.result")
+    assert (told.value, told.ran, told.error) == ({"answer": "Red", "by": "alice"}, False, None)
+    assert run.asked("tool_call") == [] and run.exit_reason == "complete"
+    assert run.snapshot.state.data_read == (), "a person's word is no stranger's"
+
+
+def test_a_call_that_asks_passes_the_rules_first() -> None:
+    run = world_that_asks("approve", said("respond", message="Red")).drive(TOY, rules=[rule("ask", tool="*")])
+    assert (run.interrupts, run.exit_reason) == (["tool_call", "question"], "complete")
+    run = world_that_asks().drive(TOY, rules=[rule("deny", tool="ask")])
+    assert run.interrupts == []
+    assert run.facts("react.tool.result")[0].error.startswith("Refused by a rule")
+
+
+def test_a_rule_that_notes_such_a_call_says_so_with_the_question() -> None:
+    run = world_that_asks(said("respond", message="Red")).drive(TOY, rules=[rule("notify", tool="ask")])
+    assert [notice.code for notice in run.facts("react.notice")].count("rule_notified") == 1
+
+
 # --- edits ------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +303,13 @@ def test_after_an_edit_the_gate_that_asked_is_answered() -> None:
     run = world_with_mail().person_says(said("edit", args={"x": "eve"})).drive(TOY)
     assert (run.interrupts, run.exit_reason) == (["tool_call"], "complete")
     assert run.asked("tool_call")[0]["args"] == {"x": "eve"}
+
+
+def test_after_an_edit_the_call_does_what_its_new_arguments_do() -> None:
+    world = ScriptedWorld().model_says("mail bob", "done")
+    world.tool("mail", "seen", effects="send", params={"x": "string"}, reads_if={"x": ("look",)})
+    run = world.person_says(said("edit", args={"x": "look"})).drive(TOY)
+    assert [(call["args"], call["effects"]) for call in run.asked("tool_call")] == [({"x": "look"}, "read")]
 
 
 def test_after_an_edit_another_rule_asks_anew() -> None:

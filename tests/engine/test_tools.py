@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runs.engine.effects import ToolCall
 from runs.engine.tools import ToolSpec, check_arguments, mismatch
 
 
@@ -236,3 +237,22 @@ def test_a_tool_without_parameters_takes_none(parameters: dict[str, Any]) -> Non
 )
 def test_what_a_schema_demands(schema: dict[str, Any], value: Any, wrong: str) -> None:
     assert mismatch(schema, value) == wrong
+
+
+# --- calls that only read -----------------------------------------------------------------------------------
+
+
+VISIT = ToolSpec(name="visit", effects="send", reads_if={"method": ("GET", "HEAD")})
+
+
+@pytest.mark.parametrize(
+    ("args", "effects"),
+    [({"method": "GET"}, "read"), ({"method": "POST"}, "send"), ({}, "send"), ({"method": "get"}, "send")],
+)
+def test_what_a_call_does_may_follow_from_an_argument(args: dict[str, Any], effects: str) -> None:
+    assert VISIT.call_with(args) == ToolCall(tool="visit", args=args, effects=effects)
+
+
+def test_a_tool_without_such_an_argument_is_stored_as_before() -> None:
+    assert "reads_if" not in spec().model_dump()
+    assert VISIT.model_dump()["reads_if"] == {"method": ("GET", "HEAD")}

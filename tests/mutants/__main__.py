@@ -125,7 +125,7 @@ class Bench:
         _at_once(look, len(self.lanes))
         for part in parts:
             if part.get("failed") or "survey" not in part:
-                sys.exit(f"Without a fault these fail: {part}")
+                sys.exit(f"Without a fault these fail: {part.get('failed', part)}")
             self.survey |= part["survey"]
         if kept is not None:
             kept.write_text(json.dumps(self.survey))
@@ -137,7 +137,7 @@ class Bench:
         for name, (seconds, lines) in sorted(self.survey.items(), key=lambda each: each[1][0]):
             here = lines.get(fault.path, ())
             runs = bool(here) if fault.function == MODULE else any(first <= line <= last for line in here)
-            if not runs or name.partition("::")[0] not in self.files:
+            if not runs or not name.startswith(tuple(self.files)):
                 continue
             total += seconds
             if total > self.most:

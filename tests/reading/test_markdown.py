@@ -16,6 +16,7 @@ from django.urls import reverse
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from runs.engine.sources import Source
 from runs.models import Run
 from runs.reading.hidden_text import all_visible, visible
 from runs.reading.markdown import MOST, TAGS, render
@@ -472,3 +473,9 @@ def test_no_request_leaves_a_page_that_shows_images_and_links(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert not Axe().run(page).response["violations"]
     context.close()
+
+
+def test_a_document_that_is_cited_is_named_and_no_link() -> None:
+    source = Source(number=1, url="document:handbook/a.md#L3", title="handbook/a.md, line 3")
+    html = render("So it is [[S:1]].", (source,))
+    assert '<cite title="handbook/a.md, line 3">[1]</cite>' in html and "<a" not in html

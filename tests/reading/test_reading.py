@@ -25,6 +25,7 @@ from runs.reading.inspector import changes_between
 from runs.reading.lines import line_of
 from runs.reading.listing import Filters, run_page
 from runs.reading.panels import files_of, status_word, visits_of
+from runs.reading.phrases import call_text
 from runs.reading.rows import RowView, render_row, row_views
 from tests.cast import alice, bob, cast_member, charlie
 from tests.launching import ALL_WELL, ALLOW, LETTER, MAIL, launch, launched, run_with_letter, script, think
@@ -546,3 +547,15 @@ def test_kinds_of_rows_are_those_of_the_log() -> None:
         kind: line_of(kind, "thought", None, [], None, machine="ruled").plain for kind in Step.Kind.values
     }
     assert all(words.values())
+
+
+def test_a_call_has_its_long_arguments_last_so_that_they_are_cut_first() -> None:
+    args = {
+        "body": "x" * 1_000,
+        "headers": {"Accept": "text/plain"},
+        "method": "POST",
+        "url": "https://a.test/",
+    }
+    said = call_text("http_request", args)
+    start = 'http_request(headers={"Accept": "text/plain"}, method="POST", url="https://a.test/", body="xxx'
+    assert said.startswith(start) and said.endswith("characters)")

@@ -14,7 +14,18 @@ from types import MappingProxyType
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.adapters.tool import Arguments, NotHappened, Place, Result, Tool, ToolError
-from runs.adapters.tools import calculator, fetch_url, files, now
+from runs.adapters.tools import (
+    ask_person,
+    calculator,
+    fetch_url,
+    files,
+    http_request,
+    now,
+    search,
+    search_files,
+    send_mail,
+    sql_query,
+)
 
 _LIST = (
     calculator.TOOL,
@@ -22,7 +33,13 @@ _LIST = (
     files.READ_FILE,
     files.WRITE_FILE,
     files.LIST_FILES,
+    search_files.TOOL,
+    search.TOOL,
+    sql_query.TOOL,
     fetch_url.TOOL,
+    http_request.TOOL,
+    send_mail.TOOL,
+    ask_person.TOOL,
 )
 
 VARIABLE = "AGENTSITE_TOOLS"

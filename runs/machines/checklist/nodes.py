@@ -212,8 +212,7 @@ def _run(state: ChecklistState, call: Call) -> Ask | Go:
     called = ToolCalled(tool=call.tool, args=call.args)
     if spec.child:
         return Ask(ChildRun(name=spec.child, goal=str(call.args["goal"])), (called,))
-    effect = ToolCall(tool=spec.name, args=call.args, effects=spec.effects, idempotent=spec.idempotent)
-    return Ask(effect, (called,))
+    return Ask(spec.call_with(call.args), (called,))
 
 
 def exit_(state: ChecklistState, answer: Answer | None) -> Go:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runs.engine.artifacts import part_of
-from runs.engine.effects import Answer, ChildFinished, ChildRun, Failed, ToolCall, ToolReturned
+from runs.engine.effects import Answer, ChildFinished, ChildRun, Failed, ToolReturned
 from runs.engine.facts import Notice, ToolCalled, ToolReported
 from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.moves import Ask, Go
@@ -87,8 +87,7 @@ def _run(state: ContractState) -> Ask:
     called = ToolCalled(tool=spec.name, args=call.args)
     if spec.child:
         return Ask(ChildRun(name=spec.child, goal=str(call.args["goal"])), (called,))
-    held = ToolCall(tool=spec.name, args=call.args, effects=spec.effects, idempotent=spec.idempotent)
-    return Ask(held, (called,))
+    return Ask(spec.call_with(call.args), (called,))
 
 
 def _done(state: ContractState, reported: ToolReported) -> Go:

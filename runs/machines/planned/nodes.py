@@ -14,7 +14,6 @@ from runs.engine.effects import (
     Failed,
     ModelCall,
     ModelReplied,
-    ToolCall,
     ToolReturned,
 )
 from runs.engine.facts import Answered, Exited, Fact, Notice, ToolCalled, ToolReported
@@ -221,8 +220,7 @@ def _act(state: PlannedState, action: Action) -> Ask | Go:
     called = ToolCalled(tool=spec.name, args=call.args)
     if spec.child:
         return Ask(ChildRun(name=spec.child, goal=str(call.args["goal"])), (*notices, called))
-    effect = ToolCall(tool=spec.name, args=call.args, effects=spec.effects, idempotent=spec.idempotent)
-    return Ask(effect, (*notices, called))
+    return Ask(spec.call_with(call.args), (*notices, called))
 
 
 def _conclude(state: PlannedState, facts: tuple[Fact, ...], report: ToolReported) -> Go:

@@ -286,8 +286,7 @@ def _call_of(
         return " ".join(fault.message for fault in checked.faults), notices
     if spec.child:
         return ChildRun(name=spec.child, goal=str(checked.args["goal"])), notices
-    call = ToolCall(tool=tool, args=checked.args, effects=spec.effects, idempotent=spec.idempotent)
-    return call, notices
+    return spec.call_with(checked.args), notices
 
 
 def observation(state: RuledState, answer: Answer | None) -> Ask | Go:

@@ -1,0 +1,78 @@
+"""What an administrator registers for tools by name: `name=value, name=value` in a variable of the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+from agentsite.environment import database_of
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+class NotRegistered(ImproperlyConfigured):
+    """A variable that registers something can't be used; values are not repeated, for they may hold passwords."""
+
+    def __init__(self, variable: str, why: str, form: str) -> None:
+        super().__init__(f"{variable} can't be used: {why}. Write {form}.")
+
+
+def sql_databases_of(text: str, own: Mapping[str, Any]) -> dict[str, str]:
+    """Return the URLs of the databases that agents may read, by name; `own` is Django's description of the site's."""
+    form = "name=sqlite:////absolute/path or name=postgresql://reader:password@host/database, separated by commas"
+    found = _named("AGENTSITE_SQL_DATABASES", text, form)
+    for name, url in found.items():
+        if not _is_database(url):
+            raise NotRegistered("AGENTSITE_SQL_DATABASES", f"{name} has no URL of a database", form)
+        if _place(database_of(url, Path(), 0)) == _place(own):
+            raise NotRegistered("AGENTSITE_SQL_DATABASES", f"{name} is the site's own, with its keys", form)
+    return found
+
+
+def document_folders_of(text: str, data_dir: Path) -> dict[str, Path]:
+    """Return the folders of documents that agents may search, by name."""
+    variable, form = "AGENTSITE_DOCUMENTS", "name=/absolute/path, separated by commas"
+    found = {name: Path(value) for name, value in _named(variable, text, form).items()}
+    for name, folder in found.items():
+        if not folder.is_absolute():
+            raise NotRegistered(variable, f"{name} has no absolute path", form)
+        real, own = folder.resolve(), data_dir.resolve()
+        if real.is_relative_to(own) or own.is_relative_to(real):
+            raise NotRegistered(variable, f"{name} has the site's data directory, with its keys", form)
+    return found
+
+
+def _place(database: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what tells one database from another, however its file is named."""
+    if not database.get("HOST") and Path(database["NAME"]).is_absolute():
+        return (str(Path(database["NAME"]).resolve()),)
+    return tuple(str(database.get(part, "")) for part in ("NAME", "HOST", "PORT"))
+
+
+def _is_database(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    if parts.scheme == "sqlite":
+        return parts.path.startswith("//") and not parts.netloc
+    return parts.scheme == "postgresql" and len(parts.path) > 1
+
+
+def _named(variable: str, text: str, form: str) -> dict[str, str]:
+    """Return each value by its name."""
+    found: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        name, equals, value = entry.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            raise NotRegistered(variable, "a name has small letters, digits, - and _, and = after it", form)
+        if name in found:
+            raise NotRegistered(variable, f"{name} is there twice", form)
+        found[name] = value
+    return found

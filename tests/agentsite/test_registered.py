@@ -1,0 +1,68 @@
+"""What an administrator registers for tools by name: databases and folders of documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from agentsite.environment import database_of, sqlite_database
+from agentsite.registered import document_folders_of, sql_databases_of
+
+SHOP = "postgresql://reader:p%2Cq@db.example/shop"
+
+
+OWN = sqlite_database(Path("/data/agentsite.sqlite3"))
+
+
+def test_databases_are_registered_by_name() -> None:
+    assert sql_databases_of("", OWN) == {}
+    assert sql_databases_of(f"shop={SHOP}, old=sqlite:////data/old=1.sqlite3", OWN) == {
+        "shop": SHOP,
+        "old": "sqlite:////data/old=1.sqlite3",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "shop",
+        "=sqlite:////x",
+        f"Shop={SHOP}",
+        f"a b={SHOP}",
+        f"shop={SHOP},shop={SHOP}",
+        "shop=mysql://x/y",
+        "shop=sqlite://relative",
+        "shop=postgresql://x:p%2Cq@",
+        "shop=postgresql://[p%2Cq/x",
+        "shop=postgresql://x:p%2Cq@h:port/x",
+    ],
+)
+def test_what_can_not_be_used_is_said_without_the_password(text: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="AGENTSITE_SQL_DATABASES can't be used") as caught:
+        sql_databases_of(text, OWN)
+    assert "p%2Cq" not in str(caught.value)
+
+
+def test_the_sites_own_database_is_none_that_agents_read(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/data")
+    with pytest.raises(ImproperlyConfigured, match="the site's own"):
+        sql_databases_of(f"me=sqlite:///{tmp_path}/link/agentsite.sqlite3", OWN)
+    with pytest.raises(ImproperlyConfigured, match="the site's own"):
+        sql_databases_of("me=sqlite:////data/agentsite.sqlite3", OWN)
+    served = database_of("postgresql://site:x@db.example/agentsite", Path("/data"), 0)
+    with pytest.raises(ImproperlyConfigured, match="the site's own"):
+        sql_databases_of("me=postgresql://reader@db.example/agentsite", served)
+
+
+def test_folders_of_documents_are_registered_by_name(tmp_path: Path) -> None:
+    assert document_folders_of("", tmp_path) == {}
+    found = document_folders_of("handbook=/srv/hand book, b=/b", tmp_path)
+    assert found == {"handbook": Path("/srv/hand book"), "b": Path("/b")}
+
+
+@pytest.mark.parametrize("path", ["relative", "{site}", "{site}/runs", "{site}/..", "/"])
+def test_a_folder_with_the_sites_data_is_refused(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ImproperlyConfigured, match="AGENTSITE_DOCUMENTS can't be used"):
+        document_folders_of(f"a={path.format(site=tmp_path)}", tmp_path)
