@@ -404,9 +404,8 @@ def _check_verdict(interrupt: Interrupt, said: Said) -> Verdict:
             break
     else:
         possible = ", ".join(interrupt.verdicts)
-        raise BadDecision(
-            f"{said.verdict} is no answer to this question ({interrupt.kind}). Possible: {possible}."
-        )
+        given = f"{said.verdict} is no answer" if said.verdict else "Name an answer"
+        raise BadDecision(f"{given} to this question ({interrupt.kind}). Possible: {possible}.")
     if verdict == "rollback":
         if said.to_step is None:
             raise BadDecision("Name the step to go back to.", "to_step")

@@ -268,6 +268,9 @@ def test_a_superseded_question_can_not_be_decided() -> None:
 def test_there_is_no_such_question() -> None:
     with pytest.raises(Interrupt.DoesNotExist):
         actions.decide(uuid.uuid4(), verdict="approve", by=None, channel="web")
+    model()
+    with pytest.raises(Interrupt.DoesNotExist):
+        actions.decide(uuid.uuid4(), verdict="resume", args={"model": "real"}, by=None, channel="web")
 
 
 # --- deadlines ----------------------------------------------------------------------------------------------------
@@ -770,6 +773,13 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(actions.BadLaunch) as caught:
         actions.start_run(machine="nope", goal=" ", settings={}, owner=None, script={"replies": 5})
     assert [problem.path for problem in caught.value.problems] == ["machine", "goal", "script"]
+
+
+def test_of_a_script_that_can_not_be_read_only_that_is_said() -> None:
+    """Whether a model is needed is not known before."""
+    with pytest.raises(actions.BadLaunch) as caught:
+        actions.start_run(machine="ruled", goal="x", settings={}, owner=None, script={"replies": 5})
+    assert {problem.path for problem in caught.value.problems} == {"script"}
 
 
 def test_without_a_model_and_a_script_it_says_which_models_there_are() -> None:

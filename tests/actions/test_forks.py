@@ -501,6 +501,14 @@ def test_a_decision_that_the_question_can_not_take_is_refused(decision: dict[str
     assert refused.value.problems[0].path == path
 
 
+def test_a_decision_without_a_verdict_is_told_which_there_are() -> None:
+    run = asked_run()
+    with pytest.raises(
+        actions.BadLaunch, match=r"Name an answer to this question \(tool_call\). Possible: approve"
+    ):
+        fork(run, transitions(run)[0], decision={"message": "Not to bob."})
+
+
 def test_a_decision_needs_a_question() -> None:
     run = finished()
     with pytest.raises(actions.BadLaunch, match="has no question after step"):
