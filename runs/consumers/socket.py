@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from runs.consumers.messages import SAID, Said
 from runs.feeds import DATABASE_AWAY, Gone
-from runs.live import hub, topic_of
+from runs.live import topic_of
+from runs.live.listening import hub
 
 LONGEST_MESSAGE: Final = 4096
 LARGEST_SENT: Final = 512 * 1024
