@@ -1,13 +1,13 @@
-"""The site as a Django application: its commands, and the queue that every process publishes to."""
+"""The site as a Django application: its commands, and what it hears of."""
 
 from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """Make Celery's configured application the current one, so that tasks know their broker; hear of changed rights."""
+    """Hear of changed rights."""
 
     name = "agentsite"
 
     def ready(self) -> None:
-        """Importing them is enough."""
-        from agentsite import celery, rechecking  # noqa: F401
+        """Importing it is enough."""
+        from agentsite import rechecking  # noqa: F401

@@ -8,7 +8,7 @@ import threading
 
 from django.conf import settings
 
-from runs import driver, live, tasks
+from runs import driver, hints, live
 
 LAST_WORDS_S = 0.5
 """Seconds for the hints of what was let go, before a process ends in the middle of a call."""
@@ -20,7 +20,7 @@ def leave() -> None:
     Where a call still waits for an answer that nobody wants, the process ends there and then.
     What such a call asks for is asked again by whoever takes the run; a deed that took too long is a person's to judge.
     """
-    driver.drain(0.0 if driver.closing() else settings.DRAIN_SECONDS, tasks.hint)
+    driver.drain(0.0 if driver.closing() else settings.DRAIN_SECONDS, hints.hint)
     if not driver.holds_any():
         return
     threading.Event().wait(LAST_WORDS_S)
