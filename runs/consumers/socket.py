@@ -17,10 +17,9 @@ from runs.consumers.messages import SAID, Said
 from runs.feeds import DATABASE_AWAY, Gone
 from runs.live import topic_of
 from runs.live.listening import hub
+from runs.live.messages import LARGEST_SENT
 
 LONGEST_MESSAGE: Final = 4096
-LARGEST_SENT: Final = 512 * 1024
-"""Bytes of a message to a page; the server is started with a limit above it (`up`), and would send nothing more."""
 FETCH: Final = json.dumps({"type": "fetch"})
 """In place of what is larger: the page fetches what it lacks by itself."""
 MESSAGES_AT_ONCE: Final = 400

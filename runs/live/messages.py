@@ -12,6 +12,8 @@ INBOX: Final = 0
 """The topic of everything that waits for people; run ids count from 1; topics below 0 are people."""
 LONGEST_DELTA = 8_000
 """Characters of a reply that are shown while it is written: its end."""
+LARGEST_SENT: Final = 512 * 1024
+"""Bytes of a message to a page; the server is started with a limit above it (`up`), and would send nothing more."""
 SOCKET_SECONDS = 2.0
 
 

@@ -53,7 +53,9 @@ def started(data_dir: Path, *words: str) -> tuple[set[str], str]:
     return set(modules.split()), collector
 
 
-@pytest.mark.parametrize("command", ["abort", "decide", "export", "launch", "machines", "pause", "verify"])
+@pytest.mark.parametrize(
+    "command", ["abort", "decide", "export", "launch", "machines", "pause", "up", "verify"]
+)
 def test_a_command_loads_what_it_needs(command: str, tmp_path: Path) -> None:
     modules, _ = started(tmp_path, command, "--help")
     assert modules & HEAVY == set()

@@ -11,9 +11,10 @@ import pytest
 from django.db.models.functions import Now
 
 from agentsite.celery import app
-from agentsite.hands import HANDS, Hands
+from agentsite.hands import Hands
 from runs import actions, driver, hints, live, tasks
 from runs.driver import Slice
+from runs.driver.desk import HANDS
 from runs.messenger import Messenger
 from runs.models import Interrupt, Run
 from runs.store import backups, leases
