@@ -12,7 +12,7 @@ from runs.live.messages import ring_message, text_message
 if TYPE_CHECKING:
     from runs.live.publishing import Publisher
 
-GATHER_SECONDS = 0.005
+GATHER_SECONDS = 0.01
 """How long rings are gathered after a send before the next: a run that grows fast rings once for several rows."""
 GATHER_UNHEARD_SECONDS = 0.05
 """The same where no process heard the last send. Who subscribes meanwhile looks for themselves."""
