@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db import connection
 from django.db.models import QuerySet
@@ -11,7 +13,7 @@ from runs.models import Compaction, Run
 pytestmark = [pytest.mark.django_db]
 
 
-def way_of(query: str, parameters: tuple[object, ...]) -> str:
+def way_of(query: str, parameters: Any) -> str:
     """Return how the database finds what a query asks, where it may not read the whole table."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
