@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 GATHER_SECONDS = 0.01
 """How long rings are gathered after a send before the next: a run that grows fast rings once for several rows."""
-GATHER_UNHEARD_SECONDS = 0.05
+GATHER_UNHEARD_SECONDS = 0.1
 """The same where no process heard the last send. Who subscribes meanwhile looks for themselves."""
 PAUSE_AFTER_FAILURE_SECONDS = 0.5
 LONGEST_BUFFER = 4096
