@@ -1,13 +1,13 @@
-"""The site as a Django application: its commands, and the queue of every process."""
+"""The site as a Django application: its commands, and its ear for changed rights."""
 
 from django.apps import AppConfig
 
 
 class SiteConfig(AppConfig):
-    """Makes Celery's configured application the current one, so tasks know their broker; listens for changed rights."""
+    """Listens for changed rights."""
 
     name = "agentsite"
 
     def ready(self) -> None:
-        """Import both modules, which is enough."""
-        from agentsite import celery, rechecking  # noqa: F401
+        """Import the module, which is enough."""
+        from agentsite import rechecking  # noqa: F401

@@ -12,6 +12,7 @@ from django.db import connections
 from django.db.models.functions import Now
 
 from runs import driver
+from runs.driver.desk import HANDS
 from runs.models import Run
 from runs.store import halting, health
 from runs.tasks import drive_on
@@ -19,7 +20,6 @@ from runs.tasks import drive_on
 LATE_S = 6.0
 """Seconds that a run is due before a worker looks for it: its hints were lost, or not taken."""
 
-HANDS = 16
 LOOK_S = 1.0
 
 log = logging.getLogger(__name__)

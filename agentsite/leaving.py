@@ -8,7 +8,7 @@ import threading
 
 from django.conf import settings
 
-from runs import driver, live, tasks
+from runs import driver, hints, live
 
 LAST_WORDS_S = 0.5
 """Seconds for the hints of the released runs, before a process ends in the middle of a call."""
@@ -20,7 +20,7 @@ def leave() -> None:
     If a call still waits for an unwanted answer, the process exits at once. The run's next worker repeats such a call;
     for a call with side effects that took too long, a person decides.
     """
-    driver.drain(0.0 if driver.closing() else settings.DRAIN_SECONDS, tasks.hint)
+    driver.drain(0.0 if driver.closing() else settings.DRAIN_SECONDS, hints.hint)
     if not driver.holds_any():
         return
     threading.Event().wait(LAST_WORDS_S)

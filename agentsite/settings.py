@@ -155,6 +155,7 @@ DOCUMENT_FOLDERS = document_folders_of(ENVIRONMENT.documents, DATA_DIR)
 # The broker carries hints only: without one everything still works, a little later
 REDIS_URL = redis_url_of(ENVIRONMENT.redis_url, DATA_DIR)
 HINTS = ENVIRONMENT.hints and bool(REDIS_URL)
+QUEUE_APPLICATION = "agentsite.celery.app"
 DRAIN_SECONDS = ENVIRONMENT.drain
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {}
 

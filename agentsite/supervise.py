@@ -64,8 +64,8 @@ class Child:
     grace: float = 10.0
     tells: str = ""
     """A mark in lines for the terminal, even during the stop."""
-    stops_last: bool = False
-    """True if the others need it until they have ended."""
+    needed: bool = False
+    """True if the others need it: they start once it is ready, and end before it."""
     replaced_when_stopped: bool = False
     """True for a process that, when stopped (SIGSTOP), may hold a lock that all others wait for."""
     lost: Callable[[str], None] | None = None
@@ -91,7 +91,7 @@ class Patience:
 
 
 class Supervisor:
-    """Starts children in order, restarts dead ones, and stops all at once, except those needed by the others."""
+    """Starts children side by side, restarts dead ones, and stops all at once, except those needed by the others."""
 
     def __init__(
         self,
@@ -117,11 +117,15 @@ class Supervisor:
             loop.add_signal_handler(number, self.stop)
         keepers: list[asyncio.Task[None]] = []
         try:
+            started: list[tuple[Child, asyncio.Event]] = []
             for child in self.children:
                 up = asyncio.Event()
                 keepers.append(asyncio.create_task(self._keep(child, up), name=child.name))
-                if child.ready is not None:
+                started.append((child, up))
+                if child.needed:
                     await self._first(keepers, self._until_ready(child, up))
+            for child, up in started:
+                await self._first(keepers, self._until_ready(child, up))
             if when_ready is not None and not self.stopping.is_set():
                 await when_ready()
             await self._first(keepers, self.stopping.wait())
@@ -150,10 +154,9 @@ class Supervisor:
 
     async def _until_ready(self, child: Child, up: asyncio.Event) -> None:
         """Wait until the child works, or everything is being stopped."""
-        assert child.ready is not None
         began, patience, told = time.monotonic(), self.patience, False
         await up.wait()
-        while not self.stopping.is_set() and not child.ready():
+        while not self.stopping.is_set() and child.ready is not None and not child.ready():
             waited = time.monotonic() - began
             if waited > patience.ready_within:
                 raise NotReady(child.name, patience.ready_within)
@@ -260,7 +263,7 @@ class Supervisor:
     async def _stop_all(self) -> None:
         """Ask all to stop; those that the others need, only after these."""
         for last in (False, True):
-            now = [child for child in self.children if child.stops_last is last]
+            now = [child for child in self.children if child.needed is last]
             await asyncio.gather(*map(self._stop_one, now))
 
     async def _stop_one(self, child: Child) -> None:

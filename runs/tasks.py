@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -16,9 +15,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from runs import driver, live
-from runs.failpoints import failpoint
+from runs.hints import hint_beside, send
 from runs.machines import CATALOGUE
-from runs.messenger import Messenger
 from runs.models import Interrupt, Run
 from runs.store import db, decisions, errors, halting, health, jumps, leases
 
@@ -26,9 +24,6 @@ log = logging.getLogger(__name__)
 
 HINT_AGAIN_S = 5.0
 """Seconds until a due run that was not picked up is hinted at again."""
-
-FLUSH_AT_EXIT_S = 1.0
-"""Seconds that an ending process waits for the broker to take its hints."""
 
 SWEEP_AT_MOST = 200
 """Runs hinted at in one sweep."""
@@ -54,38 +49,8 @@ def drive_on(run_id: int, may_stay: Callable[[], bool] = lambda: True) -> None:
             return
 
 
-def hint(*run_ids: int) -> None:
-    """Hint that these runs want a worker, without waiting for the broker. The sweep finds the runs of lost messages."""
-    failpoint("before_hint")
-    if settings.HINTS:
-        messenger.post(*run_ids)
-
-
-def hint_beside(run_id: int) -> bool:
-    """Hint the same for a worker, which drives the run on itself if the broker does not take the hint at once."""
-    failpoint("before_hint")
-    return not settings.HINTS or messenger.taken(run_id)
-
-
-def flush(seconds: float = FLUSH_AT_EXIT_S) -> bool:
-    """Wait until each hint is sent or lost. Return whether it was in time."""
-    return messenger.flush(seconds)
-
-
-def send(run_id: int) -> bool:
-    """Send a hint. Return whether the broker took it."""
-    try:
-        drive_run.apply_async((run_id,), retry=False)
-    except Exception as fault:
-        log.warning("no hint for run %s (%s); the sweep will find it", run_id, fault)
-        return False
-    return True
-
-
-messenger = Messenger(send)
 _clocks = jumps.Clocks()
 """The clocks of this process's last sweep."""
-atexit.register(flush)
 
 
 def sweep() -> int:
@@ -109,8 +74,7 @@ def sweep() -> int:
     )
     if due:
         Run.objects.filter(pk__in=due).update(hinted_at=Now())
-    # A silent broker holds up each hint for a while: none is sent after the first lost one. The workers' hands are
-    # quicker.
+    # A silent broker holds up each hint for a while: none is sent after the first lost. The workers' hands are quicker.
     return sum(1 for _ in (takewhile(send, due) if settings.HINTS else due))
 
 

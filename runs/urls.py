@@ -25,6 +25,7 @@ urlpatterns = [
     path("runs/restored/", restored.restored, name="restored"),
     path("runs/<int:run_id>/", watching.run_page, name="run"),
     path("runs/<int:run_id>/steps/<int:seq>/", watching.step_page, name="step"),
+    path("runs/<int:run_id>/steps/<int:seq>/<slug:part>.txt", watching.step_text, name="step-text"),
     path("runs/<int:run_id>/rows/", watching.other_rows, name="rows"),
     path("runs/<int:run_id>/compare/", comparing.choose, name="compare-choose"),
     path("runs/<int:run_id>/compare/<int:other_id>/", comparing.comparison, name="compare"),

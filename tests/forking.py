@@ -100,7 +100,7 @@ def _be_the_command(argv: list[str], out: str, err: str, failpoints: str = "", d
     from django.conf import settings
 
     import manage
-    from runs import live, tasks
+    from runs import hints, live
     from runs.failpoints import PLANNED, planned
 
     PLANNED.update(planned(failpoints))
@@ -121,7 +121,7 @@ def _be_the_command(argv: list[str], out: str, err: str, failpoints: str = "", d
         code = 1
     if isinstance(code, str):
         sys.stderr.write(f"{code}\n")
-    tasks.flush()  # as at the end of any process
+    hints.flush()  # as at the end of any process
     live.flush()
     with contextlib.suppress(OSError):
         sys.stdout.flush()

@@ -1,5 +1,6 @@
 """Django's commands, and their refusals."""
 
+import gc
 import sys
 from functools import partial
 from typing import Any
@@ -14,6 +15,8 @@ class Commands(ManagementUtility):
     def fetch_command(self, subcommand: str) -> BaseCommand:
         """Return one of our commands or of Django's. Ours run no configuration checks, which would load every page."""
         command = super().fetch_command(subcommand)
+        gc.freeze()  # what was loaded stays: no later collection looks at it
+        gc.enable()
         if get_commands()[subcommand] in ("agentsite", "runs"):
             command.requires_system_checks = []
         command.execute = partial(_executed, command, command.execute)  # type: ignore[method-assign]

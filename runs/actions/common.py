@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from django.db import transaction
 
-from runs import live, tasks
+from runs import hints, live
 from runs.engine.values import clean_text
 from runs.models import Run
 from runs.rights import OPERATOR, Person, may_steer
@@ -69,7 +69,7 @@ def tell(run_id: int) -> None:
     def announce() -> None:
         live.ring(run_id, 0)
         live.ring_inbox()
-        tasks.hint(run_id)
+        hints.hint(run_id)
 
     transaction.on_commit(announce)
 

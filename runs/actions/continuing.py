@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from django.db import transaction
 
-from runs import tasks
+from runs import hints
 from runs.actions.copying import check_copying
 from runs.actions.launching import new_run
 from runs.models import Run
@@ -43,7 +43,7 @@ def continue_run(
     new = new_run(machine=run.machine, goal=goal, settings=kept, owner=by, script=played)
     made = continuing.continue_run(run, new)
     if driven_by == "a worker":
-        transaction.on_commit(lambda: tasks.hint(made.pk))
+        transaction.on_commit(lambda: hints.hint(made.pk))
     return made
 
 

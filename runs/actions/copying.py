@@ -9,7 +9,7 @@ from typing import Any, Literal
 from django.db import transaction
 from pydantic import ValidationError
 
-from runs import driver, tasks
+from runs import driver, hints
 from runs.actions.common import NotAllowed, as_told, name_of, note_of
 from runs.actions.launching import BadLaunch, Problem, first_without_price, new_run, place_of, sentence_of
 from runs.adapters.scripted import BadScript
@@ -154,7 +154,7 @@ def _forked(wanted: _Fork) -> Run:
     check = as_told(wanted.seen, after_row.copy_mark, at)
     made = copying.fork_run(run, at, new, terms, change, wanted.origin, check)
     if wanted.driven_by == "a worker":
-        transaction.on_commit(lambda: tasks.hint(made.pk))
+        transaction.on_commit(lambda: hints.hint(made.pk))
     return made
 
 

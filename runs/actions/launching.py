@@ -10,7 +10,7 @@ from django.conf import settings as site
 from django.db import transaction
 from pydantic import ValidationError
 
-from runs import driver, tasks
+from runs import driver, hints
 from runs.actions.common import NotAllowed
 from runs.adapters.scripted import BadScript, Script, parse_script
 from runs.adapters.tools import TOOLS
@@ -63,7 +63,7 @@ def start_run(
     new = new_run(machine=machine, goal=goal, settings=settings, owner=owner, script=script)
     run = creating.create_run(new)
     if driven_by == "a worker":
-        transaction.on_commit(lambda: tasks.hint(run.pk))
+        transaction.on_commit(lambda: hints.hint(run.pk))
     return run
 
 

@@ -9,7 +9,7 @@ from django.conf import settings as site
 from django.db import transaction
 from pydantic import ValidationError
 
-from runs import tasks
+from runs import hints
 from runs.actions.common import NotAllowed, name_of, tell_all
 from runs.adapters.secrets import seal
 from runs.engine.settings import InterruptRule
@@ -52,7 +52,7 @@ def unhalt_site(*, by: Person) -> int:
         log.warning("no longer halted, by %s", name_of(by))
     wanting = halting.unfinished_ids(RunStatus.QUEUED, RunStatus.RUNNING)
     tell_all([*wanting, *halting.unfinished_ids(RunStatus.WAITING, RunStatus.PAUSED)])
-    transaction.on_commit(lambda: tasks.hint(*wanting))
+    transaction.on_commit(lambda: hints.hint(*wanting))
     return len(wanting)
 
 

@@ -9,9 +9,10 @@ from typing import Final
 
 from runs.consumers.admission import Admission, admission
 from runs.consumers.messages import Ack, Hello, Ping, Said
-from runs.consumers.socket import ANOTHER_LIFE, LARGEST_SENT, TOO_SLOW, Socket, now
+from runs.consumers.socket import ANOTHER_LIFE, TOO_SLOW, Socket, now
 from runs.feeds import DATABASE_AWAY, Gone, Moment, feed_of, read
 from runs.feeds.feed import PANELS_SECONDS
+from runs.live.messages import LARGEST_SENT
 
 WINDOW_MESSAGES: Final = 32
 WINDOW_BYTES: Final = 256 * 1024

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from runs.consumers.messages import SAID, Said
 from runs.feeds import DATABASE_AWAY, Gone
-from runs.live import hub, topic_of
+from runs.live import topic_of
+from runs.live.listening import hub
+from runs.live.messages import LARGEST_SENT
 
 LONGEST_MESSAGE: Final = 4096
-LARGEST_SENT: Final = 512 * 1024
-"""Bytes of a message to a page; the server's own limit (`up`) is above it, and drops larger ones."""
 FETCH: Final = json.dumps({"type": "fetch"})
 """In place of a larger message: the page fetches the rest by itself."""
 MESSAGES_AT_ONCE: Final = 400

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SEATS = 4
+HANDS = 16
+"""Threads of a worker that drive what no hint has brought to it."""
 LOOK_S = 0.5
 """Seconds between a waiting thread's checks whether to wait on."""
 

@@ -24,7 +24,7 @@ from runs.feeds.reads import (
     read,
     rows_after,
 )
-from runs.live import hub
+from runs.live.listening import hub
 from runs.models import FINISHED
 
 PAGE_BYTES: Final = 128 * 1024

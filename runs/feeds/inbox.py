@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from runs.feeds.feed import Viewer
 from runs.feeds.reads import Person, read
-from runs.live import INBOX, hub
+from runs.live import INBOX
+from runs.live.listening import hub
 from runs.reading import banner, cards
 
 INBOX_SPACING_SECONDS: Final = 0.25

@@ -1,31 +1,25 @@
 """The doorbell: "run X has grown to seq N". The log is the letter; a lost ring costs a viewer some seconds.
 
 Writers ring from any thread, without waiting and without errors (`ring`, `ring_inbox`, `delta`). A server process
-listens with one subscription and wakes its own listeners (`hub`). Rings carry no data. Only `delta`, the text that a
-model is writing, does, and it is not stored.
+listens with one subscription and wakes its own listeners (`listening.hub`). Rings carry no data. Only `delta`, the text
+that a model is writing, does, and it is not stored.
 """
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import threading
-import weakref
 
 from django.conf import settings
 
 from runs.live.doorbell import Doorbell
-from runs.live.listening import Hub, Listener
 from runs.live.messages import INBOX, channel_name, topic_of
 
 __all__ = [
     "INBOX",
-    "Hub",
-    "Listener",
     "delta",
     "flush",
-    "hub",
     "ring",
     "ring_inbox",
     "ring_person",
@@ -64,19 +58,8 @@ def flush(seconds: float = FLUSH_AT_EXIT_SECONDS) -> bool:
     return _bell is None or _bell.flush(seconds)
 
 
-def hub() -> Hub:
-    """Return the hub of the running event loop; without a message layer one that is never connected."""
-    loop = asyncio.get_running_loop()
-    url = settings.REDIS_URL if settings.HINTS else ""
-    there = _hubs.get(loop)
-    if there is None or there.url != url:
-        there = _hubs[loop] = Hub(url, channel_name())
-    return there
-
-
 _bell: Doorbell | None = None
 _bell_lock = threading.Lock()
-_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
 
 
 def _doorbell() -> Doorbell | None:

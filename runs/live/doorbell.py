@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from typing import TYPE_CHECKING
 
-import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
+from runs.live.messages import ring_message, text_message
 
-from runs.live.messages import SOCKET_SECONDS, ring_message, text_message
+if TYPE_CHECKING:
+    from runs.live.publishing import Publisher
 
+GATHER_SECONDS = 0.01
+"""How long rings are gathered after a send before the next: a run that grows fast rings once for several rows."""
+GATHER_UNHEARD_SECONDS = 0.1
+"""The same where no process heard the last send. Who subscribes meanwhile looks for themselves."""
 PAUSE_AFTER_FAILURE_SECONDS = 0.5
 LONGEST_BUFFER = 4096
 
@@ -37,7 +40,8 @@ class Doorbell:
         self._something = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
-        self._closed = threading.Event()
+        self._closed = False
+        self._hurry = threading.Event()
         self._thread: threading.Thread | None = None
         self._failing = False
 
@@ -61,12 +65,18 @@ class Doorbell:
             self._wake()
 
     def flush(self, seconds: float) -> bool:
-        """Wait for the thread."""
-        return self._idle.wait(seconds)
+        """Send at once what is kept, and wait for the thread."""
+        self._hurry.set()
+        try:
+            return self._idle.wait(seconds)
+        finally:
+            if not self._closed:
+                self._hurry.clear()
 
     def close(self) -> None:
         """End the thread."""
-        self._closed.set()
+        self._closed = True
+        self._hurry.set()
         self._something.set()
 
     def _wake(self) -> None:
@@ -85,23 +95,19 @@ class Doorbell:
 
     def _send_loop(self) -> None:
         """Run the thread: every kept message is sent or given up, and none is sent twice."""
-        client = redis.Redis.from_url(
-            self.url,
-            socket_timeout=SOCKET_SECONDS,
-            socket_connect_timeout=SOCKET_SECONDS,
-            # a connection that a restart has cut is opened anew, once; a silent server is not tried again
-            retry=Retry(NoBackoff(), 1, supported_errors=(redis.exceptions.ConnectionError,)),
-        )
-        with contextlib.closing(client):
+        from runs.live.publishing import Publisher
+
+        with contextlib.closing(Publisher(self.url, self.channel)) as publisher:
             while True:
                 self._something.wait()
-                if self._closed.is_set():
+                if self._closed:
                     self._idle.set()
                     return
-                self._send(client, self._take())
+                pause = self._send(publisher, self._take())
                 with self._lock:
                     if not self._something.is_set():
                         self._idle.set()
+                self._hurry.wait(pause)
 
     def _take(self) -> list[str]:
         """Return all kept messages; texts last, because a ring removes the texts before it."""
@@ -113,22 +119,18 @@ class Doorbell:
             text_message(run_id, node, text) for run_id, (node, text) in texts.items()
         ]
 
-    def _send(self, client: redis.Redis, messages: list[str]) -> None:
-        """Send all in one round trip; on failure count them, and leave the server alone for a moment."""
+    def _send(self, publisher: Publisher, messages: list[str]) -> float:
+        """Send all, or count them as dropped. Return for how many seconds to gather, or to leave the server alone."""
+        from runs.live.publishing import Unreachable
+
         try:
-            with client.pipeline(transaction=False) as line:
-                for message in messages:
-                    line.publish(self.channel, message)
-                line.execute()
-        except (RedisError, OSError) as why:
+            heard = publisher.publish(messages)
+        except Unreachable as why:
             self.dropped += len(messages)
             if not self._failing:
                 log.warning("The message layer can't be reached (%s); pages catch up by looking.", why)
             self._failing = True
-            with self._lock:
-                if not self._something.is_set():
-                    self._idle.set()
-            self._closed.wait(PAUSE_AFTER_FAILURE_SECONDS)
-        else:
-            self.sent += len(messages)
-            self._failing = False
+            return PAUSE_AFTER_FAILURE_SECONDS
+        self.sent += len(messages)
+        self._failing = False
+        return GATHER_SECONDS if heard else GATHER_UNHEARD_SECONDS

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
 import redis.asyncio
 import redis.asyncio.retry
+from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from runs.live.messages import SOCKET_SECONDS, read_message
+from runs.live.messages import SOCKET_SECONDS, channel_name, read_message
 
 QUIET_SECONDS = 5.0
 """Seconds of silence after which a subscription checks the server."""
@@ -125,6 +127,19 @@ class Hub:
         for listeners in tuple(self._listeners.values()):
             for listener in tuple(listeners):
                 what(listener)
+
+
+def hub() -> Hub:
+    """Return the hub of the running event loop; without a message layer one that is never connected."""
+    loop = asyncio.get_running_loop()
+    url = settings.REDIS_URL if settings.HINTS else ""
+    there = _hubs.get(loop)
+    if there is None or there.url != url:
+        there = _hubs[loop] = Hub(url, channel_name())
+    return there
+
+
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
 
 
 def _is_cancelled() -> bool:

@@ -12,6 +12,8 @@ INBOX: Final = 0
 """The topic of everything that waits for people; run ids count from 1; topics below 0 are people."""
 LONGEST_DELTA = 8_000
 """Characters shown of a reply while it is written: its end."""
+LARGEST_SENT: Final = 512 * 1024
+"""Bytes of a message to a page; the server's own limit (`up`) is above it, and drops larger ones."""
 SOCKET_SECONDS = 2.0
 
 

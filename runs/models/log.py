@@ -80,6 +80,7 @@ class Step(models.Model):
 
     class Meta:
         ordering = ("run", "seq")
+        indexes = (models.Index(fields=("id",), condition=Q(kind="compaction"), name="step_compactions"),)
         constraints = (
             models.UniqueConstraint(fields=("run", "seq"), name="step_once"),
             models.CheckConstraint(condition=Q(seq__gte=1), name="step_counts_from_1"),

@@ -178,6 +178,7 @@ class Run(models.Model):
         indexes = (
             models.Index(fields=("owner", "-id"), name="run_of_owner"),
             models.Index(fields=("status", "-id"), name="run_by_status"),
+            models.Index(fields=("created_at",), name="run_by_date"),
             models.Index(fields=("due_at",), condition=Q(status__in=("queued", "running")), name="run_due"),
         )
         constraints = (

@@ -34,8 +34,11 @@ from runs.store.after_row import deeds_after
 TABS = ("facts", "state", "exchange", "context", "usage")
 MISSING = "—"
 
-LONGEST = 100_000
-"""Characters of one message in the inspector."""
+MOST_OF_PROMPT = 12_000
+"""Characters of a prompt that the inspector shows, of all its messages together."""
+
+FIRST_MESSAGES, LAST_MESSAGES = 2, 10
+"""Messages that the inspector shows of a prompt that has more."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,16 @@ class ExchangeView:
     seed: int | None
     """The seed sent with a model call."""
 
+    def text_of(self, part: str) -> str:
+        """Return one of its texts by the name that its address has; empty where there is none."""
+        texts = {
+            "reply": self.reply,
+            "reasoning": self.reasoning,
+            "request": self.request,
+            "response": self.answer,
+        }
+        return texts.get(part, "")
+
 
 @dataclass(frozen=True)
 class StepView:
@@ -105,6 +118,40 @@ class StepView:
     """True if another run could go on from this step, by a person who may launch."""
     hash: str
 
+    @property
+    def messages(self) -> tuple[tuple[int, Message], ...]:
+        """The messages of the prompt that are shown, with their numbers: the first, and the newest."""
+        numbered = tuple(enumerate(self.prompt, 1))
+        if len(numbered) <= FIRST_MESSAGES + LAST_MESSAGES:
+            return numbered
+        return numbered[:FIRST_MESSAGES] + numbered[-LAST_MESSAGES:]
+
+    @property
+    def messages_left_out(self) -> int:
+        """How many messages of the prompt are not shown."""
+        return len(self.prompt) - len(self.messages)
+
+    @property
+    def gap_after(self) -> int:
+        """The number of the message after which some are not shown; 0 where all are."""
+        return FIRST_MESSAGES if self.messages_left_out else 0
+
+    @property
+    def most_of_message(self) -> int:
+        """Characters of each message of the prompt that are shown before a reader asks for all."""
+        return MOST_OF_PROMPT // max(1, len(self.messages))
+
+    def text_of(self, part: str) -> str:
+        """Return a text of the step, whole, by the name that its address has; empty where there is none."""
+        if part == "state":
+            return self.state
+        if part == "prompt":
+            return visible("\n\n".join(f"[{message.author}]\n{message.text}" for message in self.prompt))
+        texts = {f"message-{number}": message.text for number, message in enumerate(self.prompt, 1)}
+        if part in texts:
+            return visible(texts[part])
+        return self.exchange.text_of(part) if self.exchange else ""
+
 
 def step_view(run: Run, seq: int) -> StepView | None:
     """Return the step `seq`; None if the run has none."""
@@ -126,7 +173,7 @@ def step_view(run: Run, seq: int) -> StepView | None:
         state_is_new=step.state_json is not None,
         changes=tuple(changes_between(before, state)),
         exchange=_exchange_view(exchange) if exchange else None,
-        prompt=tuple(map(_bounded, context.sent.messages)) if context else (),
+        prompt=context.sent.messages if context else (),
         context=context,
         compaction=compaction_view(run, seq) if step.kind == Step.Kind.COMPACTION else None,
         pin=pin_of(run, step),
@@ -139,16 +186,6 @@ def step_view(run: Run, seq: int) -> StepView | None:
         may_go_back=step.live and step.kind == Step.Kind.TRANSITION and not run.finished and seq < run.head,
         hash=step.hash,
     )
-
-
-def _bounded(message: Message) -> Message:
-    """Return a message of at most LONGEST characters; the parts of the prompt have more of it."""
-    text = message.text
-    if len(text) <= LONGEST:
-        return message
-    half = LONGEST // 2
-    left_out = f"\n… [{len(text) - LONGEST:,} more characters] …\n"
-    return message.model_copy(update={"text": f"{text[:half]}{left_out}{text[-half:]}"})
 
 
 def ask_of(run: Run, seq: int) -> int | None:

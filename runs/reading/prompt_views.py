@@ -18,6 +18,11 @@ MOST = 200_000
 FIRST = 4
 """Parts at the beginning that are always shown: instructions, examples, the goal."""
 
+BESIDE = 6_000
+"""Characters of changes, and of parts, that are shown beside a step; the page of the prompt has all of them."""
+
+PARTS_BESIDE = 12
+
 LISTED = 60
 """Prompts listed on the context page."""
 
@@ -37,6 +42,20 @@ class PromptView:
     def role(self) -> str:
         """Return its role, in words."""
         return words.spoken(self.sent.role)
+
+    @property
+    def parts_fit(self) -> bool:
+        """Whether the parts have room beside a step."""
+        return len(self.parts) <= PARTS_BESIDE and sum(len(part.text) for part in self.parts) <= BESIDE
+
+    @property
+    def changes_fit(self) -> bool:
+        """Whether the texts of the changes have room beside a step."""
+        if self.changes is None:
+            return True
+        moved = sum(len(part.text) for part in (*self.changes.added, *self.changes.removed))
+        laid = sum(len(word.text) for part in self.changes.changed for word in part.words)
+        return moved + laid <= BESIDE
 
 
 @dataclass(frozen=True)

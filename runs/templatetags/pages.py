@@ -19,6 +19,9 @@ from runs.rights import Person
 from runs.store.backups import restored_id
 from runs.store.halting import halt_now
 
+EXCERPT = 4_000
+"""Characters of a text of a step that are shown before a reader asks for all."""
+
 register = template.Library()
 
 
@@ -73,6 +76,24 @@ def halt_banner(person: Person) -> SafeString:
 def icon(name: str) -> SafeString:
     """Return a decorative drawing: the word is beside it."""
     return format_html('<span class="icon icon--{}" aria-hidden="true"></span>', name)
+
+
+@register.inclusion_tag("runs/_excerpt.html", takes_context=True)
+def excerpt(
+    context: template.RequestContext, text: str, part: str, most: int = EXCERPT, number: int = 0
+) -> dict[str, Any]:
+    """A text of a step; of a long one its beginning and end, and the address of all of it."""
+    whole = hidden_text.visible(text)
+    left_out = len(whole) - most if len(whole) > most + most // 4 else 0
+    half = most // 2
+    return {
+        "shown": f"{whole[:half]}\n… {left_out:,} characters …\n{whole[-half:]}" if left_out else whole,
+        "look": "prompt__text" if part == "message" else "code",
+        "characters": len(whole) if left_out else 0,
+        "run": context["run"],
+        "seq": context["step"].row.seq,
+        "part": f"{part}-{number}" if number else part,
+    }
 
 
 @register.simple_tag

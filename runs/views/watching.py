@@ -125,6 +125,17 @@ def step_page(request: HttpRequest, run_id: int, seq: int) -> HttpResponse:
 
 @never_cache
 @require_GET
+def step_text(request: HttpRequest, run_id: int, seq: int, part: str) -> HttpResponse:
+    """Show a text of a step, whole: the inspector has its beginning and end."""
+    step = inspector.step_view(visible_run(request, run_id), seq)
+    text = step.text_of(part) if step else ""
+    if not text:
+        raise Http404("no such text")
+    return HttpResponse(text, content_type="text/plain; charset=utf-8")
+
+
+@never_cache
+@require_GET
 def other_rows(request: HttpRequest, run_id: int) -> HttpResponse:
     """Send steps beyond those of the page: older ones as HTML, newer ones as the socket would have sent them."""
     run = visible_run(request, run_id)

@@ -11,6 +11,12 @@ export function listen() {
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button !== 0) return;
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const more = event.target.closest("a[data-whole]");
+    if (more !== null) {
+      event.preventDefault();
+      showWhole(more);
+      return;
+    }
     const link = event.target.closest("[data-rows] a[data-step], [data-inspector] a[data-step]");
     if (link === null) return;
     event.preventDefault();
@@ -102,6 +108,19 @@ async function show(seq) {
   place.innerHTML = html;
   place.scrollTop = 0;
   if (tab !== undefined) place.querySelector(`[data-tab="${CSS.escape(tab)}"]`)?.click();
+}
+
+// The whole of a text that is cut, in its place; without scripts, and where it can't be had, the link leads to it.
+async function showWhole(link) {
+  const text = await load(link.href);
+  if (text === null) {
+    location.assign(link.href);
+    return;
+  }
+  const line = link.closest("p");
+  line.previousElementSibling.textContent = text;
+  line.previousElementSibling.focus();
+  line.remove();
 }
 
 async function load(where) {

@@ -155,7 +155,7 @@ async def test_none_waits_to_be_told_while_another_takes_its_time(tmp_path: Path
     busy = "import signal; signal.signal(signal.SIGTERM, lambda *_: print('told', flush=True))"
     busy += "; print('up', flush=True)\nwhile True: signal.pause()"
     prompt = f"print('up', flush=True); {WAITS}"
-    broker = replace(child("broker", prompt, tmp_path), stops_last=True)
+    broker = replace(child("broker", prompt, tmp_path), needed=True)
     scheduler = child("scheduler", busy, tmp_path, grace=60)
     running, _ = supervisor(tmp_path, child("worker", prompt, tmp_path), broker, scheduler)
     task = asyncio.create_task(running.run())
@@ -279,6 +279,31 @@ async def test_last_words_that_are_long_keep_their_end(tmp_path: Path) -> None:
     with pytest.raises(GaveUp):
         await running.run()
     assert said[0].endswith(f"xxx no such page (the whole line: {tmp_path / 'web.log'})")
+
+
+async def test_children_start_side_by_side_but_after_one_that_they_need(tmp_path: Path) -> None:
+    opened: set[str] = set()
+    broker, web, worker = (
+        child(name, WAITS, tmp_path, ready=lambda name=name: name in opened)  # type: ignore[misc]
+        for name in ("broker", "web", "worker")
+    )
+    running, _ = supervisor(tmp_path, replace(broker, needed=True), web, worker)
+    running.patience = replace(HASTY, ready_within=LONGEST_S)
+    asked = asyncio.Event()
+
+    async def welcome() -> None:
+        asked.set()
+
+    task = asyncio.create_task(running.run(welcome))
+    await until(lambda: "broker" in running.processes)
+    assert set(running.processes) == {"broker"}
+    opened.add("broker")
+    await until(lambda: set(running.processes) == {"broker", "web", "worker"})
+    assert not asked.is_set(), "neither is ready"
+    opened |= {"web", "worker"}
+    await until(asked.is_set)
+    running.stop()
+    await task
 
 
 async def test_welcome_comes_after_the_last_child_is_ready(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from django.utils import timezone  # noqa: E402
 from agentsite import hands  # noqa: E402
 from agentsite.celery import app  # noqa: E402
 from agentsite.management.commands.up import worker_command  # noqa: E402
-from runs import driver, failpoints, tasks  # noqa: E402
+from runs import driver, failpoints, hints, tasks  # noqa: E402
 from runs.models import Run  # noqa: E402
 from runs.store import leases  # noqa: E402
 from tests.chaos import controls, people, world  # noqa: E402
@@ -158,7 +158,7 @@ def _hinter(wiring: Wiring, dice: random.Random) -> None:
         with unharmed():
             found = list(Run.objects.order_by("-pk").values_list("pk", flat=True)[:60])
             for run_id in dice.choices(found, k=10) * 2 if found else ():
-                tasks.hint(run_id)
+                hints.hint(run_id)
             current_app.pool.force_close_all() if dice.random() < 0.05 else None
         time.sleep(0.3)
 

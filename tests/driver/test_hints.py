@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from agentsite.hands import HANDS, Hands
-from runs import actions, driver, live, tasks
+from agentsite.celery import app
+from agentsite.hands import Hands
+from runs import actions, driver, hints, live, tasks
 from runs.driver import Slice
+from runs.driver.desk import HANDS
 from runs.messenger import Messenger
 from runs.models import Interrupt, Run
 from runs.store import backups, leases
@@ -42,7 +44,7 @@ def broker(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Broker:
     """One that takes nothing until it is told to; hints are on, and slices are short."""
     broker = Broker(takes=False)
     settings.HINTS = True
-    monkeypatch.setattr(tasks, "messenger", Messenger(broker.send, patience_s=30))
+    monkeypatch.setattr(hints, "messenger", Messenger(broker.send, patience_s=30))
     monkeypatch.setattr(driver, "Slice", lambda: Slice(moves=50))
     return broker
 
@@ -120,14 +122,14 @@ def test_while_the_broker_is_silent_nobody_waits_for_it_a_second_time() -> None:
 def told(monkeypatch: pytest.MonkeyPatch, settings: Any) -> tuple[list[int], list[int]]:
     """Of which runs a worker is told, and of which the viewers."""
     settings.HINTS = True
-    hints: list[int] = []
+    sent: list[int] = []
     rings: list[int] = []
-    monkeypatch.setattr(tasks.drive_run, "apply_async", lambda args, retry: hints.append(args[0]))
+    monkeypatch.setattr(app, "send_task", lambda name, args, **_: sent.append(args[0]))
     monkeypatch.setattr(
-        tasks.messenger, "post", lambda *run_ids: [*map(tasks.send, run_ids)]
+        hints.messenger, "post", lambda *run_ids: [*map(hints.send, run_ids)]
     )  # without a thread
     monkeypatch.setattr(live, "ring", lambda run_id, seq: rings.append(run_id))
-    return hints, rings
+    return sent, rings
 
 
 def asking() -> Run:

@@ -11,7 +11,8 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
-from runs import actions, driver, tasks
+from agentsite.celery import app
+from runs import actions, driver, hints, tasks
 from runs.adapters.tool import NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver import worker as workers
@@ -332,13 +333,13 @@ def test_a_silent_broker_holds_up_whoever_hints_once_and_not_for_every_run(
 ) -> None:
     asked: list[int] = []
 
-    def silent(args: tuple[int], **_: Any) -> None:
+    def silent(name: str, args: tuple[int], **_: Any) -> None:
         asked.append(args[0])
         raise TimeoutError("the broker says nothing")
 
     runs = [launch(FINAL) for _ in range(3)]
     settings.HINTS = True
-    monkeypatch.setattr(tasks.drive_run, "apply_async", silent)
+    monkeypatch.setattr(app, "send_task", silent)
     for run in runs:
         make_due(run.pk)
     if woken_by == "the sweep":
@@ -346,7 +347,7 @@ def test_a_silent_broker_holds_up_whoever_hints_once_and_not_for_every_run(
     else:
         actions.halt_site(by=None, reason="")
         assert actions.unhalt_site(by=None) == 3
-        assert tasks.flush(LONGEST_S)
+        assert hints.flush(LONGEST_S)
     assert len(asked) == 1 and asked[0] in {run.pk for run in runs}
 
 

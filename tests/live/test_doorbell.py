@@ -13,9 +13,11 @@ from redis.asyncio.client import PubSub
 
 from agentsite.environment import ROOT
 from runs import live
-from runs.live import INBOX, Hub, doorbell, hub, listening, messages
+from runs.live import INBOX, doorbell, listening, messages
 from runs.live.doorbell import Doorbell
+from runs.live.listening import Hub, hub
 from runs.live.messages import channel_name
+from runs.live.publishing import Publisher
 from tests.live.valkey import Valkey
 
 PATIENCE = 10.0
@@ -114,9 +116,9 @@ class Watched(Doorbell):
         super().__init__(url, channel)
         self.on_the_way = threading.Event()
 
-    def _send(self, client: Any, messages: list[str]) -> None:
+    def _send(self, publisher: Publisher, messages: list[str]) -> float:
         self.on_the_way.set()
-        super()._send(client, messages)
+        return super()._send(publisher, messages)
 
 
 async def test_a_ring_makes_the_text_before_it_obsolete(valkey: Valkey) -> None:
@@ -229,6 +231,30 @@ def test_a_thousand_rings_of_one_run_are_few_messages_and_the_newest_is_among_th
     assert 1 <= bell.sent < 1000
     assert bell.dropped == 0
     bell.close()
+
+
+def test_a_run_that_grows_fast_rings_once_for_several_rows(
+    monkeypatch: pytest.MonkeyPatch, valkey: Valkey
+) -> None:
+    monkeypatch.setattr(doorbell, "GATHER_UNHEARD_SECONDS", 60.0)
+    bell = Doorbell(valkey.url, channel_name())
+    for seq in range(1, 1001):
+        bell.put(1, seq)
+        if seq == 500:
+            assert bell.flush(PATIENCE), "what is kept is sent at once where the process ends"
+    assert bell.flush(PATIENCE)
+    assert bell.sent <= 4
+    assert bell.dropped == 0
+    bell.close()
+
+
+async def test_rings_are_gathered_longer_where_nobody_listens(valkey: Valkey) -> None:
+    bell = Doorbell(valkey.url, channel_name())
+    publisher = Publisher(valkey.url, channel_name())
+    assert bell._send(publisher, [messages.ring_message(7, 1)]) == doorbell.GATHER_UNHEARD_SECONDS
+    await subscribed(Ear(), 7)
+    assert bell._send(publisher, [messages.ring_message(7, 2)]) == doorbell.GATHER_SECONDS
+    publisher.close()
 
 
 def test_without_a_server_rings_are_dropped_counted_and_the_buffer_stays_small() -> None:

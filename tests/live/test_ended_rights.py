@@ -10,6 +10,7 @@ from django.test import Client
 
 from runs import live
 from runs.consumers import socket
+from runs.live.listening import hub
 from runs.models import Run
 from tests.cast import person
 from tests.live.valkey import Valkey
@@ -68,7 +69,7 @@ async def pages_of(user: User, run: Run) -> tuple[Client, list[Watcher]]:
 
 async def hearing() -> None:
     """Until this process hears rings; one that is sent before that is lost."""
-    while not live.hub().connected:
+    while not hub().connected:
         await in_database(live.flush)
 
 

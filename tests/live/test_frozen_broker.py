@@ -18,7 +18,7 @@ from django.urls import reverse
 from agentsite.celery import app
 from agentsite.environment import ROOT
 from agentsite.transport import run_in
-from runs import actions, tasks
+from runs import actions, hints
 from runs.models import Run
 from tests.cast import cast_member, signed_in
 from tests.commands import database_url
@@ -38,11 +38,11 @@ def broker(valkey: Valkey, monkeypatch: pytest.MonkeyPatch) -> Iterator[Valkey]:
     """The broker of a site, which takes this process's hints."""
     monkeypatch.setitem(app.conf, "broker_url", f"redis+socket://{valkey.socket}")
     app._after_fork()  # it forgets its connections
-    tasks.hint(1)
+    hints.hint(1)
     wait_for(lambda: hinted(valkey))
     yield valkey
     valkey.thaw()
-    tasks.flush(10)
+    hints.flush(10)
     monkeypatch.undo()
     app._after_fork()
 
@@ -108,12 +108,12 @@ def test_the_end_of_a_halt_waits_for_no_frozen_broker_however_many_runs_go_on(br
 
 def test_a_process_that_ends_waits_a_moment_for_its_hints_and_not_longer(broker: Valkey) -> None:
     broker.freeze()
-    tasks.hint(7)
+    hints.hint(7)
     began = time.monotonic()
-    assert not tasks.flush(0.3)
+    assert not hints.flush(0.3)
     assert time.monotonic() - began < 0.3 + AT_ONCE_S
     broker.thaw()
-    assert tasks.flush(10)
+    assert hints.flush(10)
     assert 7 in hinted(broker)
 
 

@@ -96,6 +96,7 @@ async def test_signing_out_closes_it(
 async def test_ten_pages_of_one_person_ask_the_database_once(
     monkeypatch: pytest.MonkeyPatch, valkey: Valkey, run: Run, bob: User
 ) -> None:
+    assert live.flush(), "of bob's new rights the pages are not told later, and do not ask again"
     pages = [await inbox_of(bob) for _ in range(10)]
     for page in pages:
         assert (await page.hear())["count"] == 0

@@ -249,6 +249,20 @@ def test_a_click_shows_a_step_beside_and_keeps_the_tab(site: Site, admin_page: "
     expect(inspector.locator("[data-step]").first).to_have_attribute("data-step", str(chosen))
 
 
+def test_the_rest_of_a_long_text_is_shown_in_its_place(site: Site, admin_page: "Page") -> None:
+    text = "".join(f"<{number}> " for number in range(4_000))
+    run, _ = waiting(site, admin_page, call("look_up", q=text))
+    asked = next(row["seq"] for row in site.export(run)["steps"] if row["kind"] == "ask" and row["seq"] > 1)
+    admin_page.goto(f"{site.url}/runs/{run}/?step={asked}")
+    inspector = admin_page.locator("[data-inspector]")
+    inspector.get_by_role("tab", name="Request & response").click()
+    pane = inspector.locator("[data-pane=exchange]")
+    expect(pane).not_to_contain_text("<2000>")
+    pane.get_by_role("link", name="Show all").first.click()
+    expect(pane).to_contain_text("<2000>")
+    expect(admin_page).to_have_url(re.compile(rf"\?step={asked}$"))
+
+
 def test_what_is_pressed_stays_under_the_pointer_until_it_is_let_go(site: Site, admin_page: "Page") -> None:
     """Rows that come between press and release would scroll the list, and the click would be lost."""
     held: list[str | bytes] = []

@@ -15,6 +15,7 @@ from runs.consumers.admission import admission
 from runs.engine.effects import ToolReturned
 from runs.feeds import feed as run_feed
 from runs.feeds import feed_of, read, reads
+from runs.live.listening import hub
 from runs.models import Budget, Run, RunStatus, Step
 from runs.store import backups
 from tests.cast import person
@@ -485,10 +486,10 @@ async def test_many_pages_read_and_render_each_row_once(
 async def test_nothing_stays_when_the_last_page_is_closed(valkey: Valkey, run: Run, alice: User) -> None:
     pages: list[Any] = [await watching(run, alice) for _ in range(3)]
     feed = feed_of(run.pk)
-    hub = live.hub()
+    here = hub()
     for page in pages:
         await page.until_row(3)
         await page.leave()
     assert feed_of(run.pk) is not feed
-    assert not hub.connected
+    assert not here.connected
     assert await in_database(Step.objects.filter(run=run).count) == 3

@@ -27,7 +27,18 @@ from tests.compact import compact
 from tests.compacting import RIGHT, compacted_run
 from tests.compacting import newest as newest_summary
 from tests.families import INNER_ANSWER, child_of, family
-from tests.launching import ALL_WELL, ALLOW, LETTER, launched, run_with_letter, think
+from tests.launching import (
+    ALL_WELL,
+    ALLOW,
+    FINAL,
+    LETTER,
+    SEARCH,
+    launch,
+    launched,
+    run_with_letter,
+    script,
+    think,
+)
 from tests.running import decide, pending, transitions, work
 from tests.workers import slice_of
 
@@ -339,6 +350,54 @@ def test_a_step_is_a_page_of_its_own_and_a_piece_for_scripts() -> None:
     assert piece.text.startswith("<article")
     assert client.get(f"/runs/{run.pk}/steps/999/").status_code == 404
     assert client.get(f"/runs/{run.pk}/?step=999").status_code == 404
+
+
+LARGEST_INSPECTOR = 60_000
+
+
+def long_run(owner: User, calls: int, result: str) -> Run:
+    """A run whose last prompt has the results of many calls."""
+    search = {**SEARCH, "params": {"q": "string"}, "results": [{"output": result}]}
+    played = script(*(think("search", q=f"{n}") for n in range(calls)), FINAL, tools={"search": search})
+    return work(launch(owner=owner, played=played, max_steps=calls + 1))
+
+
+def whole_texts(page: str) -> list[str]:
+    """The addresses of the texts that a page has in part."""
+    return re.findall(r'<a href="([^"]*\.txt)"', page)
+
+
+@pytest.mark.parametrize(("calls", "characters"), [(60, 1_000), (2, 5_000)])
+def test_the_inspector_is_small_and_leads_to_each_whole_text(calls: int, characters: int) -> None:
+    owner = alice()
+    result = "".join(f"<{n}>" for n in range(characters // 4))
+    run = long_run(owner, calls, result)
+    last = run.exchanges.filter(kind="model_call").latest("seq")
+    client = signed_in(owner)
+    page = client.get(f"/runs/{run.pk}/steps/{last.seq}/", headers={"X-Requested-With": "fetch"})
+    assert len(page.content) <= LARGEST_INSPECTOR
+    texts = [client.get(address) for address in whole_texts(page.text)]
+    assert any(result in text.text for text in texts)
+    assert {text.headers["Content-Type"] for text in texts} == {"text/plain; charset=utf-8"}
+    assert f"/runs/{run.pk}/context/?step={last.seq}" in page.text
+
+
+def test_a_short_text_stands_whole_in_the_inspector() -> None:
+    run = run_with_letter(alice())
+    client = signed_in(bob())
+    page = client.get(f"/runs/{run.pk}/steps/2/")
+    assert whole_texts(page.text) == []
+    state = client.get(reverse("step-text", args=[run.pk, 2, "state"]))
+    assert unescape(page.text).count(state.text) == 1
+
+
+def test_a_text_of_a_step_is_for_those_who_see_the_run() -> None:
+    run = run_with_letter(alice())
+    address = reverse("step-text", args=[run.pk, 2, "state"])
+    assert signed_in(charlie()).get(address).status_code == 404
+    client = signed_in(bob())
+    assert client.get(reverse("step-text", args=[run.pk, 2, "nothing"])).status_code == 404
+    assert client.get(reverse("step-text", args=[run.pk, 999, "state"])).status_code == 404
 
 
 def test_the_answer_keeps_its_lines_and_hurts_nobody() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from agentsite.leaving import leave_in_a_thread
-from runs import driver, tasks
+from runs import driver, hints
 
 
 class Command(BaseCommand):
@@ -26,4 +26,4 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: leave_in_a_thread())
         for wanting in driver.drive(run, worker):
             if wanting != run:  # the parent process goes on with that one
-                tasks.hint(wanting)
+                hints.hint(wanting)

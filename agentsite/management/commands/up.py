@@ -20,15 +20,14 @@ from django.db import DatabaseError, OperationalError, connections
 
 from agentsite import broker
 from agentsite.environment import private_dir
-from agentsite.hands import HANDS
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.ports import HOST, address_of, listens, port_number, refuse_taken
 from agentsite.providers import add_missing
 from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
-from runs.consumers.socket import LARGEST_SENT
-from runs.driver.desk import SEATS
+from runs.driver.desk import HANDS, SEATS
+from runs.live.messages import LARGEST_SENT
 from runs.models import ModelProfile
 from runs.store import leases
 
@@ -197,7 +196,7 @@ def count_of(text: str) -> int:
 
 
 def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[Child]:
-    """Return the processes to run: the broker (unless REDIS_URL names one) first, because the others need it."""
+    """Return the processes to run: the broker (unless REDIS_URL names one), which the others need, and the others."""
     logs = private_dir(data_dir / "logs")
     own = {
         "AGENTSITE_DATA_DIR": str(data_dir),
@@ -214,7 +213,7 @@ def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[C
                 broker.command(data_dir, path),
                 logs / "broker.log",
                 ready=lambda: broker.replies(path),
-                stops_last=True,
+                needed=True,
             )
         )
     manage = str(settings.BASE_DIR / "manage.py")
@@ -228,11 +227,6 @@ def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[C
     }
     return [
         *children,
-        *(
-            Child(name, worker_command(), logs / f"{name}.log", working, lost=release_runs, **drained)
-            for name in ("worker", *(f"worker-{number}" for number in range(2, workers + 1)))
-        ),
-        Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own, **drained),
         Child(
             "web",
             web_command(port),
@@ -241,6 +235,11 @@ def children_of(data_dir: Path, port: int, drain: float, workers: int) -> list[C
             ready=lambda: listens(port),
             replaced_when_stopped=True,
         ),
+        *(
+            Child(name, worker_command(), logs / f"{name}.log", working, lost=release_runs, **drained)
+            for name in ("worker", *(f"worker-{number}" for number in range(2, workers + 1)))
+        ),
+        Child("scheduler", [sys.executable, manage, "sweeper"], logs / "scheduler.log", own, **drained),
     ]
 
 
