@@ -10,7 +10,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from runs import actions, forms
-from runs.adapters.tools import TOOLS
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading import words
@@ -70,7 +69,7 @@ def _launch_context(form: forms.LaunchForm) -> dict[str, Any]:
 
 
 def _tool(form: forms.LaunchForm, name: str) -> dict[str, Any]:
-    tool = TOOLS.get(name)
+    tool = form.tools_here.get(name)
     if tool is None:
         return {"name": name, "about": "A tool of the script.", "effects": None}
     return {

@@ -152,9 +152,13 @@ class Sessions:
         """Ask a server that still defines the tool as it was approved."""
 
         async def asked(client: Client) -> T:
-            found = await _listed(client)  # each time: not every server tells of a change
-            if sha256 not in {one.sha256 for one in found if one.name == tool}:
-                raise DefinitionChanged(f"{settings.name}.{tool}", found)
+            defined = (
+                *RESOURCES,
+                *PROMPTS,
+                *await _tools(client),
+            )  # each time: not every server tells of a change
+            if sha256 not in {one.sha256 for one in defined if one.name == tool}:
+                raise DefinitionChanged(f"{settings.name}.{tool}", await _listed(client))
             return await question(client)
 
         return await self._asked(self._session_of(settings), asked)
@@ -216,21 +220,43 @@ class Sessions:
 
 async def _listed(client: Client) -> tuple[Definition, ...]:
     """Return all that a server offers, sorted by name. Its own tools hide ours of the same name."""
-    found: dict[str, Definition] = {}
-    offered = client.server_capabilities
-    for extra in (*(RESOURCES if offered.resources else ()), *(PROMPTS if offered.prompts else ())):
-        found[extra.name] = extra
-    cursor: str | None = None
-    count = 0
-    while offered.tools is not None:
-        page = await client.list_tools(cursor=cursor)
-        for tool in page.tools[: MOST_TOOLS - count]:
-            found[tool.name] = _definition_of(tool)
-        count += len(page.tools)
-        cursor = page.next_cursor
-        if not cursor or count >= MOST_TOOLS:
-            break
+    found = {one.name: one for one in (*await _extras(client), *await _tools(client))}
     return tuple(found[name] for name in sorted(found))
+
+
+async def _extras(client: Client) -> list[Definition]:
+    """Return our tools that read resources and prompts, where the server has any."""
+    offered = client.server_capabilities
+    extras: list[Definition] = []
+    if offered.resources is not None and (await _has_resources(client) or await _has_templates(client)):
+        extras += RESOURCES
+    if offered.prompts is not None and (await client.list_prompts()).prompts:
+        extras += PROMPTS
+    return extras
+
+
+async def _has_resources(client: Client) -> bool:
+    return bool((await client.list_resources()).resources)
+
+
+async def _has_templates(client: Client) -> bool:
+    try:
+        return bool((await client.list_resource_templates()).resource_templates)
+    except MCPError:  # not every server with resources knows of templates
+        return False
+
+
+async def _tools(client: Client) -> tuple[Definition, ...]:
+    """Return the server's own tools, at most `MOST_TOOLS`."""
+    found: list[Definition] = []
+    cursor: str | None = None
+    while client.server_capabilities.tools is not None and len(found) < MOST_TOOLS:
+        page = await client.list_tools(cursor=cursor)
+        found += map(_definition_of, page.tools)
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return tuple(found[:MOST_TOOLS])
 
 
 def _definition_of(tool: mcp_types.Tool) -> Definition:
