@@ -43,7 +43,7 @@ LEDGER = _Ledger()
 
 def tools_here() -> Mapping[str, Tool]:
     """Return every tool that a run may be launched with."""
-    approved = McpTool.objects.filter(ON).select_related("server")
+    approved = McpTool.objects.filter(ON).select_related("server").order_by("server__name", "name")
     return {**TOOLS, **{tool.full_name: _tool(tool) for tool in approved}}
 
 

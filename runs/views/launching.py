@@ -70,10 +70,11 @@ def _launch_context(form: forms.LaunchForm) -> dict[str, Any]:
 
 def _tool(form: forms.LaunchForm, name: str) -> dict[str, Any]:
     tool = form.tools_here.get(name)
+    server, dot, own = name.rpartition(".")
+    named = {"name": name, "server": server + dot, "own": own}
     if tool is None:
-        return {"name": name, "about": "A tool of the script.", "effects": None}
-    return {
-        "name": name,
+        return named | {"about": "A tool of the script.", "effects": None}
+    return named | {
         "about": tool.description,
         "effects": words.EFFECTS[tool.effects],
         "outward": tool.outward,
