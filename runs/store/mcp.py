@@ -38,7 +38,7 @@ def keep_found(name: str, found: Iterable[Definition]) -> None:
     server = McpServer.objects.select_for_update().filter(name=name).first()
     if server is None:
         return
-    defined = {one.name[:200]: one for one in found}
+    defined = {clean_text(one.name)[:200]: one for one in found}
     for tool in server.tools.all():
         one = defined.pop(tool.name, None)
         if one is None and not tool.approved_sha256:

@@ -16,6 +16,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
+from agentsite import providers
 from runs import actions, driver
 from runs.adapters.mcp import Definition
 from runs.driver import mcp as of_servers
@@ -255,6 +256,7 @@ def test_a_tool_that_is_gone_is_off_and_stays_listed_and_one_never_approved_is_f
     ("update", "why"),
     [
         ({"name": "print page"}, "Its name has characters other than"),
+        ({"name": "print\x00page"}, "Its name has characters other than"),
         ({"input_schema": {"type": "array"}}, "Its arguments are not an object."),
         ({"description": "x" * 70_000}, "Its definition has more than 65,536 characters."),
     ],
@@ -317,6 +319,34 @@ def test_pages_load_no_library_of_servers() -> None:
     environ = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environ)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+@pytest.fixture
+def _no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runs.adapters.mcp.settings.PACKAGES", ("not_a_library",))
+
+
+@pytest.mark.usefixtures("_no_packages")
+def test_without_its_packages_each_page_says_how_to_get_them_and_nothing_is_started() -> None:
+    server = office()
+    for address in ("/tools/", "/tools/add/", f"/tools/{server.pk}/"):
+        page = signed_in(User.objects.filter(username="root").first() or root()).get(address).text
+        assert "The packages for MCP servers are not installed." in page
+        assert "python3 manage.py add_provider mcp" in page
+    kept.want_look(server)
+    assert driver.look_at_wanted()
+    assert "are not installed" in McpServer.objects.get().fault
+
+
+@pytest.mark.usefixtures("_no_packages")
+def test_up_installs_the_packages_where_a_server_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (sentence,) = providers.add_missing([providers.MCP])
+    assert "Tools of MCP servers can't be called." in sentence
+    assert "-r requirements-mcp.lock" in sentence
+    assert providers.lock_of(providers.MCP).is_file()
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ from runs.adapters.mcp.stdio import Pipes
 IDLE_S = 60.0
 """Seconds after its last call in which a session stays open."""
 
+MODE = "auto"
+"""How the SDK settles the version of the protocol: by the newest way, else by the older handshake."""
+
 CLOSE_S = 10.0
 """Seconds that the process waits at its end for its servers to end."""
 
@@ -104,7 +107,7 @@ class Session:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(settings.connect_s):
                     transport = self.pipes.open() if self.pipes is not None else http.connected(settings)
-                    client = Client(transport, cache=None)
+                    client = Client(transport, cache=None, mode=MODE)
                     await stack.enter_async_context(client)
                 self.client.set_result(client)
                 await self._until_unused()

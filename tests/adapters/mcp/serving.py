@@ -85,9 +85,9 @@ def stdio_settings(folder: Path, **changed: Any) -> ServerSettings:
 
 
 @contextmanager
-def http_settings(**changed: Any) -> Iterator[ServerSettings]:
+def http_settings(port: int = 0, **changed: Any) -> Iterator[ServerSettings]:
     """Start the fake server over HTTP, and end it."""
-    port = free_port()
+    port = port or free_port()
     told: dict[str, Any] = {"name": "fake", "kind": "http", "timeout_s": LONGEST_S}
     process = subprocess.Popen(
         [sys.executable, str(FAKE), "streamable-http", str(port)],

@@ -278,6 +278,22 @@ def test_an_http_server_that_went_away_between_calls_was_not_called(tmp_path: Pa
     assert failed.blame == "transient"
 
 
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_an_http_server_that_was_started_anew_is_reached_again(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MODE", mode)
+    port = free_port()
+    with http_settings(port, name=mode) as settings:
+        bench = Bench(settings, tmp_path / "run")
+        tool = bench.tool("echo")
+    with http_settings(port, name=mode):
+        answers = [bench.call(tool, text="a") for _ in range(2)]
+    assert answers[-1] == ToolReturned(value={"result": "a"})
+    first = answers[0]
+    assert isinstance(first, ToolReturned) or first.blame == "transient"
+
+
 def test_an_http_server_that_dies_in_a_call_leaves_it_unsure(tmp_path: Path) -> None:
     with http_settings() as settings:
         bench = Bench(settings, tmp_path / "run")
