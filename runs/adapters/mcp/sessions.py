@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import mcp_types
 from mcp import Client, MCPError
 from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, REQUEST_TIMEOUT
+from pydantic import ValidationError
 
 from runs.adapters.mcp import http
 from runs.adapters.mcp.definitions import (
@@ -29,6 +30,7 @@ from runs.adapters.mcp.definitions import (
 from runs.adapters.mcp.faults import CutOff, NotReached, ServerRefused, TooMuch, TooSlow, sentence_of
 from runs.adapters.mcp.settings import ServerSettings
 from runs.adapters.mcp.stdio import Pipes
+from runs.adapters.tool import ToolError
 
 IDLE_S = 60.0
 """Seconds after its last call in which a session stays open."""
@@ -197,6 +199,15 @@ class Sessions:
                 raise TooSlow(settings.name, settings.timeout_s) from None
             except MCPError as fault:
                 raise self._meant(fault, session, record) from None
+            except ValidationError:
+                raise ServerRefused(
+                    f"The server {settings.name} gave an answer that breaks the protocol."
+                ) from None
+            except ToolError:
+                raise
+            except Exception as fault:
+                session.retire()
+                raise CutOff(settings.name, sentence_of(fault), session.last_words) from fault
 
     def _meant(self, fault: MCPError, session: Session, record: http.Record) -> Exception:
         """Return what an error of the SDK says of the call."""

@@ -20,6 +20,7 @@ from runs.adapters.mcp import ServerSettings, sessions
 from runs.adapters.toolbox import MayHaveHappened
 from runs.engine.effects import Failed, ToolReturned
 from tests.adapters.mcp.serving import (
+    FAKE,
     Bench,
     free_port,
     http_settings,
@@ -299,6 +300,32 @@ def test_an_http_server_that_dies_in_a_call_leaves_it_unsure(tmp_path: Path) -> 
         bench = Bench(settings, tmp_path / "run")
         with pytest.raises(MayHaveHappened):
             bench.call(bench.tool("die"))
+
+
+def raw(folder: Path, answer: str) -> Bench:
+    command = (sys.executable, str(FAKE.with_name("raw_server.py")), answer)
+    return Bench(stdio_settings(folder, name="raw", command=command), folder / "run")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [("no result", "an answer that breaks the protocol"), ("own error", "raw: no such page")],
+)
+def test_an_answer_that_is_an_error_or_none_is_what_the_model_reads(
+    tmp_path: Path, answer: str, words: str
+) -> None:
+    failed = failure(raw(tmp_path, answer), "go")
+    assert failed.blame == "recoverable"
+    assert words in failed.message
+
+
+@pytest.mark.parametrize("answer", ["other error", "not json"])
+def test_an_answer_that_may_be_the_connections_own_leaves_the_call_unsure(
+    tmp_path: Path, answer: str
+) -> None:
+    bench = raw(tmp_path, answer)
+    with pytest.raises(MayHaveHappened):
+        bench.call(bench.tool("go"))
 
 
 def test_a_question_to_a_person_is_refused_with_a_sentence(bench: Bench) -> None:
