@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 
 from django.conf import settings
@@ -31,6 +31,7 @@ class Hands:
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(HANDS, thread_name_prefix="hand")
         self.taken: set[int] = set()
+        self.looking: Future[None] | None = None
         self.waited_for = False
         """True if more runs wait than there are hands."""
 
@@ -42,6 +43,11 @@ class Hands:
         for run_id in wanting[:free]:
             self.taken.add(run_id)
             self.threads.submit(self.drive, run_id)
+
+    def look_at_servers(self) -> None:
+        """List the tools of MCP servers that somebody asked for, one at a time."""
+        if self.looking is None or self.looking.done():
+            self.looking = self.threads.submit(_look_at_servers)
 
     def let_go(self) -> None:
         """Begin nothing new."""
@@ -56,6 +62,17 @@ class Hands:
         finally:
             self.taken.discard(run_id)
             connections.close_all()
+
+
+def _look_at_servers() -> None:
+    try:
+        while driver.look_at_wanted():
+            pass
+    except Exception as fault:
+        if not health.is_away(fault):
+            log.exception("an MCP server can't be looked at")
+    finally:
+        connections.close_all()
 
 
 def lend_hands() -> None:
@@ -78,6 +95,7 @@ def _look_again_and_again() -> None:
     while not driver.closing():
         try:
             hands.take(late_runs())
+            hands.look_at_servers()
         except Exception as fault:
             if health.is_away(fault):
                 health.wait_until_back(driver.closing)

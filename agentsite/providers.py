@@ -1,4 +1,4 @@
-"""The libraries of providers that the base lacks: installed by hash if a model profile needs them."""
+"""Packages that the base lacks: installed by hash if a model profile or an MCP server needs them."""
 
 import sys
 from collections.abc import Iterable
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agentsite import bootstrap
 from agentsite.environment import ROOT
+from runs.adapters import mcp
 from runs.adapters.models import EXTRAS, missing_package
 
 
@@ -19,13 +20,17 @@ class NotHere(Exception):
         )
 
 
+MCP = "mcp"
+"""What MCP servers need, beside the kinds of models."""
+
+
 def lock_of(kind: str) -> Path:
-    """Return the lock of a kind of model."""
+    """Return the lock of a kind of model, or of MCP."""
     return ROOT / f"requirements-{kind}.lock"
 
 
 def add(kind: str) -> None:
-    """Install the library for a kind of model; raises `NotHere` or `InstallFailed`."""
+    """Install what a kind of model, or MCP, needs; raises `NotHere` or `InstallFailed`."""
     venv, lock = ROOT / ".venv", lock_of(kind)
     if venv.resolve() != Path(sys.prefix).resolve():
         raise NotHere(lock)
@@ -33,11 +38,16 @@ def add(kind: str) -> None:
 
 
 def add_missing(kinds: Iterable[str]) -> list[str]:
-    """Install the libraries for these kinds of models; return a sentence for each failure."""
+    """Install the packages of these kinds of models, or of MCP; return a sentence for each failure."""
     told = []
-    for kind in sorted({kind for kind in kinds if kind in EXTRAS and missing_package(kind)}):
+    for kind in sorted({kind for kind in kinds if _is_missing(kind)}):
         try:
             add(kind)
         except (NotHere, bootstrap.InstallFailed) as why:
-            told.append(f"Models of kind {kind} can't be called. {why}")
+            what = "Tools of MCP servers" if kind == MCP else f"Models of kind {kind}"
+            told.append(f"{what} can't be called. {why}")
     return told
+
+
+def _is_missing(kind: str) -> bool:
+    return not mcp.is_installed() if kind == MCP else kind in EXTRAS and bool(missing_package(kind))

@@ -32,6 +32,11 @@ def may_halt(person: Person) -> bool:
     return _has(person, "runs.halt_site")
 
 
+def may_manage_servers(person: Person) -> bool:
+    """Return whether the person may name MCP servers, which are programs that a worker starts, and approve tools."""
+    return _has(person, "runs.change_mcpserver")
+
+
 def decides(person: Person) -> bool:
     """Return True if the person may answer the interrupts of visible runs."""
     return _has(person, "runs.decide_interrupt")

@@ -8,9 +8,17 @@ from runs.actions.continuing import check_continuing, continue_run
 from runs.actions.copying import Answers, check_first_answer, fork, replay, rerun
 from runs.actions.launching import BadLaunch, Problem, check_launch, start_run
 from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, unpin
+from runs.actions.servers import (
+    approve_tool,
+    check_servers,
+    delete_server,
+    look_for_tools,
+    save_server,
+    switch_tool_off,
+)
 from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
 from runs.actions.steering import Resumption, abort, decide, pause, resume, resume_restored, rewind, try_now
-from runs.rights import may_decide, may_halt, may_launch, may_mend, may_steer
+from runs.rights import may_decide, may_halt, may_launch, may_manage_servers, may_mend, may_steer
 from runs.store.errors import BadDecision, Conflict, NotPossible, ToldOtherwise
 from runs.store.halting import AlreadyHalted
 
@@ -29,19 +37,24 @@ __all__ = [
     "ToldOtherwise",
     "TooLong",
     "abort",
+    "approve_tool",
     "check_continuing",
     "check_first_answer",
     "check_launch",
     "check_rule",
+    "check_servers",
     "compact_now",
     "continue_run",
     "decide",
+    "delete_server",
     "edit_summary",
     "fork",
     "halt_site",
+    "look_for_tools",
     "may_decide",
     "may_halt",
     "may_launch",
+    "may_manage_servers",
     "may_mend",
     "may_steer",
     "pause",
@@ -52,7 +65,9 @@ __all__ = [
     "resume",
     "resume_restored",
     "rewind",
+    "save_server",
     "start_run",
+    "switch_tool_off",
     "try_now",
     "undo_summary",
     "unhalt_site",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from runs import driver, hints
 from runs.actions.common import NotAllowed
 from runs.adapters.scripted import BadScript, Script, parse_script
-from runs.adapters.tools import TOOLS
 from runs.engine.machine import Machine
 from runs.engine.settings import MOST_ENTRIES, Settings
 from runs.engine.values import MAX_DEPTH, MAX_NODES, clean, clean_text, is_too_large
@@ -324,7 +323,7 @@ def _check_parts(
 ) -> None:
     """Check that everything named by the settings exists; the same for each subgraph."""
     built_in = {spec.name for spec in machine.built_in}
-    known = set(TOOLS) | built_in | set(script.tools or {} if script else {})
+    known = set(driver.tools_here()) | built_in | set(script.tools or {} if script else {})
     for index, name in enumerate(checked.tools):
         if name not in known:
             tools = ", ".join(sorted(known))
@@ -348,7 +347,7 @@ def _check_answers(
     if checked.answers and script is None:
         why = "Answers given beforehand need the right to decide interrupts, which you lack."
         problems.append(Problem(f"{path}.answers", why))
-    elif checked.answers and (real := [name for name in checked.tools if _is_real(name, played)]):
+    elif checked.answers and (real := _real_ones(checked.tools, played)):
         problems.append(Problem(f"{path}.answers", _could_let_run(real)))
     for name, child in checked.subgraphs.items():
         inner = CATALOGUE[child.machine].settings.model_validate(child.settings)
@@ -358,9 +357,10 @@ def _check_answers(
         _check_answers(inner, script, frozenset.intersection(*in_each), where, problems)
 
 
-def _is_real(name: str, played: frozenset[str]) -> bool:
-    """Return True if a call of the tool has effects that no script plays."""
-    return name in TOOLS and name not in played and TOOLS[name].effects != "none"
+def _real_ones(names: Iterable[str], played: frozenset[str]) -> list[str]:
+    """Return the tools whose calls have effects that no script plays."""
+    real = {name for name, tool in driver.tools_here().items() if tool.effects != "none"}
+    return [name for name in names if name in real and name not in played]
 
 
 def _could_let_run(real: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,6 +21,18 @@ class Arguments(BaseModel):
     """The typed arguments of a tool; their JSON schema is what the model is shown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Schema(ABC):
+    """A JSON schema that comes from elsewhere, in place of a class of `Arguments`."""
+
+    @abstractmethod
+    def model_json_schema(self) -> dict[str, Any]:
+        """Return the schema that machine and model see."""
+
+    @abstractmethod
+    def model_validate(self, given: Any, /) -> Any:
+        """Return the arguments as the tool's function takes them; raises a `ToolError`."""
 
 
 def anywhere(host: str) -> bool:
@@ -61,7 +74,7 @@ class Tool:
 
     name: str
     description: str
-    arguments: type[Arguments]
+    arguments: type[Arguments] | Schema
     effects: EffectClass
     idempotent: bool
     """Called again with the same key and arguments it has no second effect."""
@@ -105,10 +118,12 @@ class ToolError(Exception):
     """A failed call, in a sentence for the model that asked. One class per cause."""
 
     blame: ClassVar[Blame] = "recoverable"
+    ran: ClassVar[bool] = True
+    """Whether the call may have taken place."""
 
 
 @cache
-def _schema_of(arguments: type[Arguments]) -> dict[str, Any]:
+def _schema_of(arguments: type[Arguments] | Schema) -> dict[str, Any]:
     schema = arguments.model_json_schema()
     schema.pop("title", None)
     for described in schema.get("properties", {}).values():

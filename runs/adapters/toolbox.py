@@ -193,7 +193,7 @@ def _failed(tool: str, error: Exception) -> Failed:
     """Return the sentence and the blame of a tool's error."""
     match error:
         case ToolError():
-            return Failed(blame=error.blame, message=clean_text(str(error)))
+            return Failed(blame=error.blame, message=clean_text(str(error)), ran=error.ran)
         case ValidationError():
             return Failed(blame="recoverable", message=clean_text(_faults(tool, error)), ran=False)
         case TimeoutError() | ConnectionError():

@@ -19,6 +19,7 @@ from runs.driver.away import once_there
 from runs.driver.desk import DESK
 from runs.driver.draining import cut_off, drain, what_is_cut
 from runs.driver.holds import closing, held, holds_any, reopen
+from runs.driver.mcp import look_at_wanted, tools_here
 from runs.driver.ports import load_libraries, no_price, tool_specs, unfit_for, why_not, without_price
 from runs.driver.replaying import Difference, made_again, record_of, replay_run
 from runs.driver.slices import WHOLE, BadAnswer, Slice
@@ -42,6 +43,7 @@ __all__ = [
     "drive_inline",
     "holds_any",
     "load_libraries",
+    "look_at_wanted",
     "made_again",
     "no_price",
     "once_there",
@@ -49,6 +51,7 @@ __all__ = [
     "reopen",
     "replay_run",
     "tool_specs",
+    "tools_here",
     "unfit_for",
     "what_is_cut",
     "why_not",

@@ -16,6 +16,8 @@ from runs.adapters.prices import Tariff
 from runs.adapters.scripted import Script, ScriptedModel, stored_script
 from runs.adapters.secrets import SecretUnreadable, unseal
 from runs.adapters.toolbox import Toolbox
+from runs.adapters.tools import TOOLS
+from runs.driver import mcp
 from runs.engine.effects import Role
 from runs.engine.ports import ModelPort
 from runs.engine.snapshot import Price, Worst
@@ -233,4 +235,7 @@ def _toolbox(run: Run, script: Script | None) -> Toolbox:
     wanted = machine.settings.model_validate_json(run.settings_json)
     folder = creating.folder_of(run.pk)
     fixed = [name for name, child in wanted.subgraphs.items() if child.at]
-    return Toolbox(wanted.tools, folder, script, wanted.subgraphs, built_in=machine.built_in, fixed=fixed)
+    of_servers, off = mcp.tools_named(wanted.tools)
+    permitted = [name for name in wanted.tools if name not in off]
+    box = partial(Toolbox, tools={**TOOLS, **of_servers}) if of_servers else Toolbox
+    return box(permitted, folder, script, wanted.subgraphs, built_in=machine.built_in, fixed=fixed)

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from runs import driver
 from runs.actions import Problem
-from runs.adapters.tools import TOOLS
 from runs.engine.settings import LIMIT_NAMES, MOST_ENTRIES
 from runs.forms import machines
 from runs.forms.fields import (
@@ -121,7 +121,8 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         self.order_fields(self.field_order)
         self.models = list(ModelProfile.objects.filter(enabled=True))
         self.fields["machine"].choices = [(name, name) for name in CATALOGUE]  # type: ignore[attr-defined]
-        offered = dict.fromkeys([*TOOLS, *self._wanted_tools()])
+        self.tools_here = driver.tools_here()
+        offered = dict.fromkeys([*self.tools_here, *self._wanted_tools()])
         self.fields["tools"].choices = [(name, name) for name in offered]  # type: ignore[attr-defined]
 
     def _wanted_tools(self) -> list[str]:

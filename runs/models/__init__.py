@@ -5,6 +5,7 @@ JSON is stored as canonical text: hashes are taken of the stored text.
 
 from runs.models.artifacts import Artifact
 from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step, tells, tells_of
+from runs.models.mcp import ON, McpServer, McpTool
 from runs.models.people import Decision, Interrupt
 from runs.models.run import FINISHED, LOOKS, LOST, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
 from runs.models.site import (
@@ -26,6 +27,7 @@ __all__ = [
     "KEY_VARIABLE",
     "LOOKS",
     "LOST",
+    "ON",
     "UNFINISHED",
     "Artifact",
     "Budget",
@@ -35,6 +37,8 @@ __all__ = [
     "Exchange",
     "Halt",
     "Interrupt",
+    "McpServer",
+    "McpTool",
     "ModelProfile",
     "ModelTurn",
     "Remembered",

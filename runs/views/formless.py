@@ -11,6 +11,7 @@ from runs.views.requests import refused
 PAGES = {
     **dict.fromkeys(("abort", "pause", "resume", "replay", "try-now"), "run"),
     **dict.fromkeys(("compact", "pin", "unpin", "summary-edit", "summary-undo"), "context"),
+    **dict.fromkeys(("server-look", "server-delete", "server-tool"), "server"),
     "decision": "interrupt",
     "sign-out": "runs",
     "admin:runs_interrupt_decide": "admin:runs_interrupt_change",

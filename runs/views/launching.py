@@ -10,7 +10,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from runs import actions, forms
-from runs.adapters.tools import TOOLS
 from runs.machines import CATALOGUE
 from runs.models import Run, Skill
 from runs.reading import words
@@ -70,11 +69,12 @@ def _launch_context(form: forms.LaunchForm) -> dict[str, Any]:
 
 
 def _tool(form: forms.LaunchForm, name: str) -> dict[str, Any]:
-    tool = TOOLS.get(name)
+    tool = form.tools_here.get(name)
+    server, dot, own = name.rpartition(".")
+    named = {"name": name, "server": server + dot, "own": own}
     if tool is None:
-        return {"name": name, "about": "A tool of the script.", "effects": None}
-    return {
-        "name": name,
+        return named | {"about": "A tool of the script.", "effects": None}
+    return named | {
         "about": tool.description,
         "effects": words.EFFECTS[tool.effects],
         "outward": tool.outward,

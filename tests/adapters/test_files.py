@@ -48,7 +48,9 @@ def home(tmp_path: Path) -> Path:
 
 def use(tool: str, home: Path, **arguments: object) -> Result:
     registered = TOOLS[tool]
-    return registered.run(registered.arguments(**arguments), Place(home, "key", registered.deadline_s))
+    return registered.run(
+        registered.arguments.model_validate(arguments), Place(home, "key", registered.deadline_s)
+    )
 
 
 ESCAPES = [

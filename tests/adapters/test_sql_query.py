@@ -38,7 +38,7 @@ def shop(tmp_path: Path, settings: Any) -> Path:
 
 def ask(**args: Any) -> Any:
     tool = TOOLS["sql_query"]
-    return tool.run(tool.arguments(**args), Place(Path("none"), "key", tool.deadline_s)).value
+    return tool.run(tool.arguments.model_validate(args), Place(Path("none"), "key", tool.deadline_s)).value
 
 
 def rows(statement: str, database: str = "shop", **more: Any) -> Any:

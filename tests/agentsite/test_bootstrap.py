@@ -23,6 +23,7 @@ def test_each_set_of_packages_has_its_lock() -> None:
         "requirements-anthropic.lock",
         "requirements-google.lock",
         "requirements-local.lock",
+        "requirements-mcp.lock",
         "requirements-mistral.lock",
         "requirements-test.lock",
         "requirements.lock",

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.walking import WATCH, sign_in
+from tests.browser.walking import WATCH, check_page, sign_in
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
@@ -111,14 +110,6 @@ def asked(site: Site, *kinds: str) -> list[str]:
     return [f"/admin/runs/interrupt/{key}/change/" for key in re.findall(r"asked \w+ \d+ (\S+)", said)]
 
 
-def check(page: Page) -> None:
-    """Nothing that axe complains of in the card, and nothing to scroll sideways for."""
-    found = Axe().run(page, context=".in-admin").response["violations"]
-    where = [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in found]
-    assert not where, f"{page.url}: {where}"
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
-
-
 def press(card: Locator, deed: Deed) -> None:
     """Fill in what belongs to the deed, and press its button."""
     if deed.opened:
@@ -139,12 +130,12 @@ def test_a_reviewer_of_the_staff_decides_each_kind_of_question(site: Site, staff
         card = staff.locator("[data-card]")
         expect(card.locator(".card__you")).to_have_text("waiting for you")
         if deed in one_of_each:
-            check(staff)
+            check_page(staff, ".in-admin")
         press(card, deed)
         expect(staff.locator(".messagelist")).to_contain_text("Recorded:")
         expect(staff.locator(".card__outcome")).to_contain_text("by rita in the admin")
         if deed in one_of_each:
-            check(staff)
+            check_page(staff, ".in-admin")
         staff.locator(".object-tools a", has_text="Decision").click()
         expect(staff.locator(".field-verdict")).to_contain_text(deed.verdict)
         expect(staff.locator(".field-channel")).to_contain_text("admin")
@@ -161,12 +152,12 @@ def test_a_rollback_is_confirmed_in_sight_of_what_stays_done(site: Site, staff: 
     card.locator("#card-more > summary").click()
     card.locator("button[value=rollback]").click()
     expect(card.locator("#to_step-wrong")).to_have_text("Choose a step to roll back to.")
-    check(staff)
+    check_page(staff, ".in-admin")
     row = card.locator("#to_step option").nth(1).get_attribute("value")
     card.locator("#to_step").select_option(row)
     card.locator("button[value=rollback]").click()
     if card.locator("[name=stays_done]").count():
-        check(staff)
+        check_page(staff, ".in-admin")
         card.locator("[name=stays_done]").check()
         card.locator("button[value=rollback]").click()
     expect(staff.locator(".card__outcome")).to_contain_text("by rita in the admin")
@@ -181,7 +172,7 @@ def test_a_conflict_and_a_refusal_come_back_on_the_card(site: Site, staff: Page)
     card.locator("[data-approve]").click()
     expect(card.locator("[name='arg.n']")).to_have_attribute("aria-invalid", "true")
     expect(card.locator("[name='arg.n']")).to_have_value("many")
-    check(staff)
+    check_page(staff, ".in-admin")
     staff.goto(address)
     other = staff.context.new_page()
     other.goto(address)
@@ -190,7 +181,7 @@ def test_a_conflict_and_a_refusal_come_back_on_the_card(site: Site, staff: Page)
     press(card, Deed("tool_call", "respond", (("answer", "My own words."),), "card-respond"))
     expect(card.get_by_role("alert")).to_contain_text("rita decided already")
     expect(card).to_contain_text("My own words.")
-    check(staff)
+    check_page(staff, ".in-admin")
 
 
 def test_the_card_works_in_the_admin_without_a_script(

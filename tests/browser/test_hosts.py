@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.walking import sign_in
+from tests.browser.walking import check_page, sign_in
+from tests.launching import think
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
@@ -29,30 +29,19 @@ VISIT: dict[str, Any] = {
 }
 
 
-def calls(tool: str, **args: Any) -> dict[str, Any]:
-    return {"thought": f"I use {tool}", "action": {"tool": tool, "args": args}}
-
-
 SCRIPT = {
     "replies": {
         "decision": [
-            calls("write_file", name="plan.txt", content="The plan is secret."),
-            calls("read_file", name="plan.txt"),
-            calls("visit", url="https://api.example.com/?plan=secret"),
-            calls("visit", url="https://api.example.com/more"),
-            calls("visit", url="https://other.example.net/"),
+            think("write_file", name="plan.txt", content="The plan is secret."),
+            think("read_file", name="plan.txt"),
+            think("visit", url="https://api.example.com/?plan=secret"),
+            think("visit", url="https://api.example.com/more"),
+            think("visit", url="https://other.example.net/"),
             {"thought": "FINAL ANSWER: done", "action": None},
         ]
     },
     "tools": {"visit": VISIT},
 }
-
-
-def check(page: Page) -> None:
-    """Nothing that axe complains of, and nothing to scroll sideways for."""
-    faults = [fault["id"] for fault in Axe().run(page).response["violations"]]
-    assert not faults, f"{page.url}: {faults}"
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (360, 740)])
@@ -73,7 +62,7 @@ def test_a_host_is_asked_about_allowed_with_a_tick_and_another_one_asks(
     page.get_by_role("button", name="Launch", exact=True).click()
     wrong = page.locator("#hosts-wrong")
     expect(wrong).to_contain_text("is not a host. Write a host like example.com")
-    check(page)
+    check_page(page)
     wrong.scroll_into_view_if_needed()
     page.screenshot(path=tmp_path / f"launch-{width}.png", full_page=True)
     page.get_by_label("Allowed hosts").fill("docs.example.org")
@@ -85,7 +74,7 @@ def test_a_host_is_asked_about_allowed_with_a_tick_and_another_one_asks(
     expect(card).to_contain_text("This run has read private data (read_file, step")
     tick = card.get_by_label("allow api.example.com for the rest of this run")
     expect(tick).not_to_be_checked()
-    check(page)
+    check_page(page)
     tick.scroll_into_view_if_needed()
     page.screenshot(path=tmp_path / f"card-{width}.png", full_page=True)
     tick.check()
@@ -93,7 +82,7 @@ def test_a_host_is_asked_about_allowed_with_a_tick_and_another_one_asks(
 
     expect(page.locator("[data-card]")).to_contain_text("contacts other.example.net")
     run = page.url.rstrip("/").rpartition("/")[2]
-    check(page)
+    check_page(page)
     page.screenshot(path=tmp_path / f"other-{width}.png", full_page=True)
     page.locator("[data-card]").locator("summary", has_text="Reject").click()
     page.locator("[data-card]").get_by_role("button", name="Reject", exact=True).click()

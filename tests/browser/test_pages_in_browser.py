@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.walking import FINAL_42, SAVE, launch_save, reload_until_it_asks
+from tests.browser.walking import FINAL_42, SAVE, check_page, launch_save, reload_until_it_asks
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -50,19 +49,11 @@ def looking(request: pytest.FixtureRequest, browser: Browser, who: dict[str, obj
     context.close()
 
 
-def check(page: Page) -> None:
-    """Nothing that axe complains of, and nothing to scroll sideways for."""
-    found = Axe().run(page).response["violations"]
-    where = [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in found]
-    assert not where, f"{page.url}: {where}"
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
-
-
 def test_every_page_is_accessible_and_fits_the_screen(site: Site, looking: Page) -> None:
     run = launch_save(site)
     looking.goto(f"/runs/{run}/")
     expect(looking.locator("[data-card]")).to_be_visible()
-    check(looking)
+    check_page(looking)
     card = looking.locator("[data-card]").get_attribute("data-interrupt")
     for address in (
         *(
@@ -81,12 +72,12 @@ def test_every_page_is_accessible_and_fits_the_screen(site: Site, looking: Page)
         *("/nowhere/",),
     ):
         looking.goto(address)
-        check(looking)
+        check_page(looking)
     looking.goto(f"/runs/{run}/steps/2/")
     for tab in ("State", "Request & response", "Usage", "Facts"):
         looking.get_by_role("tab", name=tab).click()
         expect(looking.get_by_role("tabpanel")).to_have_count(1)
-        check(looking)
+        check_page(looking)
 
 
 def test_the_arguments_stand_together_beside_a_long_thought(
@@ -109,9 +100,9 @@ def test_the_arguments_stand_together_beside_a_long_thought(
 
 def test_the_sign_in_page_is_accessible(site: Site, page: Page) -> None:
     page.goto("/sign-in/")
-    check(page)
+    check_page(page)
     page.goto(site.fresh_link())
-    check(page)
+    check_page(page)
 
 
 def test_without_scripts_a_run_is_launched_decided_and_read(
@@ -189,11 +180,11 @@ def test_two_runs_are_compared_by_the_keyboard(site: Site, looking: Page) -> Non
     lines = site.manage("launch", "--batch", str(listed)).splitlines()
     left, right = (json.loads(line)["run"]["id"] for line in lines)
     looking.goto(f"/runs/{right}/compare/")
-    check(looking)
+    check_page(looking)
     looking.get_by_label("Run number").fill(left)
     looking.get_by_role("button", name="Compare").click()
     looking.wait_for_url(f"**/runs/{left}/compare/{right}/")
-    check(looking)
+    check_page(looking)
     expect(looking.locator(".told__line--first")).to_contain_text("They differ from the first step on")
     places = looking.locator("[data-difference]")
     count = places.count()

@@ -40,6 +40,14 @@ def rows_of(page: Page) -> list[int]:
     return numbers
 
 
+def check_page(page: Page, context: str | None = None) -> None:
+    """Nothing that axe complains of, in the page or a part of it, and nothing to scroll sideways for."""
+    found = Axe().run(page, context=context).response["violations"]
+    where = [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in found]
+    assert not where, f"{page.url}: {where}"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
+
+
 def approve(page: Page) -> None:
     """Press the card's first button, once it is there."""
     button = page.locator("[data-approve]")

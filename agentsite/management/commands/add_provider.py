@@ -1,4 +1,4 @@
-"""`manage.py add_provider`: the library of a provider that the base lacks."""
+"""`manage.py add_provider`: packages that the base does without, for a provider's models or for MCP servers."""
 
 from typing import Any
 
@@ -12,12 +12,15 @@ from runs.adapters.models import EXTRAS
 class Command(BaseCommand):
     """Installs it by hash into `.venv`."""
 
-    help = "Install the library that models of a provider need. `up` does the same for the profiles it finds."
+    help = "Install what models of a provider, or MCP servers, need. `up` does the same for those it finds."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the kinds of models."""
         parser.add_argument(
-            "kind", nargs="+", choices=sorted(EXTRAS), help="the kind of model in its profile"
+            "kind",
+            nargs="+",
+            choices=sorted([*EXTRAS, providers.MCP]),
+            help="the kind of model in its profile, or mcp",
         )
 
     def handle(self, *args: Any, kind: list[str], **options: Any) -> None:
@@ -27,4 +30,5 @@ class Command(BaseCommand):
                 providers.add(one)
             except (providers.NotHere, InstallFailed) as why:
                 raise CommandError(str(why)) from None
-            self.stdout.write(f"Models of kind {one} can be called after a restart.")
+            what = "Tools of MCP servers" if one == providers.MCP else f"Models of kind {one}"
+            self.stdout.write(f"{what} can be called after a restart.")
