@@ -59,6 +59,11 @@ def ask(settings: ServerSettings, tool: str, sha256: str, question: Ask[T]) -> T
     return _run(lambda: _sessions.ask(settings, tool, sha256, question), seconds)
 
 
+def open_to() -> list[ServerSettings]:
+    """Return the servers that this process has a usable session with."""
+    return _sessions.open_to()
+
+
 def close_all() -> None:
     """End all sessions of this process."""
     if _loop.is_running:
@@ -167,6 +172,10 @@ class Sessions:
             return await question(client)
 
         return await self._asked(self._session_of(settings), asked)
+
+    def open_to(self) -> list[ServerSettings]:
+        """Return the servers of the usable sessions."""
+        return [session.settings for session in list(self._all) if session.usable]
 
     async def close_all(self) -> None:
         """End every session, whatever it is in."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,9 +15,9 @@ from runs.adapters.mcp import Approved, Definition, ServerSettings, tool_of
 from runs.adapters.tool import Tool
 from runs.adapters.toolbox import Toolbox
 from runs.engine.effects import Failed, ToolCall, ToolReturned
+from tests.stack import LONGEST_S, free_port, wait_for
 
 FAKE = Path(__file__).with_name("fake_server.py")
-LONGEST_S = 30.0
 
 
 @dataclass
@@ -102,25 +101,9 @@ def http_settings(port: int = 0, **changed: Any) -> Iterator[ServerSettings]:
         process.wait()
 
 
-def free_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_for(wanted: Any) -> None:
-    """Return once it is so; fail after a while."""
-    until = time.monotonic() + LONGEST_S
-    while not wanted():
-        assert time.monotonic() < until, "it did not come to that"
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:

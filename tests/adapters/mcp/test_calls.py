@@ -22,12 +22,11 @@ from runs.engine.effects import Failed, ToolReturned
 from tests.adapters.mcp.serving import (
     FAKE,
     Bench,
-    free_port,
     http_settings,
     is_alive,
     stdio_settings,
-    wait_for,
 )
+from tests.stack import free_port, wait_for
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -158,11 +157,7 @@ def test_calls_at_once_share_one_server(bench: Bench) -> None:
     assert len(started) == 8
     assert all(isinstance(one, ToolReturned) for one in started)
     assert len({one.value["HOME"] for one in started}) == 1
-    assert len([one for one in _sessions_open() if one.settings == bench.settings]) == 1
-
-
-def _sessions_open() -> list[sessions.Session]:
-    return [one for one in sessions._sessions._all if one.usable]
+    assert sessions.open_to().count(bench.settings) == 1
 
 
 # --- servers that hang, die, flood ----------------------------------------------------------------------------------
@@ -209,7 +204,7 @@ def test_a_server_that_died_between_calls_is_started_anew_and_nothing_is_unsure(
     echo = own.tool("echo")
     own.value("grandchildren", beside=str(beside))
     os.kill(int(beside.read_text().split()[0]), 9)
-    wait_for(lambda: own.settings not in [one.settings for one in _sessions_open()])
+    wait_for(lambda: own.settings not in sessions.open_to())
     assert own.call(echo, text="again") == ToolReturned(value={"result": "again"})
     assert own.heard.faults == []
 
