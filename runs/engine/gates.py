@@ -128,8 +128,8 @@ def after_restore(row: int) -> tuple[str, ...]:
 
 
 def asks_after_restore(call: HumanCall) -> bool:
-    """Return True if the question is asked only because the run was restored."""
-    return call.about == "tool_call" and call.passed[-1:] != () and call.passed[-1].startswith(_RESTORED)
+    """Return True if the question about a call is asked only because the run was restored."""
+    return bool(call.passed) and call.passed[-1].startswith(_RESTORED)
 
 
 def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) -> Opinion | None:
@@ -343,7 +343,7 @@ def _asked_by(snapshot: Snapshot, effect: Effect) -> HumanCall | None:
 
 def _with_host(held: Hold, of_hosts: Opinion, passed: tuple[str, ...]) -> Hold:
     """Return one question in place of two about a call. If silence approves, the host is asked about after it."""
-    if not isinstance(of_hosts, Hold) or held.call.about != "tool_call" or held.call.on_timeout == "approve":
+    if not isinstance(of_hosts, Hold) or held.call.on_timeout == "approve":
         return held
     update = {
         "why": f"{held.call.why} {of_hosts.call.why}",

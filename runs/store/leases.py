@@ -127,19 +127,22 @@ def _claimable(vendor: str) -> tuple[str, tuple[Any, ...]]:
     return f"SELECT * FROM ({sql}) AS found WHERE id = %s", params
 
 
+def _held(lease: Lease) -> QuerySet[Run]:
+    """Return the run, as long as it has this lease."""
+    return Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
+
+
 def renew(lease: Lease) -> bool:
     """Renew the lease; False if it was lost. Raises `OperationalError` if its row is locked, and the outcome is
     unknown."""
-    held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
     with impatient():
-        return bool(held.update(lease_until=Now() + timedelta(seconds=LEASE_S), silent_looks=0))
+        return bool(_held(lease).update(lease_until=Now() + timedelta(seconds=LEASE_S), silent_looks=0))
 
 
 def tell_doing(lease: Lease, told: dict[str, Any]) -> None:
     """Note the worker's current call, for people who look at the run."""
-    held = Run.objects.filter(pk=lease.run_id, epoch=lease.epoch, worker=lease.worker)
     with impatient():
-        held.update(doing_json=canonical({**told, "epoch": lease.epoch}))
+        _held(lease).update(doing_json=canonical({**told, "epoch": lease.epoch}))
 
 
 def look_for_lost(runs: QuerySet[Run] | None = None) -> None:

@@ -324,6 +324,32 @@ def test_who_answers_too_late_hears_what_the_deadline_decided() -> None:
     assert work(run).tool_calls == 1
 
 
+def test_who_answers_too_late_hears_that_the_deadline_can_not_decide_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = with_deadline("deny")
+    question = pending(run)
+    decided = decisions.decide
+
+    def locked(*given: Any) -> None:
+        raise errors.Busy
+
+    monkeypatch.setattr(decisions, "decide", locked)
+    said = decisions.Said(verdict="approve", by_name="bob", channel="web")
+    with pytest.raises(errors.Busy):
+        decided(question.pk, said)
+    question.refresh_from_db()
+    assert question.status == "pending"
+
+
+def test_a_decision_fences_whoever_still_has_the_run() -> None:
+    run = asking()
+    epoch = run.epoch
+    decisions.decide(pending(run).pk, decisions.Said(verdict="approve", by_name="bob", channel="web"))
+    run.refresh_from_db()
+    assert run.epoch > epoch
+
+
 def test_a_deadline_that_is_not_over_changes_nothing() -> None:
     run = with_deadline("deny")
     Interrupt.objects.update(deadline=Now() + timedelta(hours=1))

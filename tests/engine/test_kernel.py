@@ -12,9 +12,11 @@ from runs.engine.effects import (
     VERDICTS,
     Answer,
     ChildFinished,
+    Compaction,
     ContextOverflowed,
     Failed,
     HumanCall,
+    HumanSaid,
     ModelCall,
     ModelReplied,
     Summarised,
@@ -24,8 +26,8 @@ from runs.engine.effects import (
 )
 from runs.engine.facts import Exited
 from runs.engine.machine import END, Edge, GraphError, Machine
-from runs.engine.moves import Ask, Go, Rewind, Stop
-from runs.engine.snapshot import Pending, Price, Snapshot, Totals, Window
+from runs.engine.moves import Ask, Compact, Go, Rewind, Stop
+from runs.engine.snapshot import Held, Pending, Price, Snapshot, Totals, Window
 from tests.engine.toys import TOY, ToyState, toy
 from tests.worlds import GOAL, Run, ScriptedWorld, WorkerDied, said
 
@@ -248,6 +250,27 @@ def test_each_call_has_its_own_second_chance(world: ScriptedWorld) -> None:
 
 
 # --- the graph --------------------------------------------------------------------------------------------
+
+
+def test_a_question_that_holds_nothing_back_can_not_let_it_go() -> None:
+    asked = Pending(HumanCall(about="tool_call", title="Run what?", why="It writes."), 1)
+    start = replace(ScriptedWorld().start(TOY).snapshot, pending=asked)
+    move = kernel.decide(TOY, start, HumanSaid(verdict="approve")).move
+    assert isinstance(move, Stop) and move.reason == "fatal_error"
+    assert "holds nothing back" in str(move.facts)
+
+
+def test_the_call_that_waits_for_a_summary_keeps_its_place_and_its_gates() -> None:
+    call = ModelCall(role="decision", reply="text")
+    compaction = Compaction(first=1, last=3, tokens_before=10, holds=call, passed=("default",))
+    start = replace(ScriptedWorld().start(TOY).snapshot, pending=Pending(compaction, 4))
+    assert kernel.advance(TOY, start, Compact(), start.totals).held == Held(call, ("default",))
+
+
+@pytest.mark.parametrize(("cost", "facts"), [(0.0, 0), (0.5, 1)])
+def test_only_a_child_that_cost_something_has_its_cost_told(cost: float, facts: int) -> None:
+    child = ChildFinished(run="2", status="succeeded", answer="42", cost_usd=cost)
+    assert len(kernel.cost_of(child)) == facts
 
 
 def test_an_edge_that_is_not_declared_is_fatal(world: ScriptedWorld) -> None:

@@ -17,7 +17,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
-from runs import actions
+from runs import actions, driver
 from runs.adapters.scripted import ScriptedModel
 from runs.adapters.toolbox import Toolbox
 from runs.driver import holds, performing, position
@@ -27,7 +27,7 @@ from runs.driver.window import Reader
 from runs.engine.effects import Failed, ToolCall, ToolReturned
 from runs.models import Run
 from runs.reading.rows import render_row, row_views
-from runs.store import copying, errors, late_answers, leases, loading, log
+from runs.store import copying, errors, late_answers, leases, loading, log, verifying
 from runs.store.log import Asked, lock
 from tests.cast import cast_member, signed_in
 from tests.compacting import long_run
@@ -259,6 +259,28 @@ def test_a_read_whose_row_can_not_be_written_and_that_is_made_again_is_one_call(
         slice_of(run, only="search", after=gone_away)
     work(run)
     assert (run.status, run.tool_calls) == ("succeeded", 1)
+
+
+def test_an_answer_that_no_step_concluded_is_sealed_by_the_end_of_its_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is kept, and paid; whoever changes it later is found."""
+    run = launch("no JSON", FINAL)
+
+    def failing(batch: log.Batch) -> str:
+        raise OperationalError("the server closed the connection")
+
+    with pytest.raises(OperationalError):
+        slice_of(run, after=at_call(2, lambda: monkeypatch.setattr(workers, "commit", failing)))
+    monkeypatch.undo()
+    actions.abort(run, by=None)
+    run.refresh_from_db()
+    answered = run.exchanges.filter(answer_json__isnull=False).latest("seq")
+    assert run.cost_usd == pytest.approx(2 * answered.cost_usd) != 0
+    text = answered.answer_json
+    run.exchanges.filter(pk=answered.pk).update(answer_json=text.replace("42", "43"))
+    assert verifying.verify(run, driver.tool_specs(run)) is not None
+    run.exchanges.filter(pk=answered.pk).update(answer_json=text)
 
 
 def test_a_read_that_nobody_makes_again_is_counted_all_the_same() -> None:

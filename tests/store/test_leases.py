@@ -55,6 +55,23 @@ def test_an_expired_lease_is_taken_over_with_one_recovered_row() -> None:
     assert kinds(run) == ["recovered"]
 
 
+def test_a_run_is_suspect_for_its_own_lost_worker_and_for_no_other_runs() -> None:
+    """The other one's last step, about its lost worker, has the number of this one's."""
+    lost, moved = launch(think("search", q="a"), FINAL), launch(FINAL)
+    claim(lost.pk, "alpha")
+    for worker in ("beta", "gamma"):
+        lose_worker(lost)
+        taken = claim(lost.pk, worker)
+    assert taken is not None
+    let_go(taken)
+    slice_of(moved, Slice(moves=1))
+    lost.refresh_from_db()
+    assert (moved.head, kinds(lost)) == (lost.head, ["recovered"] * lost.head)
+    with pytest.raises(leases.Suspect):
+        claim(lost.pk, "delta", "refused")
+    assert claim(moved.pk, "delta", "refused") is not None
+
+
 def silence(run: Run, **lease: float) -> None:
     """The lease ends that long from now; what the looks of the sweep have counted stays."""
     Run.objects.filter(pk=run.pk).update(lease_until=Now() + timedelta(**lease))

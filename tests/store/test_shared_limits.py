@@ -778,6 +778,15 @@ def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytes
     assert spent([run, *members]) == pytest.approx(0.003)
 
 
+def test_where_a_shared_limit_is_used_up_a_call_of_unknown_cost_has_no_room() -> None:
+    _, one, other = family_of_unpriced(1.0)[:3]
+    unknown = shared_limits.Worst(None, 500)
+    with seat(one, "first") as first:
+        Run.objects.filter(pk=other.pk).update(cost_usd=1.0)
+        assert not shared_limits.reserve(one, first.lease.epoch, unknown, {})
+    Run.objects.filter(pk=other.pk).update(cost_usd=other.cost_usd)
+
+
 @pytest.mark.parametrize("how", ["lost", "paused", "left"])
 def test_no_run_waits_for_a_call_that_is_lost(how: str) -> None:
     _, one, other = family_of_unpriced(1.0)[:3]
