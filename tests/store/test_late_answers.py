@@ -277,7 +277,7 @@ def test_an_answer_that_no_step_concluded_is_sealed_by_the_end_of_its_run(
     run.refresh_from_db()
     answered = run.exchanges.filter(answer_json__isnull=False).latest("seq")
     assert run.cost_usd == pytest.approx(2 * answered.cost_usd) != 0
-    text = answered.answer_json
+    text = str(answered.answer_json)
     run.exchanges.filter(pk=answered.pk).update(answer_json=text.replace("42", "43"))
     assert verifying.verify(run, driver.tool_specs(run)) is not None
     run.exchanges.filter(pk=answered.pk).update(answer_json=text)
