@@ -21,7 +21,8 @@ from django.db import transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from runs.models import ModelProfile, Run, SiteRule, Skill
+from runs.adapters.mcp import Definition
+from runs.models import McpServer, McpTool, ModelProfile, Run, SiteRule, Skill
 from tests.asking import asking
 from tests.cast import administrator, alice, cast_member, signed_in
 from tests.compacting import compacted_run
@@ -114,6 +115,10 @@ class World:
         ModelProfile.objects.create(name="tiny", base_url="http://127.0.0.1:9/v1", model_id="tiny")
         SiteRule.objects.create(rule_json='{"when": {"tool": "send_*"}, "do": "ask"}')
         Skill.objects.create(name="terse", text="Be terse.")
+        server = McpServer.objects.create(name="notes", command="/usr/bin/false")
+        text = Definition(name="find").text
+        found = {"found_json": text, "found_sha256": "a" * 64}
+        tool = McpTool.objects.create(server=server, name="find", **found)
         self.values = {
             "run_id": str(self.runs[0].pk),
             "other_id": str(done.pk),
@@ -122,6 +127,9 @@ class World:
             "id": str(owner.pk),
             "name": "a.txt",
             "token": "x",
+            "server_id": str(server.pk),
+            "tool_id": str(tool.pk),
+            "part": "state",
         }
 
     def of(self, route: Route) -> list[str]:
