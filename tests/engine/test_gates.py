@@ -408,6 +408,15 @@ def test_of_a_model_whose_replies_cost_nothing_only_the_prompt_can_be_too_much()
     assert gates.room_for_reply("cost_usd", 0.0099, 10, price) < 0
 
 
+@pytest.mark.parametrize(("left", "said"), [(gates.LEAST_REPLY, "pass"), (gates.LEAST_REPLY - 1, "hold")])
+def test_a_limit_is_reached_where_the_shortest_useful_reply_has_no_room(left: int, said: str) -> None:
+    window = Window(
+        blocks=(), limit=100_000, compact_at=0.8, keep_recent=0.5, price=Price(reply_tokens=4_000)
+    )
+    at = replace(snapshot(limits={"tokens": 1_000}), window=window)
+    assert opinion(at, MODEL.model_copy(update={"input_tokens": 1_000 - left})) == said
+
+
 def test_without_a_known_price_the_limits_look_at_what_is_used_alone() -> None:
     world = ScriptedWorld().model_says("done")
     window = Window(blocks=(), limit=10_000, compact_at=0.8, keep_recent=0.5)

@@ -334,6 +334,7 @@ def test_finish_makes_one_fallback_call_that_no_limit_holds(world: ScriptedWorld
     [
         [GONE],
         [BUSY, BUSY, BUSY],
+        [Failed(blame="transient", message="away", patience_s=1.0, wait_s=5.0)],
         [ContextOverflowed(), ContextOverflowed()],
         ["   "],
     ],
@@ -343,6 +344,13 @@ def test_a_fallback_that_fails_gives_the_fixed_sentence(world: ScriptedWorld, fa
     run = world.drive(TOY, limits={"cost_usd": 0.0005})
     assert (run.exit_reason, run.answer) == ("cost_limit", f"The run ended without an answer to: {GOAL}")
     assert run.state.answer_source == "fallback"
+
+
+def test_a_fallback_that_fails_is_paid_once(world: ScriptedWorld) -> None:
+    failed = Failed(blame="recoverable", message="cut", usage=Usage(cost_usd=0.5))
+    world.model_says("look a").model_says(failed, role="fallback").person_says("finish")
+    run = world.drive(TOY, limits={"tokens": 10})
+    assert run.totals.cost_usd == 0.501  # with the first reply
 
 
 @pytest.mark.parametrize("failing", [[GONE], [ContextOverflowed(), ContextOverflowed()], [BUSY, BUSY, BUSY]])

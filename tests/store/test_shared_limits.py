@@ -778,6 +778,13 @@ def test_calls_whose_cost_nobody_knows_are_made_one_at_a_time(monkeypatch: pytes
     assert spent([run, *members]) == pytest.approx(0.003)
 
 
+@pytest.mark.parametrize(
+    ("limits", "costs"), [({"cost_usd": 1.0}, True), ({"tokens": 500_000}, False), ({}, False)]
+)
+def test_only_a_limit_on_cost_wants_a_price(limits: dict[str, float], costs: bool) -> None:  # noqa: FBT001
+    assert shared_limits.limits_cost(launch(FINAL, limits=limits)) is costs
+
+
 def test_where_a_shared_limit_is_used_up_a_call_of_unknown_cost_has_no_room() -> None:
     _, one, other = family_of_unpriced(1.0)[:3]
     unknown = shared_limits.Worst(None, 500)
