@@ -346,6 +346,14 @@ def test_a_fallback_that_fails_gives_the_fixed_sentence(world: ScriptedWorld, fa
     assert run.state.answer_source == "fallback"
 
 
+def test_a_fallback_at_a_server_that_stays_away_is_not_retried_beyond_its_patience(
+    world: ScriptedWorld,
+) -> None:
+    away = Failed(blame="transient", message="away", patience_s=1.0, wait_s=5.0)
+    world.model_says("look a").model_says(away, away, away, role="fallback").person_says("finish")
+    assert "retried" not in world.drive(TOY, limits={"tokens": 10}).notices
+
+
 def test_a_fallback_that_fails_is_paid_once(world: ScriptedWorld) -> None:
     failed = Failed(blame="recoverable", message="cut", usage=Usage(cost_usd=0.5))
     world.model_says("look a").model_says(failed, role="fallback").person_says("finish")

@@ -161,6 +161,16 @@ def test_renewing_prolongs_the_lease_and_fails_once_it_is_lost() -> None:
     assert not renew(lease)
 
 
+def test_an_old_lease_is_not_renewed_by_a_worker_of_the_same_name() -> None:
+    run = launch(FINAL)
+    first = claim(run.pk, "alpha")
+    assert first is not None
+    let_go(first)
+    second = claim(run.pk, "alpha")
+    assert second is not None
+    assert (renew(first), renew(second)) == (False, True)
+
+
 def test_letting_go_queues_the_run_again() -> None:
     run = launch(FINAL)
     lease = claim(run.pk, "alpha")

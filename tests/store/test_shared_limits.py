@@ -789,7 +789,9 @@ def test_where_a_shared_limit_is_used_up_a_call_of_unknown_cost_has_no_room() ->
     _, one, other = family_of_unpriced(1.0)[:3]
     unknown = shared_limits.Worst(None, 500)
     with seat(one, "first") as first:
-        Run.objects.filter(pk=other.pk).update(cost_usd=1.0)
+        shared = shared_limits.limits_shared_by(one)["cost_usd"]
+        rest = shared.limit - shared.elsewhere - one.cost_usd
+        Run.objects.filter(pk=other.pk).update(cost_usd=other.cost_usd + rest)
         assert not shared_limits.reserve(one, first.lease.epoch, unknown, {})
     Run.objects.filter(pk=other.pk).update(cost_usd=other.cost_usd)
 
