@@ -56,7 +56,7 @@ def let_pass(page: Page, run: str, posted: str) -> None:
 
 
 def prompt_that_follows(site: Site, page: Page, run: str, posted: str) -> str:
-    """The first prompt after this was posted, as the inspector shows it."""
+    """The first prompt after this was posted, whole, which the inspector links to."""
     steps: list[dict[str, Any]] = site.export(run)["steps"]
     answered = next(
         step["seq"]
@@ -70,9 +70,8 @@ def prompt_that_follows(site: Site, page: Page, run: str, posted: str) -> str:
     )
     page.goto(f"/runs/{run}/?step={decided}")
     page.get_by_role("tab", name="Request & response").click()
-    prompt = page.locator(".prompt").first
-    expect(prompt).to_be_visible()
-    return prompt.inner_text()
+    expect(page.locator(".prompt").first).to_be_visible()
+    return page.request.get(f"/runs/{run}/steps/{decided}/prompt.txt").text()
 
 
 def open_in_admin(page: Page, run: str) -> None:
