@@ -114,7 +114,9 @@ def test_the_host_that_is_asked_about_is_the_domain() -> None:
     assert (spec.effects, spec.outward, spec.reads, spec.idempotent) == ("send", "to", "", False)
     assert host_of("bob+x@Mail.Example.com") == "mail.example.com"
     faults = check_arguments(spec, {"to": "api.test/bob@evil.test", "subject": "x", "body": "y"}).faults
-    assert [fault.param for fault in faults] == ["to"]
+    assert [(fault.param, fault.message) for fault in faults] == [
+        ("to", "send_mail: to must be one plain address, such as bob@example.com.")
+    ]
 
 
 def test_a_subject_is_one_line() -> None:
