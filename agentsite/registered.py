@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 from agentsite.environment import database_of
+from runs.adapters.documents import can_be_read
 from runs.adapters.own_database import is_own_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -45,6 +46,8 @@ def document_folders_of(text: str, data_dir: Path) -> dict[str, Path]:
         real, own = folder.resolve(), data_dir.resolve()
         if real.is_relative_to(own) or own.is_relative_to(real):
             raise NotRegistered(variable, f"{name} has the site's data directory, with its keys", form)
+        if not can_be_read(folder):
+            raise NotRegistered(variable, f"{name} is no folder that this user may read", form)
     return found
 
 

@@ -73,8 +73,18 @@ def test_a_hard_link_to_the_sites_own_database_is_refused(ending: str, tmp_path:
 
 def test_folders_of_documents_are_registered_by_name(tmp_path: Path) -> None:
     assert document_folders_of("", tmp_path) == {}
-    found = document_folders_of("handbook=/srv/hand book, b=/b", tmp_path)
-    assert found == {"handbook": Path("/srv/hand book"), "b": Path("/b")}
+    first, second = tmp_path / "hand book", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+    found = document_folders_of(f"handbook={first}, b={second}", tmp_path / "data")
+    assert found == {"handbook": first, "b": second}
+
+
+def test_a_folder_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(ImproperlyConfigured, match="handbook is no folder that this user may read"):
+            document_folders_of(f"handbook={path}", tmp_path / "data")
 
 
 @pytest.mark.parametrize("path", ["relative", "{site}", "{site}/runs", "{site}/..", "/"])

@@ -247,7 +247,7 @@ def test_a_model_reads_no_sentence_of_a_pattern() -> None:
     said = spec(["q"], q={"type": "string", "pattern": "^a", "x-must": "must begin with a"}, more=True)
     shown = {"q": {"type": "string", "pattern": "^a"}, "more": True}
     assert said.shown == {**said.parameters, "properties": shown}
-    named = spec(**{"x-must": {"type": "string"}})
+    named = ToolSpec(name="search", effects="read", parameters={"properties": {"x-must": {"type": "string"}}})
     assert named.shown == named.parameters
 
 
