@@ -14,8 +14,9 @@ from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, must
 from runs.engine.hosts import host_of, is_named
 
 MAX_BODY = 100_000
-ADDRESS = r"^[A-Za-z0-9._%+'-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
-"""One plain address: the gate on hosts reads its domain, so nothing else may stand in it."""
+ADDRESS = r"^[A-Za-z0-9._+'-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
+"""One plain address: the gate on hosts reads its domain, so nothing else may stand in it. Servers may pass on what has
+% or ! before the @ to a domain that is named there."""
 
 
 class MailArguments(Arguments):
@@ -24,7 +25,7 @@ class MailArguments(Arguments):
     to: str = Field(
         max_length=254,
         pattern=ADDRESS,
-        json_schema_extra=must("must be one plain address, such as bob@example.com"),
+        json_schema_extra=must("must be one plain address such as bob@example.com, without % and !"),
         description="One address, such as bob@example.com.",
     )
     subject: str = Field(
