@@ -209,6 +209,25 @@ def test_the_tools_are_those_of_the_code() -> None:
     assert [row[2:5] for row in told] == [[spec.effects, spec.outward, spec.reads] for spec in specs]
 
 
+def test_the_arguments_of_each_tool_are_those_of_the_code() -> None:
+    told = rows(section(DOCS / "tools.md", "Arguments"))[1:]
+    assert [[cell.replace("\\\\", "\\") for cell in row] for row in told] == [
+        [f"`{name}`", f"`{argument}`", _type_of(schema), schema["description"], _default_of(schema)]
+        for name in TOOLS
+        for argument, schema in TOOLS[name].spec().parameters["properties"].items()
+    ]
+
+
+def _type_of(schema: dict[str, Any]) -> str:
+    return ", ".join(f"`{choice}`" for choice in schema.get("enum", ())) or str(schema["type"])
+
+
+def _default_of(schema: dict[str, Any]) -> str:
+    if "default" not in schema:
+        return "required"
+    return f"`{schema['default']}`" if schema["default"] not in ("", {}) else "empty"
+
+
 def test_every_name_that_verify_or_the_bench_prints_is_explained() -> None:
     told = {row[0] for row in rows(text_of(DOCS / "invariants.md"))}
     printed = {

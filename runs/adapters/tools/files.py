@@ -16,7 +16,7 @@ class ReadFileArguments(Arguments):
     """Which file, and from where."""
 
     name: str = Field(
-        min_length=1, max_length=MAX_NAME, description="Name of a file, such as notes/report.md."
+        min_length=1, max_length=MAX_NAME, description="Name of a file, such as notes/tides.txt."
     )
     start: int = Field(default=0, ge=0, description="Character to begin at, to read a long file in portions.")
 
@@ -29,7 +29,7 @@ class WriteFileArguments(Arguments):
         max_length=MAX_NAME,
         pattern=NAME,
         json_schema_extra=must(NAME_SENTENCE),
-        description="Name of a file, such as notes/report.md.",
+        description="Name of a file, such as notes/tides.txt.",
     )
     content: str = Field(description="The whole text of the file; one that is there is replaced.")
 
