@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 from agentsite.environment import database_of
+from runs.adapters.documents import can_be_read
+from runs.adapters.own_database import is_own_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
@@ -29,7 +31,7 @@ def sql_databases_of(text: str, own: Mapping[str, Any]) -> dict[str, str]:
     for name, url in found.items():
         if not _is_database(url):
             raise NotRegistered("AGENTSITE_SQL_DATABASES", f"{name} has no URL of a database", form)
-        if _place(database_of(url, Path(), 0)) == _place(own):
+        if _is_own(database_of(url, Path(), 0), own):
             raise NotRegistered("AGENTSITE_SQL_DATABASES", f"{name} is the site's own, with its keys", form)
     return found
 
@@ -44,7 +46,15 @@ def document_folders_of(text: str, data_dir: Path) -> dict[str, Path]:
         real, own = folder.resolve(), data_dir.resolve()
         if real.is_relative_to(own) or own.is_relative_to(real):
             raise NotRegistered(variable, f"{name} has the site's data directory, with its keys", form)
+        if not can_be_read(folder):
+            raise NotRegistered(variable, f"{name} is no folder that this user may read", form)
     return found
+
+
+def _is_own(database: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    if database["ENGINE"].endswith("sqlite3") and is_own_file(Path(database["NAME"]), own):
+        return True
+    return _place(database) == _place(own)
 
 
 def _place(database: Mapping[str, Any]) -> tuple[str, ...]:

@@ -268,7 +268,10 @@ def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict
     except ValidationError as fault:
         raise BadLaunch(
             tuple(
-                Problem(".".join(["state", *place_of(error)]), sentence_of(error, "Unknown setting."))
+                Problem(
+                    ".".join(["state", *place_of(error)]),
+                    sentence_of(error, "Unknown setting.", machine.state),
+                )
                 for error in fault.errors()
             )
         ) from None

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from django.conf import settings as site
 from django.db import transaction
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from runs import driver, hints
 from runs.actions.common import NotAllowed
 from runs.adapters.scripted import BadScript, Script, parse_script
+from runs.engine.known_names import known_beside
 from runs.engine.machine import Machine
 from runs.engine.settings import MOST_ENTRIES, Settings
 from runs.engine.values import MAX_DEPTH, MAX_NODES, clean, clean_text, is_too_large
@@ -188,13 +189,14 @@ def _settings_of(machine: str, given: Any, path: str, problems: list[Problem]) -
     if not isinstance(given, dict):
         problems.append(Problem(path, "The settings must be a JSON object."))
         return None
+    own = CATALOGUE[machine].settings
     try:
-        checked = CATALOGUE[machine].settings.model_validate(given)
+        checked = own.model_validate(given)
     except ValidationError as fault:
         problems += (
             Problem(
                 ".".join([path, *place_of(error)]),
-                sentence_of(error, f"{machine} has no setting of this name."),
+                sentence_of(error, f"{machine} has no setting of this name.", own),
             )
             for error in fault.errors()
         )
@@ -216,11 +218,11 @@ def place_of(error: Any) -> list[str]:
     return [str(part) for part in error["loc"]]
 
 
-def sentence_of(error: Any, unknown: str) -> str:
-    """Return the fault as a sentence with a remedy; `unknown` is said of an unknown name."""
+def sentence_of(error: Any, unknown: str, model: type[BaseModel]) -> str:
+    """Return the fault as a sentence with a remedy; `unknown` is said of a name that the model does not know."""
     match error["type"]:
         case "extra_forbidden":
-            return unknown
+            return f"{unknown} Known: {', '.join(known_beside(model, error['loc']))}."
         case "value_error":
             return f"{error['ctx']['error']}."
         case "missing":

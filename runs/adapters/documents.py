@@ -79,7 +79,7 @@ class DocumentIndex:
         """Take in what was changed, added and removed; nothing where another process is doing so."""
         end = time.monotonic() + UPDATE_S
         found = {(name, path): seen for name, root in self._folders.items() for path, seen in _files_in(root)}
-        away = {name for name, root in self._folders.items() if not root.is_dir()}
+        away = {name for name, root in self._folders.items() if not can_be_read(root)}
         with closing(self._opened()) as index:
             stored = index.execute("SELECT folder, path, changed, size FROM files")
             there = {(folder, path): Seen(*seen) for folder, path, *seen in stored}
@@ -137,6 +137,11 @@ class DocumentIndex:
 def _lines_before(marked: str) -> int:
     """Return how many lines of a passage come before its first found word."""
     return marked.partition("\1")[0].count("\n")
+
+
+def can_be_read(folder: Path) -> bool:
+    """Return True if the folder is there, and this user may list and read it."""
+    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
 
 
 class _OtherVersion(Exception):

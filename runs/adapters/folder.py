@@ -44,6 +44,14 @@ MAX_KEPT = 2_000
 MAX_NAME = 200
 MAX_PARTS = 8
 
+_PART = r"[^\s./\\]([^/\\\r\n\t]*[^\s./\\])?"
+NAME = rf"^{_PART}(/{_PART}){{0,{MAX_PARTS - 1}}}$"
+"""A file's name as far as a pattern can tell; `parts_of` tells the rest."""
+NAME_SENTENCE = (
+    f"must be a relative name of up to {MAX_PARTS} parts, such as notes/report.md; "
+    "no part may be empty, begin with a dot, or end with a dot or a blank"
+)
+
 KEPT = ".kept"
 """The folder of the versions. No part of a file's name begins with a dot."""
 

@@ -25,6 +25,9 @@ MAX_URL = 2_000
 MAX_BYTES = 2_000_000
 """Of the body, as sent and as decoded each."""
 PORTS = (80, 443)
+URL = r"^[hH][tT][tT][pP][sS]?://([^\s\\/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:(0*(80|443))?)?([/?#][^\s\\]*)?$"
+"""An address as far as a pattern can tell, so that no person is asked about another one; `target_of` tells the rest."""
+URL_SENTENCE = "must be an http(s) address on port 80 or 443, without a user, blanks or backslashes"
 
 
 class UrlRefused(ToolError):

@@ -35,6 +35,7 @@ from runs.engine.effects import (
     ToolReturned,
     Usage,
 )
+from runs.engine.known_names import known_beside
 from runs.engine.ports import ModelRequest, Watch
 from runs.engine.snapshot import Worst
 from runs.engine.tools import Reads, ToolSpec
@@ -298,7 +299,8 @@ def _bad(error: ValidationError) -> BadScript:
                 f"; give one of {', '.join(get_args(EffectClass))}" if "effects" in where else ""
             )
         case "extra_forbidden":
-            what = "this name is not known here"
+            known = ", ".join(known_beside(Script, fault["loc"]))
+            what = f"this name is not known here; known: {known}"
         case "value_error":
             what = str(fault["ctx"]["error"]).rstrip(".")
         case "literal_error":

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from runs.engine.effects import Blame, EffectClass, MadeFile
-from runs.engine.tools import Reads, ToolSpec
+from runs.engine.tools import MUST, Reads, ToolSpec
 from runs.engine.values import Json
 
 
@@ -21,6 +21,11 @@ class Arguments(BaseModel):
     """The typed arguments of a tool; their JSON schema is what the model is shown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def must(sentence: str) -> dict[str, Json]:
+    """Return what a field adds to its schema, to say what its pattern demands: "must be …"."""
+    return {MUST: sentence}
 
 
 class Schema(ABC):

@@ -18,6 +18,9 @@ from runs.engine.values import Value
 FaultCode = Literal["missing_required", "type_mismatch", "unknown_param"]
 DropCode = Literal["param_dropped", "unknown_param"]
 
+MUST = "x-must"
+"""The key of a property's schema with the sentence for a value that its pattern refuses."""
+
 Reads = Literal["", "private", "untrusted"]
 """Data that a result brings into a run: none of note, private to the owner, or untrusted."""
 
@@ -59,9 +62,26 @@ class ToolSpec(Value):
         return "read" if reads else self.effects
 
     @property
+    def shown(self) -> dict[str, Any]:
+        """Return the schema of the arguments as a model reads it: without the sentences, which say it again."""
+        properties = self.parameters.get("properties") or {}
+        if not any(isinstance(schema, dict) and MUST in schema for schema in properties.values()):
+            return self.parameters
+        return {
+            **self.parameters,
+            "properties": {name: _shown(schema) for name, schema in properties.items()},
+        }
+
+    @property
     def harmless(self) -> bool:
         """Return True if a call of it changes nothing and begins nothing."""
         return not self.child and not changes_something(self.effects)
+
+
+def _shown(schema: Any) -> Any:
+    return (
+        {key: value for key, value in schema.items() if key != MUST} if isinstance(schema, dict) else schema
+    )
 
 
 def is_harmless(tools: Mapping[str, ToolSpec], name: str | None) -> bool:
@@ -255,17 +275,25 @@ def _out_of_bounds(schema: dict[str, Any], value: Any) -> str:
         if len(value) > schema.get("maxLength", len(value)):
             return f"must have at most {schema['maxLength']} characters"
         if "pattern" in schema and not _is_found(schema["pattern"], value):
-            return f"must match {schema['pattern']}"
+            return str(schema.get(MUST) or f"must match {schema['pattern']}")
     return ""
 
 
 def _is_found(pattern: str, text: str) -> bool:
-    """Return True if the pattern is in the text, or can't be read by Python (schemas come from elsewhere)."""
+    """Return True if the pattern is in the text, or can't be read by Python (schemas come from elsewhere).
+
+    `$` means the very end there; Python's also comes before a last line break.
+    """
     try:
-        return re.search(pattern, text) is not None
+        return (
+            re.search(_END.sub(lambda part: r"\Z" if part[0] == "$" else part[0], pattern), text) is not None
+        )
     except re.error:
         return True
 
+
+_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
+"""A `$` of a pattern, and what may hold one that is none: an escaped sign, a class."""
 
 _ARTICLE = {
     "string": "a string",

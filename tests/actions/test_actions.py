@@ -13,10 +13,12 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models.functions import Now
 
 from runs import actions, driver, tasks
+from runs.adapters.folder import NAME_SENTENCE
 from runs.adapters.secrets import seal
 from runs.driver import Slice, holds
 from runs.engine.effects import VERDICTS
 from runs.models import Decision, Interrupt, ModelProfile, Run, SiteRule
+from runs.reading.arguments import read_arguments
 from runs.store import decisions, errors, leases
 from tests.cast import person, stranger
 from tests.launching import ALLOW, FINAL, launch, script, think
@@ -96,6 +98,36 @@ def test_edit_with_arguments_that_do_not_fit_is_refused_with_the_field(
     assert not Decision.objects.exists()
     run.refresh_from_db()
     assert run.status == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "sentence"),
+    [
+        (
+            "http_request",
+            {"method": "POST", "url": "http://page.test:8080/"},
+            "url must be an http(s) address",
+        ),
+        ("write_file", {"name": "../x", "content": "x"}, "name must be a relative name"),
+    ],
+)
+def test_no_one_is_asked_about_a_call_that_can_never_run(
+    tool: str, args: dict[str, Any], sentence: str
+) -> None:
+    run = work(launch(think(tool, **args), FINAL, tools=[tool]))
+    assert (run.status, run.tool_calls, run.interrupts.count()) == ("succeeded", 0, 0)
+    texts = " ".join(run.steps.values_list("facts_json", flat=True))
+    assert sentence in texts and "must match" not in texts
+
+
+def test_an_edit_to_a_call_that_can_never_run_is_refused_with_the_field() -> None:
+    run = work(launch(think("write_file", name="a.txt", content="x"), FINAL, tools=["write_file"]))
+    args = {"name": "../x", "content": "x"}
+    with pytest.raises(actions.BadDecision, match="write_file: name must be a relative name") as caught:
+        decide(run, "edit", args=args)
+    assert caught.value.field == "args.name"
+    read = read_arguments(pending(run).schema, pending(run).args, {"arg.name": "../x"})
+    assert [field.error for field in read.fields if field.name == "name"] == [f"name {NAME_SENTENCE}."]
 
 
 def test_an_edited_call_meets_the_other_rules_again() -> None:

@@ -8,13 +8,15 @@ import ssl
 import time
 import tracemalloc
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import httpcore2
 import pytest
 
-from runs.adapters.public_web import MAX_BYTES, PageUnreadable, UrlRefused, target_of
+from runs.adapters.public_web import MAX_BYTES, URL_SENTENCE, PageUnreadable, UrlRefused, target_of
 from runs.adapters.tool import Place, ToolError
+from runs.adapters.tools import TOOLS
 from runs.adapters.tools.fetch_url import (
     FetchArguments,
     Page,
@@ -25,6 +27,7 @@ from runs.adapters.tools.fetch_url import (
     fetch_tool,
 )
 from runs.adapters.wire import BrokenOff, CertificateRefused, Deadline, NameUnknown, Net, trusted
+from runs.engine.tools import check_arguments
 from tests.adapters.pages import PUBLIC_ADDRESS, Answer, Dripping, TableNet, Web
 
 PAGE = "http://page.test/"
@@ -124,6 +127,37 @@ def test_no_spelling_of_a_private_address_is_connected_to(url: str) -> None:
 def test_an_address_of_another_kind_is_refused_before_it_is_resolved(url: str) -> None:
     with pytest.raises(UrlRefused):
         target_of(url)
+
+
+NO_PATTERN_TELLS = {"http://[fe80::1%25eth0]/", "http://℀.test/"}
+
+
+@pytest.mark.parametrize("url", [url for url in MALFORMED if url not in NO_PATTERN_TELLS])
+@pytest.mark.parametrize("name", ["fetch_url", "http_request"])
+def test_a_call_with_such_an_address_is_refused_before_anyone_is_asked(name: str, url: str) -> None:
+    args = {"url": url} if name == "fetch_url" else {"url": url, "method": "POST"}
+    (fault,) = check_arguments(TOOLS[name].spec(), args).faults
+    assert fault.param == "url"
+    assert "must have at most" in fault.message or fault.message == f"{name}: url {URL_SENTENCE}."
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *LOCAL,
+        "HTTP://Page.Test",
+        "https://page.test:443?q=a@b:c",
+        "http://page.test:/#top",
+        "http://page.test:080/",
+        "http://grüße.test/ä?b=ß",
+        "http://page.test/a[1]{2}|3",
+    ],
+)
+def test_every_address_that_may_be_contacted_passes_the_pattern(url: str) -> None:
+    with suppress(UrlRefused):
+        target_of(url)
+        assert not check_arguments(TOOLS["fetch_url"].spec(), {"url": url}).faults
+        assert FetchArguments(url=url).url == url
 
 
 def test_a_page_is_read_under_its_name_at_the_address_that_was_checked() -> None:

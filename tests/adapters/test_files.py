@@ -17,6 +17,7 @@ from runs.adapters import folder as folder_module
 from runs.adapters.atomic_files import move, new_part, put, put_back, set_aside, write_new
 from runs.adapters.folder import (
     KEPT,
+    NAME_SENTENCE,
     FileChanged,
     FileNotThere,
     FileTooLarge,
@@ -26,10 +27,12 @@ from runs.adapters.folder import (
     NotAFile,
     RunFolder,
     VersionsFull,
+    parts_of,
 )
 from runs.adapters.tool import Place, Result, ToolError
 from runs.adapters.tools import TOOLS
 from runs.adapters.tools.files import READ_CHARACTERS, NotText
+from runs.engine.tools import check_arguments
 
 
 @pytest.fixture
@@ -96,6 +99,33 @@ def test_no_name_leaves_the_directory(name: str, home: Path, outside: Path) -> N
         folder.read(name)
     assert outside.read_text() == "secret"
     assert not home.exists()
+
+
+NO_PATTERN_TELLS = {
+    "a\x00b",
+    "a\u202eb",
+    "\ud800",
+    "ä" * 150,
+    "nul",
+    "a/CON.txt",
+    "lpt1.tar.gz",
+    "a\u200bb",
+    "a\u3164b",
+    "a\ufe0f",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in ESCAPES if name not in NO_PATTERN_TELLS])
+def test_a_call_to_write_under_such_a_name_is_refused_before_anyone_is_asked(name: str) -> None:
+    (fault,) = check_arguments(TOOLS["write_file"].spec(), {"name": name, "content": "x"}).faults
+    assert fault.param == "name"
+    assert "must have at most" in fault.message or fault.message == f"write_file: name {NAME_SENTENCE}."
+
+
+@pytest.mark.parametrize("name", ["a", "a b.c", "1/2/3/4/5/6/7/8", "Grüße/ä ö.md", "a..b", "-x"])
+def test_a_plain_name_passes_the_pattern(name: str) -> None:
+    assert parts_of(name)
+    assert not check_arguments(TOOLS["write_file"].spec(), {"name": name, "content": "x"}).faults
 
 
 def test_what_is_written_is_read_and_listed(home: Path) -> None:

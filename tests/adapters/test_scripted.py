@@ -165,7 +165,11 @@ WRONG: list[tuple[Any, str]] = [
     ("[" * 100_000, "it is no JSON that can be read"),
     ("[]", "it must be one JSON object"),
     (7, "it must be one JSON object"),
-    ({"reply": {}}, "at reply: this name is not known here"),
+    (
+        {"reply": {}},
+        "at reply: this name is not known here; known: replies, tools, usages, usage, subgraphs, pace",
+    ),
+    ({"pace": {"step_s": 1}}, "at pace.step_s: this name is not known here; known: model_s, tool_s, stream"),
     ({"replies": []}, "at replies: it must be an object"),
     ({"replies": {"thought": []}}, "at replies.thought: 'thought' is not one of 'decision'"),
     ({"replies": {"decision": {}}}, "at replies.decision: it must be a list"),
@@ -187,7 +191,8 @@ WRONG: list[tuple[Any, str]] = [
     (tool(params={"q": "text"}), "at tools.t.params.q: 'text' is not one of 'string'"),
     (tool(required=["q"]), "at tools.t: q is required, but not among params"),
     (tool(allowed="no"), "at tools.t.allowed: it must be true or false"),
-    (tool(delay=1), "at tools.t.delay: this name is not known here"),
+    (tool(delay=1), "at tools.t.delay: this name is not known here; known: "),
+    (tool(results=[{"out": 1}]), "at tools.t.results.0.out: this name is not known here; known: output, "),
     (
         tool(results=[{"output": 1}, {"error": "x", "kind": "odd"}]),
         "at tools.t.results.1.kind: 'odd' is not one of",
@@ -202,7 +207,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"usage": {"cost_usd": True}}, "at usage.cost_usd: it must be a number"),
     ({"usage": {"input_tokens": 1.5}}, "at usage.input_tokens: it must be a whole number"),
     ({"usage": {"input_tokens": -1}}, "at usage.input_tokens"),
-    ({"subgraphs": {"a": {"usage": {}}}}, "at subgraphs.a.usage: this name is not known here"),
+    ({"subgraphs": {"a": {"usage": {}}}}, "this name is not known here; known: replies, tools, usages, then"),
     ({"pace": {"model_s": 3600}}, "at pace.model_s"),
 ]
 

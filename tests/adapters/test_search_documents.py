@@ -86,7 +86,7 @@ def test_a_folder_that_is_no_longer_registered_is_not_found(
 def test_a_folder_that_is_away_for_a_while_keeps_its_place(folder: Path) -> None:
     assert places("away")
     folder.rename(folder.with_name("moved"))
-    assert places("away") == ["document:handbook/moon.txt#L1"]
+    assert places("away")[0] == "document:handbook/moon.txt#L1"
 
 
 def test_links_hidden_files_binaries_and_huge_files_are_left_out(folder: Path, tmp_path: Path) -> None:
@@ -117,6 +117,23 @@ def test_what_can_not_be_searched_is_said_with_what_to_do(folder: Path, settings
     settings.DOCUMENT_FOLDERS = {}
     with pytest.raises(ToolError, match="AGENTSITE_DOCUMENTS"):
         search("moon")
+
+
+def test_a_folder_that_has_gone_is_said_beside_what_is_known_of_it(
+    folder: Path, tmp_path: Path, settings: Any
+) -> None:
+    settings.DOCUMENT_FOLDERS = {"handbook": folder, "minutes": tmp_path / "minutes"}
+    (tmp_path / "minutes").mkdir()
+    assert len(search("away")) == 1
+    folder.rename(tmp_path / "elsewhere")
+    known, gone = search("away")
+    assert known["url"] == "document:handbook/moon.txt#L1"
+    assert (gone["url"], gone["title"]) == (
+        "",
+        "The folder 'handbook' can't be read now: results from it may be old or missing. Tell an administrator.",
+    )
+    assert search("away", folder="minutes") == []
+    assert found_in(search("away"))[0].url == known["url"] and len(found_in(search("away"))) == 1
 
 
 def test_results_are_at_most_as_many_as_wanted(folder: Path) -> None:

@@ -75,6 +75,7 @@ def test_without_a_mail_server_it_says_what_to_do(site: Site, tmp_path: Path) ->
         (TO, True),
         ("bob@EXAMPLE.com", True),
         ("bob@a.example.org", True),
+        ("o'neil@example.com", True),
         ("bob@example.org", False),
         ("a@b.test", False),
     ],
@@ -102,6 +103,9 @@ def test_only_domains_that_the_site_allows_get_mail(to: str, goes: bool, site: S
         "api.test#bob@evil.test",
         "bob@evil.test@example.com",
         "a b@example.com",
+        "ann%evil.org@example.com",
+        "evil.org!ann@example.com",
+        '"ann"@example.com',
     ],
 )
 def test_what_is_not_one_plain_address_is_no_argument(to: str) -> None:
@@ -114,7 +118,9 @@ def test_the_host_that_is_asked_about_is_the_domain() -> None:
     assert (spec.effects, spec.outward, spec.reads, spec.idempotent) == ("send", "to", "", False)
     assert host_of("bob+x@Mail.Example.com") == "mail.example.com"
     faults = check_arguments(spec, {"to": "api.test/bob@evil.test", "subject": "x", "body": "y"}).faults
-    assert [fault.param for fault in faults] == ["to"]
+    assert [(fault.param, fault.message) for fault in faults] == [
+        ("to", "send_mail: to must be one plain address such as bob@example.com, without % and !.")
+    ]
 
 
 def test_a_subject_is_one_line() -> None:

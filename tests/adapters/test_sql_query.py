@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from agentsite.environment import sqlite_database
 from runs.adapters.tool import Place, ToolError
 from runs.adapters.toolbox import Toolbox
 from runs.adapters.tools import TOOLS, sql_query
@@ -110,6 +111,18 @@ def test_a_database_that_is_gone_can_not_be_opened_and_is_not_made(shop: Path) -
     with pytest.raises(ToolError, match="can't be opened"):
         rows("SELECT 1")
     assert not shop.exists()
+
+
+@pytest.mark.parametrize("ending", ["", "-wal"])
+def test_the_sites_own_database_is_not_read_under_another_name(
+    ending: str, shop: Path, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.sqlite3"
+    monkeypatch.setitem(settings.DATABASES, "default", sqlite_database(own))
+    assert rows("SELECT count(*) FROM orders") == [[2]]
+    own.with_name(f"{own.name}{ending}").hardlink_to(shop)
+    with pytest.raises(ToolError, match="the site's own"):
+        rows("SELECT count(*) FROM orders")
 
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT "

@@ -33,9 +33,11 @@ from runs.machines import CATALOGUE
 from runs.models import Run
 from runs.signals import on_after_compaction
 from runs.store import halting
+from tests.cast import alice, signed_in
 from tests.chaos.findings import NAMES
 from tests.chaos.report import KILL_POINTS
-from tests.running import check_everything
+from tests.launching import ALL_WELL, launched, run_with_letter
+from tests.running import check_everything, transitions
 
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "runs" / "README.md", *DOCS.rglob("*.md")])
@@ -209,6 +211,25 @@ def test_the_tools_are_those_of_the_code() -> None:
     assert [row[2:5] for row in told] == [[spec.effects, spec.outward, spec.reads] for spec in specs]
 
 
+def test_the_arguments_of_each_tool_are_those_of_the_code() -> None:
+    told = rows(section(DOCS / "tools.md", "Arguments"))[1:]
+    assert [[cell.replace("\\\\", "\\") for cell in row] for row in told] == [
+        [f"`{name}`", f"`{argument}`", _type_of(schema), schema["description"], _default_of(schema)]
+        for name in TOOLS
+        for argument, schema in TOOLS[name].spec().parameters["properties"].items()
+    ]
+
+
+def _type_of(schema: dict[str, Any]) -> str:
+    return ", ".join(f"`{choice}`" for choice in schema.get("enum", ())) or str(schema["type"])
+
+
+def _default_of(schema: dict[str, Any]) -> str:
+    if "default" not in schema:
+        return "required"
+    return f"`{schema['default']}`" if schema["default"] not in ("", {}) else "empty"
+
+
 def test_every_name_that_verify_or_the_bench_prints_is_explained() -> None:
     told = {row[0] for row in rows(text_of(DOCS / "invariants.md"))}
     printed = {
@@ -343,6 +364,18 @@ def check_readable(words: list[str]) -> None:
 def test_the_readme_begins_and_tests_the_site_with_one_command_each() -> None:
     found = [line.words for line in lines_of(ROOT / "README.md")]
     assert ["up"] in found and ["test"] in found
+
+
+@pytest.mark.database
+@pytest.mark.django_db
+def test_the_readme_names_what_a_step_of_an_ended_run_offers() -> None:
+    told = section(ROOT / "README.md", "Ten minutes").partition("\n4. ")[2].partition("\n\n")[0]
+    labels = re.findall(r"\*([^*]+)\*", told)
+    assert labels[-1] == "Roll back to here"
+    owner = alice()
+    for run, offered in ((launched(owner, ALL_WELL), labels[:-1]), (run_with_letter(owner), labels)):
+        page = signed_in(owner).get(f"/runs/{run.pk}/?step={transitions(run)[0]}").text
+        assert [label for label in labels if f"{label}…" in page] == offered
 
 
 # --- examples -----------------------------------------------------------------------------------------------------

@@ -56,10 +56,35 @@ def test_the_sites_own_database_is_none_that_agents_read(tmp_path: Path) -> None
         sql_databases_of("me=postgresql://reader@db.example/agentsite", served)
 
 
+@pytest.mark.parametrize("ending", ["", "-wal"])
+def test_a_hard_link_to_the_sites_own_database_is_refused(ending: str, tmp_path: Path) -> None:
+    own, other = tmp_path / "own.sqlite3", tmp_path / "other.sqlite3"
+    for file in (own, other):
+        file.write_bytes(b"")
+    made = own.with_name(f"{own.name}{ending}")
+    made.touch()
+    link = tmp_path / f"link.sqlite3{ending}"
+    link.hardlink_to(made)
+    known = sqlite_database(own)
+    assert sql_databases_of(f"other=sqlite:///{other}", known) == {"other": f"sqlite:///{other}"}
+    with pytest.raises(ImproperlyConfigured, match="the site's own"):
+        sql_databases_of(f"me=sqlite:///{tmp_path}/link.sqlite3", known)
+
+
 def test_folders_of_documents_are_registered_by_name(tmp_path: Path) -> None:
     assert document_folders_of("", tmp_path) == {}
-    found = document_folders_of("handbook=/srv/hand book, b=/b", tmp_path)
-    assert found == {"handbook": Path("/srv/hand book"), "b": Path("/b")}
+    first, second = tmp_path / "hand book", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+    found = document_folders_of(f"handbook={first}, b={second}", tmp_path / "data")
+    assert found == {"handbook": first, "b": second}
+
+
+def test_a_folder_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(ImproperlyConfigured, match="handbook is no folder that this user may read"):
+            document_folders_of(f"handbook={path}", tmp_path / "data")
 
 
 @pytest.mark.parametrize("path", ["relative", "{site}", "{site}/runs", "{site}/..", "/"])

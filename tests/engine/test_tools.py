@@ -228,6 +228,10 @@ def test_a_tool_without_parameters_takes_none(parameters: dict[str, Any]) -> Non
         ({"type": "string", "minLength": 2}, "a", "must have at least 2 characters"),
         ({"type": "string", "maxLength": 2}, "abc", "must have at most 2 characters"),
         ({"type": "string", "pattern": "^a"}, "ba", "must match ^a"),
+        ({"type": "string", "pattern": "^a", "x-must": "must begin with a"}, "ba", "must begin with a"),
+        ({"type": "string", "pattern": "^a", "x-must": "must begin with a"}, "ab", ""),
+        ({"type": "string", "pattern": "^a$"}, "a\n", "must match ^a$"),
+        ({"type": "string", "pattern": r"^[$]\$$"}, "$$", ""),
         ({"type": "string", "pattern": "(?<broken"}, "x", ""),
         ({"type": ["string", "integer"]}, [], "must be a string or an integer, not an array"),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None, ""),
@@ -237,6 +241,14 @@ def test_a_tool_without_parameters_takes_none(parameters: dict[str, Any]) -> Non
 )
 def test_what_a_schema_demands(schema: dict[str, Any], value: Any, wrong: str) -> None:
     assert mismatch(schema, value) == wrong
+
+
+def test_a_model_reads_no_sentence_of_a_pattern() -> None:
+    said = spec(["q"], q={"type": "string", "pattern": "^a", "x-must": "must begin with a"}, more=True)
+    shown = {"q": {"type": "string", "pattern": "^a"}, "more": True}
+    assert said.shown == {**said.parameters, "properties": shown}
+    named = ToolSpec(name="search", effects="read", parameters={"properties": {"x-must": {"type": "string"}}})
+    assert named.shown == named.parameters
 
 
 # --- calls that only read -----------------------------------------------------------------------------------

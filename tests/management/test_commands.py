@@ -163,7 +163,15 @@ def test_launch_without_inline_queues_the_run_and_says_so() -> None:
         ((*GOAL, "--run-settings", "not/there.json"), "can't be read"),
         (
             (*GOAL, "--run-settings", '{"max_step": 1}'),
-            "settings.max_step: ruled has no setting of this name.",
+            "settings.max_step: ruled has no setting of this name. Known: model, tools, hosts, ",
+        ),
+        (
+            (*GOAL, "--run-settings", '{"rules": [{"when": {"tools": "x"}, "do": "ask"}]}'),
+            "settings.rules.0.when.tools: ruled has no setting of this name. Known: tool, effects, args, ",
+        ),
+        (
+            (*GOAL, "--run-settings", '{"subgraphs": {"a": {"goal": "x"}}}'),
+            "settings.subgraphs.a.goal: ruled has no setting of this name. Known: machine, settings",
         ),
         ((*GOAL, "--script", '{"replies": 1}'), "The script is not right at replies"),
         ((*GOAL, "--script", '{"tools": {"a": {}}}'), "it is missing; give one of none, read, write, send"),

@@ -267,7 +267,9 @@ def test_all_that_is_wrong_is_said_in_one_round() -> None:
     assert list(form.errors["message"]) == ["The reason has at most 500 characters; this one has 501."]
     assert list(form.errors["settings"])[1:] == [
         "context.limit_tokens: This must be a whole number, not 'x'.",
-        "nope: ruled has no setting of this name.",
+        "nope: ruled has no setting of this name. Known: model, tools, hosts, limits, on_limit, on_clarify, "
+        "interrupt_every, rules, context, cache_reads, subgraphs, answers, ruleset, max_steps, on_retries, "
+        "max_rejections, cache.",
     ]
     assert {name: form[name].value() for name in typed} == typed
     assert Run.objects.count() == 1

@@ -160,7 +160,9 @@ def test_all_that_is_wrong_is_said_in_one_round_and_what_was_typed_is_kept() -> 
     assert said["more"] == [
         "tools: use the field above.",
         "context.limit_tokens: This must be a whole number, not 'x'.",
-        "nope: ruled has no setting of this name.",
+        "nope: ruled has no setting of this name. Known: model, tools, hosts, limits, on_limit, on_clarify, "
+        "interrupt_every, rules, context, cache_reads, subgraphs, answers, ruleset, max_steps, on_retries, "
+        "max_rejections, cache.",
     ]
     assert {name: form[name].value() for name in UNREADABLE} == UNREADABLE
     assert not Run.objects.exists()

@@ -17,6 +17,8 @@ from runs.adapters.html_pages import read_html
 from runs.adapters.public_web import (
     MAX_URL,
     SILENCE_S,
+    URL,
+    URL_SENTENCE,
     Target,
     UrlRefused,
     admit,
@@ -25,7 +27,7 @@ from runs.adapters.public_web import (
     system_certificates,
     target_of,
 )
-from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, anywhere
+from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, anywhere, must
 from runs.engine.hosts import host_of
 
 if TYPE_CHECKING:  # the web server lists tools but never fetches: it needs no HTTP library
@@ -39,7 +41,13 @@ MAX_CHARACTERS = 40_000
 class FetchArguments(Arguments):
     """The address of the page."""
 
-    url: str = Field(min_length=1, max_length=MAX_URL, description="Address of a public page (http, https).")
+    url: str = Field(
+        min_length=1,
+        max_length=MAX_URL,
+        pattern=URL,
+        json_schema_extra=must(URL_SENTENCE),
+        description="Address of a public page (http, https; ports 80, 443).",
+    )
 
 
 class TooManyRedirects(ToolError):

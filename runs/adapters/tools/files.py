@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from runs.adapters.folder import MAX_NAME, RunFolder
-from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
+from runs.adapters.folder import MAX_NAME, NAME, NAME_SENTENCE, RunFolder
+from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, must
 
 READ_CHARACTERS = 40_000
 SHOWN_CHARACTERS = 40_000
@@ -16,7 +16,7 @@ class ReadFileArguments(Arguments):
     """Which file, and from where."""
 
     name: str = Field(
-        min_length=1, max_length=MAX_NAME, description="Name of a file, such as notes/report.md."
+        min_length=1, max_length=MAX_NAME, description="Name of a file, such as notes/tides.txt."
     )
     start: int = Field(default=0, ge=0, description="Character to begin at, to read a long file in portions.")
 
@@ -25,7 +25,11 @@ class WriteFileArguments(Arguments):
     """Which file, and what it shall hold."""
 
     name: str = Field(
-        min_length=1, max_length=MAX_NAME, description="Name of a file, such as notes/report.md."
+        min_length=1,
+        max_length=MAX_NAME,
+        pattern=NAME,
+        json_schema_extra=must(NAME_SENTENCE),
+        description="Name of a file, such as notes/tides.txt.",
     )
     content: str = Field(description="The whole text of the file; one that is there is replaced.")
 

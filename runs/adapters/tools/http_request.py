@@ -13,6 +13,8 @@ from pydantic import Field
 from runs.adapters.public_web import (
     MAX_URL,
     SILENCE_S,
+    URL,
+    URL_SENTENCE,
     PageUnreadable,
     admit,
     body_of,
@@ -20,7 +22,7 @@ from runs.adapters.public_web import (
     system_certificates,
     target_of,
 )
-from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
+from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, must
 
 if TYPE_CHECKING:  # as in public_web
     from runs.adapters.wire import Call, Net, Reply
@@ -49,6 +51,8 @@ class RequestArguments(Arguments):
     url: str = Field(
         min_length=1,
         max_length=MAX_URL,
+        pattern=URL,
+        json_schema_extra=must(URL_SENTENCE),
         description="Address of a public server (http, https; ports 80, 443).",
     )
     headers: dict[str, str] = Field(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from runs.adapters.documents import DocumentIndex, Passage, words_of
+from runs.adapters.documents import DocumentIndex, Passage, can_be_read, words_of
 from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
 from runs.engine.sources import document_url
 
@@ -75,7 +75,8 @@ def _run(arguments: SearchArguments, place: Place) -> Result:
         found = [_source(passage) for passage in index.find(arguments.query, wanted, arguments.results)]
     except sqlite3.Error as why:
         raise IndexUnusable(str(why)) from None
-    return Result([*found, *([_still_to_come(left)] if left else [])])
+    away = [_away(name) for name in wanted if not can_be_read(folders[name])]
+    return Result([*found, *away, *([_still_to_come(left)] if left else [])])
 
 
 def _source(passage: Passage) -> dict[str, str]:
@@ -85,6 +86,11 @@ def _source(passage: Passage) -> dict[str, str]:
         "title": f"{name}, line {passage.line}",
         "text": passage.text,
     }
+
+
+def _away(name: str) -> dict[str, str]:
+    lost = "results from it may be old or missing"
+    return {"url": "", "title": f"The folder {name!r} can't be read now: {lost}. Tell an administrator."}
 
 
 def _still_to_come(left: int) -> dict[str, str]:

@@ -67,12 +67,12 @@ class _Search:
         self.files = self.not_text = 0
 
     def matches(self) -> Iterator[dict[str, Any]]:
-        """Yield each match: file, number of the line (0 for the name), and the line."""
+        """Yield each match: the file, and unless its name matches, the line's number and text."""
         for entry in self._folder.entries():
             if not fnmatchcase(entry.name, self._arguments.files):
                 continue
             if self._arguments.where != "text" and self._find(entry.name):
-                yield {"file": entry.name, "line": 0, "text": ""}
+                yield {"file": entry.name}
             if self._arguments.where != "names":
                 yield from self._lines(entry.name)
 
@@ -128,7 +128,10 @@ def _run(arguments: SearchFilesArguments, place: Place) -> Result:
 
 TOOL = Tool(
     name="search_files",
-    description=f"Searches names and lines of this run's own files; at most {MAX_MATCHES} matches, {SEARCH_S:g} s.",
+    description=(
+        "Searches names and lines of this run's own files. A match in a name has the file alone; "
+        f"at most {MAX_MATCHES} matches, {SEARCH_S:g} s."
+    ),
     arguments=SearchFilesArguments,
     effects="read",
     idempotent=True,

@@ -10,19 +10,31 @@ from typing import Any
 
 from pydantic import Field
 
-from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
+from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, must
 from runs.engine.hosts import host_of, is_named
 
 MAX_BODY = 100_000
-ADDRESS = r"^[A-Za-z0-9._%+'-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
-"""One plain address: the gate on hosts reads its domain, so nothing else may stand in it."""
+ADDRESS = r"^[A-Za-z0-9._+'-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
+"""One plain address: the gate on hosts reads its domain, so nothing else may stand in it. Servers may pass on what has
+% or ! before the @ to a domain that is named there."""
 
 
 class MailArguments(Arguments):
     """The message."""
 
-    to: str = Field(max_length=254, pattern=ADDRESS, description="One address, such as bob@example.com.")
-    subject: str = Field(min_length=1, max_length=200, pattern=r"^[^\r\n]*$", description="On one line.")
+    to: str = Field(
+        max_length=254,
+        pattern=ADDRESS,
+        json_schema_extra=must("must be one plain address such as bob@example.com, without % and !"),
+        description="One address, such as bob@example.com.",
+    )
+    subject: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\r\n]*$",
+        json_schema_extra=must("must be on one line"),
+        description="On one line.",
+    )
     body: str = Field(min_length=1, max_length=MAX_BODY, description="Plain text.")
 
 

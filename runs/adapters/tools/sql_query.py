@@ -11,11 +11,13 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import Field
 
+from runs.adapters.own_database import is_own_file
 from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
 from runs.engine.values import Json
 
@@ -124,10 +126,14 @@ def _kind(url: str) -> str:
 
 
 def _from_sqlite(arguments: QueryArguments, url: str) -> dict[str, Any]:
+    from django.conf import settings
+
     end = time.monotonic() + TIME_S
-    path = quote(unquote(urlsplit(url).path[1:]))
+    path = unquote(urlsplit(url).path[1:])
+    if is_own_file(Path(path), settings.DATABASES["default"]):
+        raise DatabaseClosed(arguments.database, "it is the site's own, with its keys")
     try:
-        opened = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)
+        opened = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=2)
     except sqlite3.Error as why:
         raise DatabaseClosed(arguments.database, str(why)) from None
     with closing(opened) as connection:

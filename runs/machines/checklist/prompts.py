@@ -50,8 +50,7 @@ def system(terms: Terms) -> str:
     if terms.guided:
         return GUIDED
     lines = [
-        f"- {spec.name}: {spec.description} params: {canonical(spec.parameters)}"
-        for spec in terms.permitted()
+        f"- {spec.name}: {spec.description} params: {canonical(spec.shown)}" for spec in terms.permitted()
     ]
     return "\n".join([SYSTEM, "", "Tools:", *lines])
 
@@ -199,7 +198,7 @@ def _guided(state: ChecklistState, tools: list[ToolSpec]) -> dict[str, Any]:
     if not waiting or not strategies or last:
         return _complete(_acknowledging(state))
     spec = waiting[0]
-    call = {"tool_id": {"const": spec.name}, "params": {**spec.parameters, "additionalProperties": False}}
+    call = {"tool_id": {"const": spec.name}, "params": {**spec.shown, "additionalProperties": False}}
     return object_schema(
         {
             "action": {"const": "call_tool"},

@@ -61,8 +61,7 @@ def system(terms: Terms) -> str:
     if terms.guided:
         return GUIDED
     tools = "\n".join(
-        f"- {spec.name}: {spec.description} Arguments: {canonical(spec.parameters)}"
-        for spec in terms.permitted()
+        f"- {spec.name}: {spec.description} Arguments: {canonical(spec.shown)}" for spec in terms.permitted()
     )
     return f"{SYSTEM}\n\nTools:\n{tools or '(none)'}"
 
@@ -279,7 +278,7 @@ def _guided_schema(state: ContractState) -> dict[str, Any]:
     makes_file = changes_something(spec.effects)
     name = f"{spec.name.replace('.', '_')}_{len(state.artifacts) + 1}"
     led = LED.get(spec.name) if not state.artifacts or set(LED) >= {spec.name, "calculator"} else None
-    args = object_schema(led) if led else {**spec.parameters, "additionalProperties": False}
+    args = object_schema(led) if led else {**spec.shown, "additionalProperties": False}
     output = object_schema({"name": {"const": name}, "kind": {"const": "file" if makes_file else "inline"}})
     call = {
         "tool_id": {"const": spec.name},

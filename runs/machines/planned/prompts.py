@@ -221,14 +221,14 @@ def _guided_plan(state: PlannedState, tools: list[ToolSpec]) -> dict[str, Any]:
 
 
 def _without_unknown(spec: ToolSpec) -> dict[str, Any]:
-    known = LED.get(spec.name) or spec.parameters.get("properties") or {}
+    known = LED.get(spec.name) or spec.shown.get("properties") or {}
     return object_schema({name: schema for name, schema in known.items() if name not in UNKNOWN})
 
 
 def _guided_call(state: PlannedState, spec: ToolSpec) -> dict[str, Any]:
     """Return the schema of a call of the tool; if the plan calculates, only numbers can be written and answered."""
     counts = any(row.tool == "calculator" for row in state.plan)
-    args: dict[str, Any] = {**spec.parameters, "additionalProperties": False}
+    args: dict[str, Any] = {**spec.shown, "additionalProperties": False}
     if counts and spec.name in LED:
         args = object_schema(LED[spec.name])
     elif spec.name == "final_answer":

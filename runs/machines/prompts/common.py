@@ -16,7 +16,7 @@ def tools_text(tools: list[ToolSpec]) -> str:
     if not tools:
         return "(none)"
     return "\n".join(
-        f"- {spec.name}: {spec.description} Arguments: {canonical(spec.parameters)}" for spec in tools
+        f"- {spec.name}: {spec.description} Arguments: {canonical(spec.shown)}" for spec in tools
     )
 
 

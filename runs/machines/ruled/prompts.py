@@ -125,7 +125,7 @@ def _guided_schema(state: RuledState) -> dict[str, Any]:
         return object_schema({"thought": answer, "action": {"type": "null"}})
     spec = waiting[0]
     led = LED.get(spec.name) if done <= set(LED) else None
-    args = object_schema(led) if led else {**spec.parameters, "additionalProperties": False}
+    args = object_schema(led) if led else {**spec.shown, "additionalProperties": False}
     call = object_schema({"tool": {"const": spec.name}, "args": args})
     return object_schema(
         {"thought": {"type": "string", "pattern": _thought_pattern(spec.name, done)}, "action": call}
