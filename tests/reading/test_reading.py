@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -308,16 +309,24 @@ def test_questions_for_the_panels_do_not_grow_with_the_run() -> None:
     assert max(counts) <= min(counts) + 1
 
 
-def test_a_run_whose_worker_has_not_noticed_yet_is_stopping() -> None:
+@pytest.mark.parametrize(
+    ("deed", "word", "said"),
+    [
+        (actions.pause, "Pausing", "The run is paused after it"),
+        (actions.abort, "Cancelling", "No other call begins"),
+    ],
+)
+def test_a_run_whose_worker_has_not_noticed_yet_is_being_paused_or_cancelled(
+    deed: Callable[..., Run], word: str, said: str
+) -> None:
     run = run_with_letter(None)
-    Run.objects.filter(pk=run.pk).update(
-        status="paused", worker="w", lease_until=timezone.now() + timedelta(seconds=9)
-    )
+    deed(run, by=None)
+    Run.objects.filter(pk=run.pk).update(worker="w", lease_until=timezone.now() + timedelta(seconds=9))
     run.refresh_from_db()
-    assert status_word(run, True, True).text == "Stopping"
+    assert status_word(run, True, True).text == word
     found = panels.panels_of(run, bob())
     assert 'data-status="stopping"' in found["header"]
-    assert "Cancelling." in found["needs"]
+    assert f"<strong>{word}.</strong>" in found["needs"] and said in found["needs"]
 
 
 def test_a_file_stays_listed_when_the_row_that_made_it_was_gone_back_over(
