@@ -70,6 +70,19 @@ VERDICT_DONE: dict[str, Word] = {
     "finish": Word("Told to finish", "flag", "warn"),
 }
 
+VERDICT_DID: dict[str, str] = {
+    "approve": "approved this",
+    "edit": "approved this with changes",
+    "reject": "rejected this",
+    "respond": "answered this",
+    "resume": "resumed the run",
+    "abort": "cancelled the run",
+    "rollback": "rolled the run back",
+    "top_up": "raised the limit",
+    "finish": "told the run to finish",
+}
+"""What a person did with a decision, as the rest of a sentence."""
+
 LIMIT: dict[str, str] = {"cost_usd": "Cost", "tokens": "Tokens", "active_seconds": "Time"}
 
 TIMEOUT: dict[str, str] = {

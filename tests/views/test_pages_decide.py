@@ -17,6 +17,7 @@ from runs.models import Decision, Interrupt, Run
 from runs.reading.exporting import export
 from runs.store import backups
 from tests.cast import alice, bob, cast_member, signed_in
+from tests.compact import compact
 from tests.compacting import RIGHT, compacted_run, newest
 from tests.launching import (
     ALL_WELL,
@@ -183,7 +184,10 @@ def test_a_second_decision_says_who_decided_and_keeps_the_text() -> None:
     decide(run, "approve")
     answer = send_card(signed_in(bob()), run, "reject", reason="Please <do not>.")
     assert answer.status_code == 409
-    assert "the operator decided already" in answer.text
+    when = f"{decided(run).at:%H:%M} UTC</time> ({decided(run).at:%-d %b})."
+    assert "<strong>the operator approved this at <time" in answer.text and when in compact(answer.text)
+    assert "Your answer was not recorded; your text is kept below." in compact(answer.text)
+    assert "decided already" not in answer.text and "on the web" not in answer.text
     assert "Please &lt;do not&gt;." in answer.text
     assert "Approved" in answer.text
     assert decided(run).verdict == "approve"
@@ -197,7 +201,7 @@ def test_amounts_and_a_row_that_came_too_late_are_kept() -> None:
     assert late.status_code == 409
     assert kept(late.text) == [("Amount in USD", "0.37")]
     otherwise = send_card(client, limited, "finish", **{"amount.cost_usd": "0.37"})
-    assert "What you wrote is below" not in otherwise.text, (
+    assert "your text is kept below" not in otherwise.text, (
         "the form proposed that amount to all who answered"
     )
     run = run_with_letter(None)
@@ -211,13 +215,13 @@ def test_who_wrote_nothing_is_not_told_that_it_is_kept() -> None:
     decide(run, "reject")
     late = send_card(signed_in(bob()), run, "approve").text
     assert "Your answer was not recorded." in late
-    assert ("What you wrote is below" in late, kept(late)) == (False, [])
+    assert ("your text is kept below" in late, kept(late)) == (False, [])
 
 
 def kept(page: str) -> list[tuple[str, str]]:
     """What the card keeps of an answer that was not taken."""
     _, _, box = page.partition('<div class="kept">')
-    assert bool(box) == ("What you wrote is below." in page)
+    assert bool(box) == ("your text is kept below." in page)
     return re.findall(
         r'<p class="card__label">([^<]*)</p><pre[^>]*>([^<]*)</pre>', box.partition("</div>")[0]
     )
