@@ -47,7 +47,7 @@ from runs.store.going_back import rewind_batch
 from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, restored_in, terms_of
 from runs.store.log import Batch, Row, commit, lock
-from runs.store.shared_limits import has_room, raise_shared
+from runs.store.shared_limits import has_room, left_of, raise_shared
 from runs.store.switching import check_another, model_asked_about, switch
 
 MAX_MESSAGE = 4_000
@@ -57,6 +57,9 @@ MAX_RESPONSE = 65_536
 """Characters of a person's response: it stands for a result, and may be as long as a tool's."""
 
 UNFIT = "An answer given at launch does not fit: "
+
+LEAST_RAISE = {"cost_usd": 1e-6, "tokens": 1.0, "active_seconds": 0.1}
+"""The least part of a limit that counts, in its own unit."""
 
 TAKE_ARGS = ("edit", "top_up")
 """Verdicts with arguments."""
@@ -459,7 +462,16 @@ def _added(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
             raise BadDecision(f"{name}: add a number above 0.", f"args.{name}")
         if name in WHOLE_LIMITS and amount != int(amount):
             raise BadDecision(f"{name}: add a whole number.", f"args.{name}")
+        if amount < (least := _least_raise(interrupt, name)) - 1e-9:
+            why = f"{name}: add at least {f'{least:.10f}'.rstrip('0').rstrip('.')}; less leaves the limit reached."
+            raise BadDecision(why, f"args.{name}")
     return given
+
+
+def _least_raise(interrupt: Interrupt, name: str) -> float:
+    """Return the least raise that leaves something of the limit in question; of another, the least that counts."""
+    left = left_of(interrupt) if name == interrupt.limit else None
+    return LEAST_RAISE[name] - min(0.0, left or 0.0)
 
 
 def _record(interrupt: Interrupt, said: Said, args: dict[str, Any] | None) -> Decision:

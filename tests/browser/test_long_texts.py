@@ -185,7 +185,9 @@ def test_two_runs_whose_questions_were_answered_otherwise_fit_the_phone(site: Si
         site.manage("decide", run, "--verdict", *answer)
         wait_for(lambda run=run, asked=asked: question_of(site, run) != asked)  # type: ignore[misc]
     phone.goto(f"/runs/{left}/compare/{right}/")
-    expect(phone.locator(".place__head").get_by_text(re.compile("and \\d+ more differ")).first).to_be_visible()
+    expect(
+        phone.locator(".place__head").get_by_text(re.compile("and \\d+ more differ")).first
+    ).to_be_visible()
     assert not phone.evaluate(TOO_WIDE)
 
 

@@ -457,6 +457,21 @@ def test_a_limit_is_raised_by_a_number() -> None:
     assert run.budgets.get(name="cost_usd").limit == pytest.approx(0.501)
 
 
+@pytest.mark.parametrize(("limit", "name", "least"), [(0.0, "cost_usd", "0.000001"), (1, "tokens", "")])
+def test_a_raise_that_leaves_the_limit_reached_is_refused_with_the_least_that_does_not(
+    limit: float, name: str, least: str
+) -> None:
+    run = launched(alice(), *[think("send_mail", **LETTER)] * 3, ALL_WELL, rules=ALLOW, limits={name: limit})
+    client = signed_in(bob())
+    small = {"cost_usd": "0.0000000000001", "tokens": "1"}[name]
+    refused = send_card(client, run, "top_up", **{f"amount.{name}": small})
+    found = re.search(rf"{name}: add at least ([\d.]+); less leaves the limit reached", refused.text)
+    assert (refused.status_code, found is not None) == (422, True)
+    assert found is not None and (not least or found[1] == least)
+    assert not Decision.objects.exists()
+    assert send_card(client, run, "top_up", **{f"amount.{name}": found[1]}).status_code == 302
+
+
 def test_a_run_at_its_limit_can_be_told_to_finish() -> None:
     run = launched(alice(), think("send_mail", **LETTER), limits={"cost_usd": 0.001})
     assert send_card(signed_in(bob()), run, "finish").status_code == 302
