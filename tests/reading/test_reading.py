@@ -468,7 +468,12 @@ def test_a_value_keeps_its_type(name: str, text: str, value: Any) -> None:
         ("tags", f"[{'9' * 5000}]", "tags must be JSON: the number 99999999999999999999… is too large."),
         ("tags", '[{"a": 1, "b": {}, "a": 2}]', 'tags must be JSON: the key "a" is there twice.'),
         ("tags", f"[{'0,' * 30_000}0]", "tags is too large"),
-        ("body", "long " * 100_000, "body is too large"),
+        ("body", "long " * 100_000, "body is too long: 500,000 characters; the limit is 400,000."),
+        ("tags", json.dumps(["l" * 400_001]), "tags is too long: 400,001 characters; the limit is 400,000."),
+        ("body", "a\0b", "body holds a character that can't be stored (NUL or half of a pair)."),
+        ("tags", '[{"\\ud83d": 1}]', "tags holds a character that can't be stored (NUL or half of a pair)."),
+        ("tags", "[9007199254740993]", "tags holds a whole number beyond 9,007,199,254,740,992."),
+        ("tags", "[1e301]", "tags holds a number beyond 1e+300."),
         ("urgent", "maybe", "urgent must be true or false."),
     ],
 )
