@@ -231,7 +231,7 @@ def stop_children(run_id: int, after: int) -> None:
 def check_target(run: Run, to: int) -> None:
     """Raise `NotPossible` if the run can't be rolled back to step `to`."""
     if not run.steps.filter(seq=to, live=True, kind=Step.Kind.TRANSITION).exists():
-        raise NotPossible(f"Run {run.pk} can't go back to {to}: that is not a live transition of it.")
+        raise NotPossible(f"Run {run.pk} can't be rolled back to step {to}: it is not a live transition.")
 
 
 # --- decisions --------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def _outcome(said: Said) -> str:
 def _decided_before(interrupt: Interrupt, said: Said) -> Decision:
     decision = Decision.objects.filter(interrupt=interrupt).first()
     if decision is None:
-        raise Conflict(None, "This question is no longer open: its run went back or has ended.")
+        raise Conflict(None, "This question is no longer open: its run was rolled back or has ended.")
     takes_args = said.args is not None and said.verdict in (*TAKE_ARGS, "resume")
     args = canonical(clean(said.args)) if takes_args else None
     same = (
@@ -385,7 +385,7 @@ def _check_parts(interrupt: Interrupt, said: Said) -> None:
     if said.args is not None and not takes_args and not _as_shown(interrupt, said):
         raise BadDecision(f"Arguments go with {' and '.join(TAKE_ARGS)}; nothing was decided.", "args")
     if said.to_step is not None and said.verdict != "rollback":
-        raise BadDecision("A step to go back to goes with rollback; nothing was decided.", "to_step")
+        raise BadDecision("A step to roll back to goes with rollback; nothing was decided.", "to_step")
     if said.allow_host and (not interrupt.host or said.verdict not in LET_PASS):
         what = (
             "This question is about no host" if not interrupt.host else "A host is allowed with an approval"
@@ -411,7 +411,7 @@ def _check_verdict(interrupt: Interrupt, said: Said) -> Verdict:
         raise BadDecision(f"{given} to this question ({interrupt.kind}). Possible: {possible}.")
     if verdict == "rollback":
         if said.to_step is None:
-            raise BadDecision("Name the step to go back to.", "to_step")
+            raise BadDecision("Name the step to roll back to.", "to_step")
         try:
             check_target(interrupt.run, said.to_step)
         except NotPossible as fault:

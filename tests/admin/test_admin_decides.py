@@ -136,7 +136,7 @@ def test_a_conflict_says_who_decided_what_and_keeps_the_text() -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"verdict": "approve"}, "it can’t be undone"),
+        ({"verdict": "approve"}, "It can’t be undone."),
         ({"verdict": "approve", "sure": "yes", "arg.n": "many"}, "Not recorded"),
         ({"verdict": "respond", "answer": " "}, "Write the answer."),
         ({"verdict": "rollback"}, "Choose a step to roll back to."),
