@@ -95,6 +95,45 @@ def forms_of(page: str) -> list[PageForm]:
     return reader.forms
 
 
+class _Folds(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        """The text of each open fold, the innermost last."""
+        self.label: str | None = None
+        self.found: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A fold or a button begins."""
+        if tag == "details":
+            self.open.append("")
+        elif tag == "button":
+            self.label = ""
+
+    def handle_data(self, data: str) -> None:
+        """The text of a button, or of the innermost fold."""
+        if self.label is not None:
+            self.label += data
+        elif self.open:
+            self.open[-1] += f" {data}"
+
+    def handle_endtag(self, tag: str) -> None:
+        """A fold or a button ends."""
+        if tag == "details":
+            self.open.pop()
+        elif tag == "button" and self.label is not None:
+            fold = self.open[-1] if self.open else ""
+            self.found.append((" ".join(self.label.split()), " ".join(fold.split())))
+            self.label = None
+
+
+def folds_of(page: str, button: str) -> list[str]:
+    """For each button with this label: the text before it in the innermost fold, empty outside of folds."""
+    reader = _Folds()
+    reader.feed(page)
+    return [fold for label, fold in reader.found if label == button]
+
+
 def form_to(page: str, ending: str) -> PageForm:
     """The one that is sent to an address with this ending."""
     (found,) = [form for form in forms_of(page) if form.action.endswith(ending)]

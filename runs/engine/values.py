@@ -25,8 +25,9 @@ MAX_JSON = 1_000_000
 MAX_TEXT = 400_000
 """Characters kept of one text; the rest is cut with a count."""
 
-_SAFE_INT = 2**53
-_SAFE_FLOAT = 1e300
+SAFE_INT = 2**53
+SAFE_FLOAT = 1e300
+"""The largest numbers kept as numbers."""
 
 
 class Value(BaseModel):
@@ -114,9 +115,9 @@ class _Cleaner:
             case None | bool():
                 return value
             case int():
-                return value if -_SAFE_INT <= value <= _SAFE_INT else _digits(value)
+                return value if -SAFE_INT <= value <= SAFE_INT else _digits(value)
             case float():
-                return value if math.isfinite(value) and abs(value) <= _SAFE_FLOAT else str(value)
+                return value if math.isfinite(value) and abs(value) <= SAFE_FLOAT else str(value)
             case str():
                 return self.text(value)
             case bytes():

@@ -9,7 +9,16 @@ from functools import cached_property
 from typing import Any, Literal
 
 from runs.engine.tools import mismatch
-from runs.engine.values import MAX_DEPTH, MAX_JSON, MAX_NODES, clean, is_too_large
+from runs.engine.values import (
+    MAX_DEPTH,
+    MAX_JSON,
+    MAX_NODES,
+    MAX_TEXT,
+    SAFE_FLOAT,
+    SAFE_INT,
+    clean,
+    is_too_large,
+)
 from runs.reading import hidden_text
 
 Shape = Literal["line", "text", "integer", "number", "switch", "choice", "json"]
@@ -237,7 +246,27 @@ def _wrong(schema: dict[str, Any], value: Any) -> str:
     """Return why a value is not allowed; values that the engine would cut or change are refused."""
     if wrong := mismatch(schema, value):
         return wrong
-    return "" if clean(value) == value else "is too large, or holds a character that can't be kept"
+    if clean(value) == value:
+        return ""
+    return _unkept(value) or f"is too large: at most {MAX_NODES:,} values on {MAX_DEPTH} levels"
+
+
+def _unkept(value: Any) -> str:
+    """Return why a text or number, or one within the value, can't be kept as it is; empty if each can."""
+    match value:
+        case str() if len(value) > MAX_TEXT:
+            return f"is too long: {len(value):,} characters; the limit is {MAX_TEXT:,}"
+        case str() if clean(value) != value:
+            return "holds a character that can't be stored (NUL or half of a pair)"
+        case int() if clean(value) != value:
+            return f"holds a whole number beyond {SAFE_INT:,}"
+        case float() if clean(value) != value:
+            return f"holds a number beyond {SAFE_FLOAT:g}"
+        case dict():
+            return next(filter(None, map(_unkept, [*value, *value.values()])), "")
+        case list():
+            return next(filter(None, map(_unkept, value)), "")
+    return ""
 
 
 def _value(field: ArgumentField, text: str) -> Any:

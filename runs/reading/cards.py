@@ -131,6 +131,11 @@ class Card:
         return words.INTERRUPT_STATUS[self.interrupt.status]
 
     @property
+    def did(self) -> str:
+        """Return what the decision did, as the rest of a sentence; empty without one."""
+        return words.VERDICT_DID[self.decision.verdict] if self.decision else ""
+
+    @property
     def decided_fields(self) -> tuple[ArgumentField, ...]:
         """Return the new arguments of the decision, or its raises."""
         if self.decision is None or self.decision.args_json is None:

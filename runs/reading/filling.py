@@ -60,7 +60,7 @@ LABELS: dict[str, tuple[str, str]] = {
     "react.notice": ("Notes", "other"),
     "sources": ("Sources", "sources"),
     "shown": ("Shown in full", "sources"),
-    "tail": ("State of this round", "tail"),
+    "tail": ("State of this turn", "tail"),
     "originals": ("To be summarised", "call"),
 }
 """Each part in words, and its colour; in the order of the bar. Other kinds come before the sources."""

@@ -149,7 +149,7 @@ def _view(run: Any, progress: dict[int, tuple[str, str]], user: Any, family: Fam
         run=run,
         status=status_word(run, run.asks, decides(user)),
         status_name=status_name(run),
-        progress=progress.get(run.pk, ("Rows", str(run.head))),
+        progress=progress.get(run.pk, ("Steps", str(run.head))),
         cost=words.money(run.cost_usd),
         needs_me=run.needs_me,
         node="" if run.status in FINISHED else words.spoken(run.node),

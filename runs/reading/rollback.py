@@ -80,7 +80,7 @@ class Again:
     def sentence(self) -> str:
         """Return the consequences in one line."""
         calls, tools = _counted(self.model_calls, "model call"), _counted(self.tool_calls, "tool call")
-        outside = f", {self.outside_calls} of them with effects outside" if self.outside_calls else ""
+        outside = f", {self.outside_calls} of them with side effects" if self.outside_calls else ""
         return f"{calls} ({self.tokens:,} tokens, {words.money(self.cost_usd)}), {tools}{outside}."
 
     @property

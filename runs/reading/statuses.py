@@ -14,6 +14,9 @@ from runs.reading.doing import waits_for_turn
 from runs.reading.words import Word
 from runs.store.halting import halt_now
 
+_STOPPING: dict[str, str] = {RunStatus.PAUSED: "pausing", RunStatus.CANCELLED: "cancelling"}
+"""The words for a run that a worker still holds, by its status."""
+
 
 def status_name(run: Run) -> str:
     """Return the run's true status: one that has yet to stop is `stopping`."""
@@ -22,12 +25,12 @@ def status_name(run: Run) -> str:
 
 def status_word(run: Run, asks: bool, for_me: bool) -> Word:  # noqa: FBT001
     """Return the run's status for a reader. `asks`: an interrupt is pending; `for_me`: the reader may decide it."""
-    if run.stopping:
-        return words.STATUS["stopping"]
+    if run.stopping and run.status in _STOPPING:
+        return words.STATUS[_STOPPING[run.status]]
     if run.machine not in CATALOGUE and not run.finished:
         return Word("Machine not installed", "alert", "warn")
     if run.status in (RunStatus.QUEUED, RunStatus.RUNNING) and _halted(run):
-        return words.STATUS["halted" if run.status == RunStatus.QUEUED else "stopping"]
+        return words.STATUS["halted" if run.status == RunStatus.QUEUED else "halting"]
     if asks and not for_me and run.status == RunStatus.WAITING:
         return Word("Waiting for a reviewer", "hand", "ask")
     if run.status == RunStatus.WAITING and not asks:

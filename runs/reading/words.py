@@ -15,7 +15,9 @@ STATUS: dict[str, Word] = {
     "delayed": Word("Delayed", "clock", "quiet"),
     "paused": Word("Paused", "pause", "quiet"),
     "halted": Word("Halted", "stop", "warn"),
-    "stopping": Word("Stopping", "stop", "busy"),
+    "pausing": Word("Pausing", "pause", "busy"),
+    "halting": Word("Halting", "stop", "busy"),
+    "cancelling": Word("Cancelling", "stop", "busy"),
     "succeeded": Word("Finished", "check", "good"),
     "stopped": Word("Stopped", "flag", "warn"),
     "failed": Word("Failed", "cross", "bad"),
@@ -67,6 +69,19 @@ VERDICT_DONE: dict[str, Word] = {
     "top_up": Word("Limit raised", "gauge", "good"),
     "finish": Word("Told to finish", "flag", "warn"),
 }
+
+VERDICT_DID: dict[str, str] = {
+    "approve": "approved this",
+    "edit": "approved this with changes",
+    "reject": "rejected this",
+    "respond": "answered this",
+    "resume": "resumed the run",
+    "abort": "cancelled the run",
+    "rollback": "rolled the run back",
+    "top_up": "raised the limit",
+    "finish": "told the run to finish",
+}
+"""What a person did with a decision, as the rest of a sentence."""
 
 LIMIT: dict[str, str] = {"cost_usd": "Cost", "tokens": "Tokens", "active_seconds": "Time"}
 

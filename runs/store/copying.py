@@ -100,8 +100,8 @@ def check_row(run: Run, seq: int) -> tuple[str, bool, str | None]:
     if found is not None:
         return found
     last = run.steps.aggregate(last=Max("seq"))["last"]
-    known = f"its rows are 1 to {last}" if last else "it has none yet"
-    raise NotPossible(f"Run {run.pk} has no row {seq}; {known}.")
+    known = f"its steps are 1 to {last}" if last else "it has none yet"
+    raise NotPossible(f"Run {run.pk} has no step {seq}; {known}.")
 
 
 def check_fork(run: Run, at: int) -> str:
@@ -111,10 +111,12 @@ def check_fork(run: Run, at: int) -> str:
         return CATALOGUE[run.machine].start
     kind, live, to = check_row(run, at)
     if kind != Step.Kind.TRANSITION or not live:
-        why = "was gone back over" if not live else f"is a row of kind {kind}"
-        raise NotPossible(f"Row {at} of run {run.pk} {why}: name a live transition, or 0 for the beginning.")
+        why = "was rolled back" if not live else f"is a step of kind {kind}"
+        raise NotPossible(f"Step {at} of run {run.pk} {why}: name a live transition, or 0 for the beginning.")
     if to == END:
-        raise NotPossible(f"Row {at} ends run {run.pk}: nothing would go on from there. Name an earlier one.")
+        raise NotPossible(
+            f"Step {at} ends run {run.pk}: nothing would go on from there. Name an earlier one."
+        )
     return str(to)
 
 

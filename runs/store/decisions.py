@@ -47,7 +47,7 @@ from runs.store.going_back import rewind_batch
 from runs.store.held_back import tell_of_halts
 from runs.store.loading import Loaded, load, restored_in, terms_of
 from runs.store.log import Batch, Row, commit, lock
-from runs.store.shared_limits import has_room, raise_shared
+from runs.store.shared_limits import has_room, left_of, raise_shared
 from runs.store.switching import check_another, model_asked_about, switch
 
 MAX_MESSAGE = 4_000
@@ -57,6 +57,9 @@ MAX_RESPONSE = 65_536
 """Characters of a person's response: it stands for a result, and may be as long as a tool's."""
 
 UNFIT = "An answer given at launch does not fit: "
+
+LEAST_RAISE = {"cost_usd": 1e-6, "tokens": 1.0, "active_seconds": 0.1}
+"""The least part of a limit that counts, in its own unit."""
 
 TAKE_ARGS = ("edit", "top_up")
 """Verdicts with arguments."""
@@ -228,7 +231,7 @@ def stop_children(run_id: int, after: int) -> None:
 def check_target(run: Run, to: int) -> None:
     """Raise `NotPossible` if the run can't be rolled back to step `to`."""
     if not run.steps.filter(seq=to, live=True, kind=Step.Kind.TRANSITION).exists():
-        raise NotPossible(f"Run {run.pk} can't go back to {to}: that is not a live transition of it.")
+        raise NotPossible(f"Run {run.pk} can't be rolled back to step {to}: it is not a live transition.")
 
 
 # --- decisions --------------------------------------------------------------------------------------------------
@@ -343,7 +346,7 @@ def _outcome(said: Said) -> str:
 def _decided_before(interrupt: Interrupt, said: Said) -> Decision:
     decision = Decision.objects.filter(interrupt=interrupt).first()
     if decision is None:
-        raise Conflict(None, "This question is no longer open: its run went back or has ended.")
+        raise Conflict(None, "This question is no longer open: its run was rolled back or has ended.")
     takes_args = said.args is not None and said.verdict in (*TAKE_ARGS, "resume")
     args = canonical(clean(said.args)) if takes_args else None
     same = (
@@ -382,7 +385,7 @@ def _check_parts(interrupt: Interrupt, said: Said) -> None:
     if said.args is not None and not takes_args and not _as_shown(interrupt, said):
         raise BadDecision(f"Arguments go with {' and '.join(TAKE_ARGS)}; nothing was decided.", "args")
     if said.to_step is not None and said.verdict != "rollback":
-        raise BadDecision("A step to go back to goes with rollback; nothing was decided.", "to_step")
+        raise BadDecision("A step to roll back to goes with rollback; nothing was decided.", "to_step")
     if said.allow_host and (not interrupt.host or said.verdict not in LET_PASS):
         what = (
             "This question is about no host" if not interrupt.host else "A host is allowed with an approval"
@@ -408,7 +411,7 @@ def _check_verdict(interrupt: Interrupt, said: Said) -> Verdict:
         raise BadDecision(f"{given} to this question ({interrupt.kind}). Possible: {possible}.")
     if verdict == "rollback":
         if said.to_step is None:
-            raise BadDecision("Name the step to go back to.", "to_step")
+            raise BadDecision("Name the step to roll back to.", "to_step")
         try:
             check_target(interrupt.run, said.to_step)
         except NotPossible as fault:
@@ -459,7 +462,16 @@ def _added(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
             raise BadDecision(f"{name}: add a number above 0.", f"args.{name}")
         if name in WHOLE_LIMITS and amount != int(amount):
             raise BadDecision(f"{name}: add a whole number.", f"args.{name}")
+        if amount < (least := _least_raise(interrupt, name)) - 1e-9:
+            why = f"{name}: add at least {f'{least:.10f}'.rstrip('0').rstrip('.')}; less leaves the limit reached."
+            raise BadDecision(why, f"args.{name}")
     return given
+
+
+def _least_raise(interrupt: Interrupt, name: str) -> float:
+    """Return the least raise that leaves something of the limit in question; of another, the least that counts."""
+    left = left_of(interrupt) if name == interrupt.limit else None
+    return LEAST_RAISE[name] - min(0.0, left or 0.0)
 
 
 def _record(interrupt: Interrupt, said: Said, args: dict[str, Any] | None) -> Decision:

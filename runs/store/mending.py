@@ -105,11 +105,11 @@ def _summary(run: Run, seq: int) -> Summary:
     context = _context(run)
     summary = context.summaries.get(seq)
     if summary is None:
-        raise NotPossible(f"Row {seq} of run {run.pk} is no compaction, or the run went back over it.")
+        raise NotPossible(f"Step {seq} of run {run.pk} is no compaction, or it was rolled back.")
     if summary.undone:
-        raise NotPossible(f"The summary of row {seq} was taken back already.")
+        raise NotPossible(f"The summary of step {seq} was reverted already.")
     if (later := context.carried_on_by(seq)) is not None:
-        raise NotPossible(f"The summary of row {seq} was carried on by row {later}; change that one.")
+        raise NotPossible(f"The summary of step {seq} was carried on by step {later}; change that one.")
     return summary
 
 
@@ -144,7 +144,7 @@ def _check_path(run: Run, path: str) -> None:
         case "su":
             _summary(run, int(number))
         case "st" if not _told(run, int(number)):
-            raise NotPossible(f"The model was told nothing in row {number}, or the run went back over it.")
+            raise NotPossible(f"The model was told nothing in step {number}, or it was rolled back.")
         case "st":
             pass
         case _:

@@ -230,15 +230,21 @@ def held_with_room(run: Run) -> list[Interrupt]:
 
 
 def has_room(question: Interrupt) -> bool:
-    """Return True if more is left of the limit than at the question, of the run's own and the shared one.
+    """Return True if more is left of the limit than at the question."""
+    left = left_of(question)
+    return left is not None and left > ((question.figures or {}).get("left") or 0.0) + 1e-9
 
-    The root has only the shared one.
+
+def left_of(question: Interrupt) -> float | None:
+    """Return the rest of the limit in question, of the run's own and the shared one the smaller.
+
+    The root has only the shared one. Below 0 if more was used; None if the run no longer has that limit.
     """
-    run, figures = question.run, question.figures or {}
+    run = question.run
     name = next(name for name in LIMIT_NAMES if name == question.limit)
     used, shared = totals_of(run).used(name), limits_shared_by(run).get(name)
     left = [] if shared is None else [shared.limit - shared.elsewhere - used]
     if shared is None or shared.root != run.pk:
         own = Budget.objects.filter(run=run, scope="limits", name=name)
         left += [limit - used for limit in own.values_list("limit", flat=True)]
-    return bool(left) and min(left) > (figures.get("left") or 0.0) + 1e-9
+    return min(left, default=None)

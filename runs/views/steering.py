@@ -27,7 +27,7 @@ def abort(request: HttpRequest, run_id: int) -> HttpResponse:
     except actions.TooLong as fault:
         context = {"run": run, "note": note, "fault": fault.sentence}
         return render(request, "runs/abort.html", context, status=422)
-    return _back(request, run, "Stopped.")
+    return _back(request, run, "Cancelled.")
 
 
 @require_POST

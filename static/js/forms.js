@@ -3,7 +3,7 @@
 
 import { announce } from "./announce.js";
 import { NOT_THERE, RESTORED } from "./over.js";
-import { hold, keepPlace, keepWritten, questionKept, release, seenButton } from "./panels.js";
+import { hold, keepPlace, keepWritten, questionKept, readBox, release } from "./panels.js";
 import { untilLetGo, whenLetGo } from "./press.js";
 import { complain, SIGNED_OUT, token } from "./sending.js";
 import { isShielded, questionIn, questionOf, shieldNews } from "./shield.js";
@@ -65,7 +65,7 @@ async function send(form, button) {
   if (response.ok && !signedOut) {
     recorded(panel, news, response.url);
   } else if (response.status === 422 || response.status === 409) {
-    refused(form, panel, answer, response.status === 409);
+    refused(form, panel, answer);
   } else {
     undo();
     if (panel !== null) release(panel);
@@ -137,33 +137,33 @@ function recorded(panel, news, where) {
 }
 
 // The site's answer is the card again, with what was typed, and what is wrong beside it; or who decided first.
-function refused(form, panel, html, conflict) {
+function refused(form, panel, html) {
   const answer = new DOMParser().parseFromString(html, "text/html");
   const card = answer.querySelector("[data-card]");
   const written = answer.querySelector(".kept");
   const here = form.closest("[data-card]") ?? form;
   const before = questionOf(here);
   const news = [card, written].filter((part) => part !== null).map((part) => document.adoptNode(part));
+  const fault = card?.querySelector("[aria-invalid=true]") ?? card?.querySelector("[role=alert]");
   if (panel === null) {
     here.replaceWith(...news);
   } else {
     keepPlace(panel, () => here.replaceWith(...news));
     shieldNews(panel, before);
-    if (conflict) news.at(-1)?.append(readButton(panel));
-    else keepWritten(panel);
+    if (card === null || card.matches(".card--pending")) keepWritten(panel);
+    else keepConflict(panel, fault, written);
   }
-  const fault = card?.querySelector("[aria-invalid=true]") ?? card?.querySelector("[role=alert]");
   if (fault === null || fault === undefined) return;
   if (!fault.matches("input, textarea, select, button")) fault.tabIndex = -1;
   fault.focus();
 }
 
-// Who decided first stays in view until it has been read.
-function readButton(panel) {
-  return seenButton(() => {
-    keepPlace(panel, () => panel.replaceChildren());
-    release(panel);
-  });
+// Who decided first, and what was typed, stay above the next question until they have been read.
+function keepConflict(panel, fault, written) {
+  const box = readBox([fault, written].filter((part) => part !== null));
+  box.dataset.conflict = "";
+  panel.prepend(box);
+  release(panel);
 }
 
 function whatWentWrong(status, html, signedOut) {

@@ -44,7 +44,9 @@ function swap(panel, wanted, written, before) {
   } else {
     morph(panel, wanted);
   }
-  panel.append(...keepsakes);
+  const above = keepsakes.filter((box) => box.dataset.conflict !== undefined);
+  panel.append(...keepsakes.filter((box) => !above.includes(box)));
+  panel.prepend(...above);
   if (said !== null && questionIn(panel) === before && before !== "") panel.prepend(said);
 }
 
@@ -124,32 +126,31 @@ export function holdsWriting() {
 
 // What was being written when somebody else decided: below the news, to copy.
 function keepsake(texts) {
-  const box = document.createElement("section");
-  box.className = "kept";
   const line = document.createElement("p");
   line.className = "kept__line";
   line.textContent = "This changed while you were typing. Your text:";
-  box.append(line);
-  for (const text of texts) {
+  const areas = texts.map((text) => {
     const area = document.createElement("textarea");
     area.className = "input kept__text";
     area.readOnly = true;
     area.value = area.textContent = text;
     area.setAttribute("aria-label", "What you typed");
-    box.append(area);
-  }
-  box.append(seenButton(() => keepPlace(box.parentElement, () => box.remove())));
-  return box;
+    return area;
+  });
+  return readBox([line, ...areas]);
 }
 
-// The button that says that something has been read.
-export function seenButton(done) {
+// A box that stays in its panel until a person has read it.
+export function readBox(parts) {
+  const box = document.createElement("section");
+  box.className = "kept";
   const button = document.createElement("button");
   button.type = "button";
   button.className = "button button--small";
   button.textContent = "Dismiss";
-  button.addEventListener("click", done);
-  return button;
+  button.addEventListener("click", () => keepPlace(box.parentElement, () => box.remove()));
+  box.append(...parts, button);
+  return box;
 }
 
 // Make `from` look like `to` with as few new elements as possible.

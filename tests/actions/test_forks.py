@@ -71,9 +71,9 @@ def test_a_fork_can_begin_at_every_live_transition_and_verifies(subtests: Any = 
 @pytest.mark.parametrize(
     ("at", "said"),
     [
-        (99, "has no row 99; its rows are 1 to"),
-        (1, "is a row of kind ask: name a live transition"),
-        (-1, "has no row -1"),
+        (99, "has no step 99; its steps are 1 to"),
+        (1, "is a step of kind ask: name a live transition"),
+        (-1, "has no step -1"),
     ],
 )
 def test_a_row_that_is_no_live_transition_is_refused(at: int, said: str) -> None:

@@ -154,7 +154,7 @@ def test_taking_back_a_summary_brings_back_the_one_that_it_carried_on() -> None:
     assert len(views) > 1
     earlier, later = views[-2], views[-1]
     assert (earlier.carried_on_by, later.carries_on) == (later.seq, earlier.seq)
-    with pytest.raises(actions.NotPossible, match=f"carried on by row {later.seq}"):
+    with pytest.raises(actions.NotPossible, match=f"carried on by step {later.seq}"):
         actions.edit_summary(run, seq=earlier.seq, version=1, text="x", reason="y", by=None)
     actions.undo_summary(run, seq=later.seq, reason="Too short.", by=None)
     prompt = next_prompt(run)
@@ -382,7 +382,7 @@ def test_what_the_run_went_back_over_can_not_be_changed(deed: str) -> None:
     run = compacted_run()
     view = newest(run)
     actions.rewind(run, to=transitions(run)[0], by=None)
-    with pytest.raises(actions.NotPossible, match="is no compaction, or the run went back over it"):
+    with pytest.raises(actions.NotPossible, match="is no compaction, or it was rolled back"):
         DEEDS[deed](run, view.seq, None)
     assert {one.state for one in compactions(run)} == {"dead"}
     dead = compaction_view(run, view.seq)
@@ -421,7 +421,7 @@ def test_a_summary_is_taken_back_once_and_with_a_reason() -> None:
     with pytest.raises(actions.NotPossible, match="Enter a reason"):
         actions.undo_summary(run, seq=seq, reason="", by=None)
     actions.undo_summary(run, seq=seq, reason="x", by=None)
-    with pytest.raises(actions.NotPossible, match="taken back already"):
+    with pytest.raises(actions.NotPossible, match="reverted already"):
         actions.undo_summary(run, seq=seq, reason="x", by=None)
 
 
@@ -452,7 +452,7 @@ def test_a_summary_that_is_carried_on_names_the_later_one_even_where_that_leaves
     read_on(run)
     later = compactions(run)[-1]
     assert later.seq != first.seq and first.last in later.kept
-    with pytest.raises(actions.NotPossible, match=f"carried on by row {later.seq}"):
+    with pytest.raises(actions.NotPossible, match=f"carried on by step {later.seq}"):
         actions.undo_summary(run, seq=first.seq, reason="x", by=None)
 
 

@@ -19,6 +19,7 @@ from runs.store import verifying
 from tests.cast import cast_member, signed_in
 from tests.fake_model_server import Behaviour, FakeModelServer, Refuses
 from tests.launching import FINAL, launch
+from tests.pages import folds_of
 from tests.running import decide, pending, work
 from tests.served import BUSY, NO_CREDIT, SAYS_93, launched
 
@@ -111,8 +112,9 @@ def test_the_card_offers_to_try_again_to_use_another_model_and_to_cancel() -> No
         run = asks_for_model(work(launched(server)))
         question = pending(run)
         page = browser.get(reverse("run", args=[run.pk])).text
-        for words in ("Try again", "Use another model…", "Use this model", "Cancel run"):
+        for words in ("Try again", "Use another model…", "Use this model", "Cancel run…"):
             assert words in page
+        assert all("This ends the run and its children" in fold for fold in folds_of(page, "Cancel run"))
         assert '<option value="spare"' in page
         assert '<option value="off"' not in page and '<option value="tiny"' not in page
         form = {"verdict": "another_model", "model": "", "revision": "1", "fingerprint": question.fingerprint}

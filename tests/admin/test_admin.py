@@ -125,7 +125,7 @@ def test_the_admin_hears_of_a_conflict_too() -> None:
     run = run_with_letter(None)
     question = pending(run)
     decide(run, "approve")
-    assert "decided already" in send(signed_in(administrator()), question, "reject").text
+    assert "the operator approved this" in send(signed_in(administrator()), question, "reject").text
     assert Decision.objects.get().verdict == "approve"
 
 

@@ -128,7 +128,7 @@ def test_a_conflict_says_who_decided_what_and_keeps_the_text() -> None:
     decide(run, "respond", message="Noon.")
     answer = client.post(address, form)
     assert answer.status_code == 409
-    assert "the operator decided already" in answer.text
+    assert "the operator answered this" in answer.text
     assert "I am not sure of it." in answer.text
     assert Decision.objects.get().verdict == "respond"
 
@@ -136,7 +136,7 @@ def test_a_conflict_says_who_decided_what_and_keeps_the_text() -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"verdict": "approve"}, "it can’t be undone"),
+        ({"verdict": "approve"}, "It can’t be undone."),
         ({"verdict": "approve", "sure": "yes", "arg.n": "many"}, "Not recorded"),
         ({"verdict": "respond", "answer": " "}, "Write the answer."),
         ({"verdict": "rollback"}, "Choose a step to roll back to."),

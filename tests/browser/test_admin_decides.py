@@ -179,7 +179,7 @@ def test_a_conflict_and_a_refusal_come_back_on_the_card(site: Site, staff: Page)
     press(other.locator("[data-card]"), Deed("tool_call", "reject", (REASON,), "card-reject"))
     expect(other.locator(".card__outcome")).to_be_visible()
     press(card, Deed("tool_call", "respond", (("answer", "My own words."),), "card-respond"))
-    expect(card.get_by_role("alert")).to_contain_text("rita decided already")
+    expect(card.get_by_role("alert")).to_contain_text("rita rejected this")
     expect(card).to_contain_text("My own words.")
     check_page(staff, ".in-admin")
 

@@ -178,6 +178,19 @@ def test_what_is_wrong_with_a_long_number_fits_the_phone(site: Site, phone: Page
     assert not phone.evaluate(TOO_WIDE)
 
 
+def test_two_runs_whose_questions_were_answered_otherwise_fit_the_phone(site: Site, phone: Page) -> None:
+    left, right = (launch(site, says("ask_first", body=name, copies=len(name))) for name in ("a", "bb"))
+    for run, answer in ((left, ["approve"]), (right, ["reject", "--message", "Not now."])):
+        asked = question_of(site, run)
+        site.manage("decide", run, "--verdict", *answer)
+        wait_for(lambda run=run, asked=asked: question_of(site, run) != asked)  # type: ignore[misc]
+    phone.goto(f"/runs/{left}/compare/{right}/")
+    expect(
+        phone.locator(".place__head").get_by_text(re.compile("and \\d+ more differ")).first
+    ).to_be_visible()
+    assert not phone.evaluate(TOO_WIDE)
+
+
 def test_a_finger_finds_what_it_is_to_tap(addresses: list[str], phone: Page) -> None:
     places = re.compile(
         r"/runs/|/needs-you/|/runs/\d+/(\?step.*|artifacts/|context/|rewind.*|compare/\d+/)?|/admin/runs/interrupt/"

@@ -74,7 +74,7 @@ def test_what_a_child_did_outside_is_told_before_its_parent_goes_back() -> None:
     assert told == [(child, 'send(to="ann")', True), (inmost, 'send(to="bob")', True)]
     assert (found.model_calls, found.tool_calls) == (2 + 3 + 2, 4)
     assert found.cost_usd == pytest.approx(run.cost_usd)
-    assert found.sentence.endswith("4 tool calls, 2 of them with effects outside.")
+    assert found.sentence.endswith("4 tool calls, 2 of them with side effects.")
     assert again(run, run.head) == Again(0, 0, 0, 0, 0, (), (), (), "")
     sent = f'sends send(to="ann") in step {found.outside[0].seq} of the child run {child.pk}'
     assert sent in told_of_going_back(found, 0)

@@ -145,7 +145,7 @@ def test_a_replay_can_end_at_a_row() -> None:
     made, difference = actions.replay(run, by=None, to=3)
     assert (difference, made.head, made.copied_upto) == (None, 4, 3)
     assert rows_of(made)[:3] == rows_of(run)[:3]
-    with pytest.raises(actions.NotPossible, match="has no row 999"):
+    with pytest.raises(actions.NotPossible, match="has no step 999"):
         actions.replay(run, by=None, to=999)
 
 
@@ -307,7 +307,7 @@ def test_a_test_of_a_run_passes_and_fails_once_the_log_is_changed(tmp_path: Path
 @pytest.mark.parametrize("to", [0, -1, 999])
 def test_a_test_up_to_a_row_that_is_not_there_is_refused_as_a_replay_is(to: int) -> None:
     run, client = work(launch(FINAL)), signed_in(person("alice", "view_run"))
-    said = f"Run {run.pk} has no row {to}; its rows are 1 to {run.head}."
+    said = f"Run {run.pk} has no step {to}; its steps are 1 to {run.head}."
     for words in (("export", "--format=pytest"), ("replay",)):
         with pytest.raises(CommandError) as refused:
             call_command(words[0], str(run.pk), *words[1:], f"--to={to}")

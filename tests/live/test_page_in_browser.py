@@ -185,6 +185,31 @@ def test_whoever_is_late_learns_who_was_first_and_keeps_the_text(site: Site, adm
     expect(needs).not_to_contain_text("not before noon")
 
 
+def test_whoever_is_late_sees_the_next_question_at_once_beside_the_conflict(
+    site: Site, admin_page: "Page"
+) -> None:
+    held: list[Any] = []
+    run = launch(site, *(call("send", to="ann", text=text) for text in ("hello", "bye")))
+    admin_page.goto(f"{site.url}/runs/{run}/")
+    card, needs = admin_page.locator("[data-card]"), admin_page.locator("[data-panel=needs]")
+    expect(card).to_contain_text("hello")
+    admin_page.get_by_text("Reject…").click()
+    admin_page.get_by_role("textbox", name=re.compile("Reason")).fill("not before noon")
+    admin_page.route("**/decision/", lambda route: held.append(route))
+    admin_page.get_by_role("button", name="Reject", exact=True).click()
+    wait_for(lambda: admin_page.title() and len(held) == 1)
+    site.manage("decide", card.get_attribute("data-interrupt") or "", "--verdict", "approve")
+    wait_for(lambda: len(site.export(run)["interrupts"]) == 2)
+    held[0].continue_()
+    expect(needs.get_by_role("alert")).to_contain_text("the operator approved this at")
+    expect(needs).to_contain_text("not before noon")
+    expect(card).to_contain_text("bye")
+    expect(card.get_by_role("heading", name="Run send?")).to_be_in_viewport()
+    needs.get_by_role("button", name="Dismiss").click()
+    expect(needs).not_to_contain_text("not before noon")
+    expect(card).to_contain_text("bye")
+
+
 def test_without_any_cookie_the_text_stays_and_goes_out_after_a_sign_in_in_another_tab(
     site: Site, admin_page: "Page"
 ) -> None:

@@ -81,7 +81,7 @@ def test_what_is_given_through_a_pipe_is_read_once(option: str, given: dict[str,
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--at=999",), "has no row 999"),
+        (("--at=999",), "has no step 999"),
         (("--at=0", "--run-settings={"), "--settings is no JSON"),
         (
             ("--at=0", '--run-settings={"max_step": 1}'),
@@ -133,7 +133,7 @@ def test_rerun_says_first_what_comes_again() -> None:
     at = transitions(run, "executed")[0]
     out, code = told("rerun", str(run.pk), f"--at={at}", "--estimate")
     assert out == (
-        "Estimated to add: 2 model calls (240 tokens, $0.002), 1 tool call, 1 of them with effects outside.\n"
+        "Estimated to add: 2 model calls (240 tokens, $0.002), 1 tool call, 1 of them with side effects.\n"
     )
     assert (code, Run.objects.count()) == (0, 1)
     out, code = told("rerun", str(run.pk), f"--at={at}", "--estimate", "--json")
@@ -184,7 +184,7 @@ def test_a_new_run_from_after_what_was_done_begins_at_once(name: str) -> None:
 def test_rerun_prints_no_estimate_of_what_can_not_be_done(more: tuple[str, ...]) -> None:
     run = finished()
     out = io.StringIO()
-    with pytest.raises(CommandError, match="Row 1 of run") as caught:
+    with pytest.raises(CommandError, match="Step 1 of run") as caught:
         call_command("rerun", str(run.pk), "--at=1", *more, stdout=out)
     assert (caught.value.returncode, out.getvalue()) == (2, "")
 

@@ -113,7 +113,7 @@ def test_the_bar_is_as_long_as_what_is_larger_and_its_parts_touch() -> None:
         assert [part.begins for part in found.parts][1:] == pytest.approx(ends[:-1], abs=0.2)
         assert ends[-1] == pytest.approx(1000 * found.tokens / max(found.tokens, limit or 0), abs=0.2)
         assert found.over == (limit == 100)
-    assert [part.label for part in found.parts] == ["Instructions", "B c", "State of this round"]
+    assert [part.label for part in found.parts] == ["Instructions", "B c", "State of this turn"]
     assert found.tone == "busy"
     assert pictured({}, 0.25).tokens == 0
 

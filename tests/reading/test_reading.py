@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -308,16 +309,24 @@ def test_questions_for_the_panels_do_not_grow_with_the_run() -> None:
     assert max(counts) <= min(counts) + 1
 
 
-def test_a_run_whose_worker_has_not_noticed_yet_is_stopping() -> None:
+@pytest.mark.parametrize(
+    ("deed", "word", "said"),
+    [
+        (actions.pause, "Pausing", "The run is paused after it"),
+        (actions.abort, "Cancelling", "No other call begins"),
+    ],
+)
+def test_a_run_whose_worker_has_not_noticed_yet_is_being_paused_or_cancelled(
+    deed: Callable[..., Run], word: str, said: str
+) -> None:
     run = run_with_letter(None)
-    Run.objects.filter(pk=run.pk).update(
-        status="paused", worker="w", lease_until=timezone.now() + timedelta(seconds=9)
-    )
+    deed(run, by=None)
+    Run.objects.filter(pk=run.pk).update(worker="w", lease_until=timezone.now() + timedelta(seconds=9))
     run.refresh_from_db()
-    assert status_word(run, True, True).text == "Stopping"
+    assert status_word(run, True, True).text == word
     found = panels.panels_of(run, bob())
     assert 'data-status="stopping"' in found["header"]
-    assert "Cancelling." in found["needs"]
+    assert f"<strong>{word}.</strong>" in found["needs"] and said in found["needs"]
 
 
 def test_a_file_stays_listed_when_the_row_that_made_it_was_gone_back_over(
@@ -459,7 +468,12 @@ def test_a_value_keeps_its_type(name: str, text: str, value: Any) -> None:
         ("tags", f"[{'9' * 5000}]", "tags must be JSON: the number 99999999999999999999… is too large."),
         ("tags", '[{"a": 1, "b": {}, "a": 2}]', 'tags must be JSON: the key "a" is there twice.'),
         ("tags", f"[{'0,' * 30_000}0]", "tags is too large"),
-        ("body", "long " * 100_000, "body is too large"),
+        ("body", "long " * 100_000, "body is too long: 500,000 characters; the limit is 400,000."),
+        ("tags", json.dumps(["l" * 400_001]), "tags is too long: 400,001 characters; the limit is 400,000."),
+        ("body", "a\0b", "body holds a character that can't be stored (NUL or half of a pair)."),
+        ("tags", '[{"\\ud83d": 1}]', "tags holds a character that can't be stored (NUL or half of a pair)."),
+        ("tags", "[9007199254740993]", "tags holds a whole number beyond 9,007,199,254,740,992."),
+        ("tags", "[1e301]", "tags holds a number beyond 1e+300."),
         ("urgent", "maybe", "urgent must be true or false."),
     ],
 )

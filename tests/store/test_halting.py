@@ -685,7 +685,7 @@ def test_a_run_whose_call_is_still_under_way_is_not_said_to_stand_as_it_is() -> 
     assert "Halting." in now and "no call begins after it" in now
     assert stands not in now and goes_on in now
     now = said(status="paused")
-    assert "Halting." in now and "Cancelling." in now
+    assert "Halting." in now and "Pausing." in now
     assert stands not in now and goes_on not in now
     now = said(worker="")
     assert "Halted." in now and "Paused." in now

@@ -39,6 +39,7 @@ from tests.launching import (
     script,
     think,
 )
+from tests.pages import folds_of
 from tests.running import decide, pending, transitions, work
 from tests.workers import slice_of
 
@@ -448,6 +449,27 @@ def test_the_owner_pauses_resumes_and_stops_her_run() -> None:
         run.refresh_from_db()
         assert run.status == status
     assert "Enough. (alice)" in run.steps.order_by("-seq")[0].facts_json
+
+
+ASKS_FIRST = "Cancel run… This ends the run and its children for good. A call in flight can’t be undone."
+
+
+def test_cancelling_a_run_asks_first_in_the_menu_and_on_the_card() -> None:
+    owner = alice()
+    run = run_with_letter(owner)
+    client = signed_in(owner)
+    in_menu = folds_of(client.get(reverse("run", args=[run.pk])).text, "Cancel run")
+    assert [fold.removesuffix(" Why (optional)") for fold in in_menu] == [ASKS_FIRST]
+    reviewer = signed_in(bob())
+    for page in (reverse("run", args=[run.pk]), reverse("interrupt", args=[pending(run).pk])):
+        assert folds_of(reviewer.get(page).text, "Cancel run") == [ASKS_FIRST]
+
+
+def test_the_page_of_a_cancelled_run_says_cancelled() -> None:
+    owner = alice()
+    run = run_with_letter(owner)
+    answer = signed_in(owner).post(reverse("abort", args=[run.pk]), {"note": "Enough."}, follow=True)
+    assert "<span>Cancelled.</span>" in answer.text and "Stopped." not in answer.text
 
 
 SHORT_ENOUGH = "A reason has at most 500 characters; this one has 501; nothing was done."

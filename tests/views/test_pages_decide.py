@@ -17,6 +17,7 @@ from runs.models import Decision, Interrupt, Run
 from runs.reading.exporting import export
 from runs.store import backups
 from tests.cast import alice, bob, cast_member, signed_in
+from tests.compact import compact
 from tests.compacting import RIGHT, compacted_run, newest
 from tests.launching import (
     ALL_WELL,
@@ -183,7 +184,10 @@ def test_a_second_decision_says_who_decided_and_keeps_the_text() -> None:
     decide(run, "approve")
     answer = send_card(signed_in(bob()), run, "reject", reason="Please <do not>.")
     assert answer.status_code == 409
-    assert "the operator decided already" in answer.text
+    when = f"{decided(run).at:%H:%M} UTC</time> ({decided(run).at:%-d %b})."
+    assert "<strong>the operator approved this at <time" in answer.text and when in compact(answer.text)
+    assert "Your answer was not recorded; your text is kept below." in compact(answer.text)
+    assert "decided already" not in answer.text and "on the web" not in answer.text
     assert "Please &lt;do not&gt;." in answer.text
     assert "Approved" in answer.text
     assert decided(run).verdict == "approve"
@@ -197,7 +201,7 @@ def test_amounts_and_a_row_that_came_too_late_are_kept() -> None:
     assert late.status_code == 409
     assert kept(late.text) == [("Amount in USD", "0.37")]
     otherwise = send_card(client, limited, "finish", **{"amount.cost_usd": "0.37"})
-    assert "What you wrote is below" not in otherwise.text, (
+    assert "your text is kept below" not in otherwise.text, (
         "the form proposed that amount to all who answered"
     )
     run = run_with_letter(None)
@@ -211,13 +215,13 @@ def test_who_wrote_nothing_is_not_told_that_it_is_kept() -> None:
     decide(run, "reject")
     late = send_card(signed_in(bob()), run, "approve").text
     assert "Your answer was not recorded." in late
-    assert ("What you wrote is below" in late, kept(late)) == (False, [])
+    assert ("your text is kept below" in late, kept(late)) == (False, [])
 
 
 def kept(page: str) -> list[tuple[str, str]]:
     """What the card keeps of an answer that was not taken."""
     _, _, box = page.partition('<div class="kept">')
-    assert bool(box) == ("What you wrote is below." in page)
+    assert bool(box) == ("your text is kept below." in page)
     return re.findall(
         r'<p class="card__label">([^<]*)</p><pre[^>]*>([^<]*)</pre>', box.partition("</div>")[0]
     )
@@ -451,6 +455,21 @@ def test_a_limit_is_raised_by_a_number() -> None:
         assert not Decision.objects.exists()
     assert send_card(client, run, "top_up", **{"amount.cost_usd": "0.5"}).status_code == 302
     assert run.budgets.get(name="cost_usd").limit == pytest.approx(0.501)
+
+
+@pytest.mark.parametrize(("limit", "name", "least"), [(0.0, "cost_usd", "0.000001"), (1, "tokens", "")])
+def test_a_raise_that_leaves_the_limit_reached_is_refused_with_the_least_that_does_not(
+    limit: float, name: str, least: str
+) -> None:
+    run = launched(alice(), *[think("send_mail", **LETTER)] * 3, ALL_WELL, rules=ALLOW, limits={name: limit})
+    client = signed_in(bob())
+    small = {"cost_usd": "0.0000000000001", "tokens": "1"}[name]
+    refused = send_card(client, run, "top_up", **{f"amount.{name}": small})
+    found = re.search(rf"{name}: add at least ([\d.]+); less leaves the limit reached", refused.text)
+    assert (refused.status_code, found is not None) == (422, True)
+    assert found is not None and (not least or found[1] == least)
+    assert not Decision.objects.exists()
+    assert send_card(client, run, "top_up", **{f"amount.{name}": found[1]}).status_code == 302
 
 
 def test_a_run_at_its_limit_can_be_told_to_finish() -> None:

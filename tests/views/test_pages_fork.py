@@ -475,7 +475,7 @@ def test_a_row_that_can_not_be_forked_is_refused_in_a_sentence(at: str) -> None:
     run = sent(owner)
     answer = signed_in(owner).get(reverse("fork", args=[run.pk]), {"at": at})
     assert answer.status_code == 409
-    assert f"Run {run.pk} has no row" in answer.content.decode() or "name a live transition" in (
+    assert f"Run {run.pk} has no step" in answer.content.decode() or "name a live transition" in (
         answer.content.decode()
     )
 

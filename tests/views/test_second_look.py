@@ -81,7 +81,7 @@ def test_a_text_longer_than_its_box_wants_its_end_seen() -> None:
     page = page_of(client, asked)
     assert f"{len(command):,} characters, more than fits in the box." in page
     assert "I have read all of it." in page
-    assert "can’t be undone" not in page
+    assert "I have read this call" not in page
     answer = send(client, asked)
     assert answer.status_code == 422
     assert "Read all of it, then tick the box to approve it." in answer.text

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from runs.models import Interrupt
 from tests.cast import alice, bob, signed_in
+from tests.compact import compact
 from tests.launching import launched
 
 pytestmark = [pytest.mark.django_db]
@@ -40,6 +43,14 @@ def test_each_question_stands_on_one_page_and_the_pages_lead_to_each_other() -> 
         address = f"/needs-you/{following[1]}" if following else None
     assert seen == ids
     assert len(listed(client.get("/needs-you/?page=2").text)) == 50
+
+
+def test_the_order_by_time_left_is_named_only_if_a_question_has_a_deadline() -> None:
+    ids, client = asked_times(2), signed_in(bob())
+    assert "least time left first" not in client.get("/needs-you/").text
+    Interrupt.objects.filter(pk=ids[1]).update(deadline=timezone.now() + timedelta(hours=1))
+    page = client.get("/needs-you/").text
+    assert "2 waiting, least time left first" in compact(page) and listed(page) == ids[::-1]
 
 
 def test_a_page_that_is_gone_shows_the_last_one() -> None:

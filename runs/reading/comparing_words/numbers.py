@@ -15,7 +15,7 @@ TOTALS = {
     "tool_calls": "Tool calls",
     "active_seconds": "Time at work",
     "elapsed": "From launch to end",
-    "rows": "Rows",
+    "rows": "Steps",
     "dead_rows": "Steps rolled back",
 }
 
