@@ -43,8 +43,8 @@ class Deed(NamedTuple):
     verdict: str
     fill: tuple[tuple[str, str], ...] = ()
     """Names of fields and what is written there."""
-    opened: str = ""
-    """The fold that is opened first."""
+    opened: tuple[str, ...] = ()
+    """The folds that are opened first, the outer one before the inner."""
     button: str = ""
     """The value of the button, where it is another than the verdict."""
 
@@ -54,21 +54,21 @@ ANSWER = ("answer", "They are at noon.")
 DEEDS = (
     Deed("tool_call", "approve"),
     Deed("tool_call", "edit", (("arg.to", "ann"),), button="approve"),
-    Deed("tool_call", "reject", (REASON,), "card-reject"),
-    Deed("tool_call", "respond", (ANSWER,), "card-respond"),
-    Deed("tool_call", "abort", (), "card-more"),
+    Deed("tool_call", "reject", (REASON,), ("card-reject",)),
+    Deed("tool_call", "respond", (ANSWER,), ("card-respond",)),
+    Deed("tool_call", "abort", (), ("card-more", "card-cancel")),
     Deed("question", "respond", (ANSWER,)),
     Deed("limit", "top_up", (("amount.cost_usd", "0.5"),)),
     Deed("limit", "finish"),
     Deed("every_n_steps", "resume"),
     Deed("manual", "resume"),
     Deed("plan", "approve"),
-    Deed("plan", "reject", (REASON,), "card-reject"),
+    Deed("plan", "reject", (REASON,), ("card-reject",)),
     Deed("human_approval", "approve"),
-    Deed("human_approval", "reject", (REASON,), "card-reject"),
+    Deed("human_approval", "reject", (REASON,), ("card-reject",)),
     Deed("may_have_happened", "approve"),
-    Deed("may_have_happened", "respond", (ANSWER,), "card-respond"),
-    Deed("may_have_happened", "reject", (REASON,), "card-reject"),
+    Deed("may_have_happened", "respond", (ANSWER,), ("card-respond",)),
+    Deed("may_have_happened", "reject", (REASON,), ("card-reject",)),
 )
 
 
@@ -112,8 +112,8 @@ def asked(site: Site, *kinds: str) -> list[str]:
 
 def press(card: Locator, deed: Deed) -> None:
     """Fill in what belongs to the deed, and press its button."""
-    if deed.opened:
-        card.locator(f"#{deed.opened} > summary").click()
+    for fold in deed.opened:
+        card.locator(f"#{fold} > summary").click()
     for name, text in deed.fill:
         card.locator(f"[name='{name}']").fill(text)
     if card.locator("[name=sure]").count():
@@ -145,7 +145,7 @@ def test_a_rollback_is_confirmed_in_sight_of_what_stays_done(site: Site, staff: 
     (address,) = asked(site, "tool_call")
     staff.goto(address)
     card = staff.locator("[data-card]")
-    press(card, Deed("tool_call", "respond", (ANSWER,), "card-respond"))
+    press(card, Deed("tool_call", "respond", (ANSWER,), ("card-respond",)))
     expect(staff.locator(".card__outcome")).to_be_visible()
     (address,) = asked(site, "tool_call")
     staff.goto(address)
@@ -176,9 +176,9 @@ def test_a_conflict_and_a_refusal_come_back_on_the_card(site: Site, staff: Page)
     staff.goto(address)
     other = staff.context.new_page()
     other.goto(address)
-    press(other.locator("[data-card]"), Deed("tool_call", "reject", (REASON,), "card-reject"))
+    press(other.locator("[data-card]"), Deed("tool_call", "reject", (REASON,), ("card-reject",)))
     expect(other.locator(".card__outcome")).to_be_visible()
-    press(card, Deed("tool_call", "respond", (("answer", "My own words."),), "card-respond"))
+    press(card, Deed("tool_call", "respond", (("answer", "My own words."),), ("card-respond",)))
     expect(card.get_by_role("alert")).to_contain_text("rita rejected this")
     expect(card).to_contain_text("My own words.")
     check_page(staff, ".in-admin")
