@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from django.db import connection
 
 from tests.chaos import leftovers
 from tests.launching import busy_run
@@ -34,10 +33,7 @@ def drive(runs: int) -> None:
     gc.collect()
 
 
-def test_the_files_of_a_connection_are_no_descriptors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(connection.settings_dict, "NAME", str(tmp_path / "db.sqlite3"))
+def test_the_files_of_a_connection_are_no_descriptors(tmp_path: Path) -> None:
     before = leftovers.weight_of(os.getpid())
     with ExitStack() as opened:
         for name in ("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm"):
