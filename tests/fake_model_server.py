@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.threaded import OnThread
 
 
 @dataclass(frozen=True)
@@ -103,33 +103,18 @@ CONTEXT_LENGTH = Refuses(
 TOO_MANY_REQUESTS = Refuses(429, {"message": "Slow down."}, (("Retry-After", "7"),))
 
 
-class FakeModelServer:
+class FakeModelServer(OnThread):
     """Plays `behaviours` in order, one per request; a function chooses by the request instead."""
 
     def __init__(self, behaviours: Sequence[Behaviour] | Callable[[Asked], Behaviour]) -> None:
         self._behaviours = behaviours
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handling(self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self.asked: list[Asked] = []
-        self.closing = threading.Event()
+        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), _handling(self)))
 
     @property
     def base_url(self) -> str:
         """What a model profile has as its base URL."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        return f"http://127.0.0.1:{self.port}/v1"
 
     def next_behaviour(self, asked: Asked) -> Behaviour:
         """What to do about a request."""

@@ -75,3 +75,18 @@ KID_SETTINGS: dict[str, dict[str, Any]] = {
     "planned": {"plan": []},
     "ruled": {},
 }
+
+
+def asking_family(parent: str, child: str) -> Run:
+    """Launch a run of the machine `parent` that asks a child of the machine `child`."""
+    return launch(
+        machine=parent,
+        goal="Find out the tide",
+        played={
+            "replies": {"decision": PARENTS[parent]},
+            "subgraphs": {"kid": {"replies": {"decision": CHILDREN[child]}}},
+            "usage": {"cost_usd": 0.0625},
+        },
+        **KID_SETTINGS[parent],
+        subgraphs={"kid": {"machine": child, "settings": {} if child == "contract" else KID_SETTINGS[child]}},
+    )

@@ -23,7 +23,7 @@ from runs.store import decisions, errors, leases
 from tests.cast import person, stranger
 from tests.launching import ALLOW, FINAL, launch, script, think
 from tests.running import decide, kinds, lose_worker, pending, transitions, work
-from tests.workers import slice_of
+from tests.workers import at_call, slice_of
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
@@ -436,16 +436,13 @@ def test_a_pause_in_the_middle_of_a_call_keeps_its_answer() -> None:
 def test_a_call_that_was_cut_by_a_pause_is_made_again() -> None:
     """A written ask of the model: the cut is no answer, and ends nothing."""
     run = launch("no JSON", FINAL)
-    calls: list[int] = []
 
     def pause_the_second() -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            actions.pause(run, by=None)
-            holds.look()
+        actions.pause(run, by=None)
+        holds.look()
 
     with pytest.raises(errors.Fenced):
-        slice_of(run, before=pause_the_second)
+        slice_of(run, before=at_call(2, pause_the_second))
     assert run.exchanges.get(seq=2).status == "asked"
     actions.resume(run, by=None)
     assert (work(run).status, run.model_calls) == ("succeeded", 2)
@@ -480,16 +477,13 @@ def test_an_abort_in_the_middle_of_a_call_is_final_and_what_was_paid_is_charged(
 
 def test_an_abort_before_a_saved_answer_is_concluded_charges_it() -> None:
     run = launch("no JSON", FINAL)
-    calls: list[int] = []
 
     def taken_over() -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            lose_worker(run)
-            leases.claim(run.pk, "beta")
+        lose_worker(run)
+        leases.claim(run.pk, "beta")
 
     with pytest.raises(errors.Fenced):
-        slice_of(run, after=taken_over)
+        slice_of(run, after=at_call(2, taken_over))
     actions.abort(run, by=None)
     run.refresh_from_db()
     assert (run.model_calls, run.cost_usd) == (2, 0.002)
@@ -498,15 +492,12 @@ def test_an_abort_before_a_saved_answer_is_concluded_charges_it() -> None:
 
 def test_a_written_call_that_is_answered_after_the_abort_is_charged() -> None:
     run = launch("no JSON", FINAL)
-    calls: list[int] = []
 
     def abort_the_second() -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            actions.abort(run, by=None)
+        actions.abort(run, by=None)
 
     with pytest.raises(errors.Fenced):
-        slice_of(run, after=abort_the_second)
+        slice_of(run, after=at_call(2, abort_the_second))
     assert (Run.objects.get(pk=run.pk).model_calls, Run.objects.get(pk=run.pk).cost_usd) == (2, 0.002)
 
 

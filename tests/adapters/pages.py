@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
 
 import httpcore2
 
 from runs.adapters.wire import NameUnknown, Net
+from tests.threaded import OnThread
 
 PUBLIC_ADDRESS = "93.184.216.34"
 
@@ -40,7 +38,7 @@ class Received:
     body: bytes
 
 
-class Web:
+class Web(OnThread):
     """The server of all pages; `asked` lists "host path" in order."""
 
     def __init__(self, pages: Mapping[str, Answer | Dripping], tls: ssl.SSLContext | None = None) -> None:
@@ -48,29 +46,10 @@ class Web:
         self.asked: list[str] = []
         self.received: list[Received] = []
         self.cookies: list[str] = []
-        self.closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handling(self))
-        self._server.daemon_threads = True
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handling(self))
         if tls:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    @property
-    def port(self) -> int:
-        """Where it really listens."""
-        return self._server.server_port
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        super().__init__(server)
 
 
 def _handling(web: Web) -> type[BaseHTTPRequestHandler]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socketserver
-import threading
-from types import TracebackType
-from typing import Self
+
+from tests.threaded import OnThread
 
 
-class MailServer:
+class MailServer(OnThread):
     """`accepted` lists the messages; `says` replaces the answer to a command, and None there breaks off."""
 
     def __init__(self, **says: str | None) -> None:
@@ -19,25 +18,7 @@ class MailServer:
         class Session(_Session):
             mail = server
 
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self._server.server_address[1])
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        super().__init__(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session))
 
 
 class _Session(socketserver.StreamRequestHandler):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.walking import check_page, sign_in
 from tests.launching import think
+from tests.outward import VISIT
 from tests.stack import Site, wait_for
 
 if TYPE_CHECKING:
@@ -18,16 +19,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
-
-VISIT: dict[str, Any] = {
-    "params": {"url": "string"},
-    "required": ["url"],
-    "effects": "read",
-    "outward": "url",
-    "reads": "untrusted",
-    "results": [{"output": "a page"}],
-}
-
 
 SCRIPT = {
     "replies": {

@@ -14,7 +14,7 @@ from tests.browser.walking import FINAL_42, SAVE, check_page, launch_save, reloa
 from tests.stack import Site
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, StorageState
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack]
 
@@ -23,16 +23,9 @@ PHONE, DESK = {"width": 360, "height": 740}, {"width": 1440, "height": 900}
 
 
 @pytest.fixture(scope="module")
-def who(browser: Browser, site: Site) -> dict[str, object]:
-    """Cookies of the administrator, to sign in once only."""
-    context = browser.new_context(base_url=site.url)
-    page = context.new_page()
-    page.goto(site.fresh_link())
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/runs/")
-    state = context.storage_state()
-    context.close()
-    return {"storage_state": state, "base_url": site.url}
+def who(admin_cookies: StorageState, site: Site) -> dict[str, object]:
+    """The administrator's browser, which has signed in."""
+    return {"storage_state": admin_cookies, "base_url": site.url}
 
 
 @pytest.fixture(params=["desk dark", "phone light"])

@@ -24,7 +24,7 @@ from runs.store import errors, late_answers, leases, log
 from tests.commands import launch_and_die
 from tests.launching import ALLOW, FINAL, SEND, launch, script, think
 from tests.running import decide, kinds, lose_worker, make_due, pending, work
-from tests.workers import WorkerKilled, die_in, kill, slice_of
+from tests.workers import WorkerKilled, at_call, die_in, kill, slice_of
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
@@ -156,16 +156,13 @@ def test_an_answer_that_was_saved_is_used_and_nothing_is_done_or_paid_twice() ->
 def test_a_paid_reply_whose_ask_is_written_is_saved_and_used() -> None:
     """The second reply of a thought is asked for by a row that is written; its answer is kept by the fenced worker."""
     run = launch("no JSON", FINAL)
-    calls: list[int] = []
 
     def taken_over() -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            lose_worker(run)
-            assert leases.claim(run.pk, "beta") is not None
+        lose_worker(run)
+        assert leases.claim(run.pk, "beta") is not None
 
     with pytest.raises(errors.Fenced):
-        slice_of(run, after=taken_over)
+        slice_of(run, after=at_call(2, taken_over))
     saved = run.exchanges.get(attempt=1, seq=2)
     assert (saved.status, saved.cost_usd) == ("answered", 0.001)
     run.refresh_from_db()

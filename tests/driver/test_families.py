@@ -9,28 +9,14 @@ from runs import driver
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Run
 from runs.store import verifying
-from tests.families import CHILDREN, KID_SETTINGS, PARENTS
-from tests.launching import launch
+from tests.families import asking_family
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
 
 @pytest.mark.parametrize(("parent", "child"), list(itertools.product(CATALOGUE, CATALOGUE)))
 def test_a_child_of_any_machine_answers_a_parent_of_any_machine(parent: str, child: str) -> None:
-    grown = {} if child == "contract" else KID_SETTINGS[child]
-    run = driver.drive_inline(
-        launch(
-            machine=parent,
-            goal="Find out the tide",
-            played={
-                "replies": {"decision": PARENTS[parent]},
-                "subgraphs": {"kid": {"replies": {"decision": CHILDREN[child]}}},
-                "usage": {"cost_usd": 0.0625},
-            },
-            **KID_SETTINGS[parent],
-            subgraphs={"kid": {"machine": child, "settings": grown}},
-        ).pk
-    )
+    run = driver.drive_inline(asking_family(parent, child).pk)
     kid = Run.objects.get(parent=run)
     assert (run.status, run.answer, run.tool_calls) == ("succeeded", "Asked.", 1 + (parent == "planned"))
     assert (kid.status, kid.answer, kid.machine, kid.child_name) == ("succeeded", "At noon.", child, "kid")

@@ -22,7 +22,7 @@ from runs.reading.statuses import exit_of, status_word
 from runs.store import verifying
 from runs.store.creating import folder_of
 from tests.cast import cast_member, person, signed_in
-from tests.families import CHILDREN, KID_SETTINGS, PARENTS
+from tests.families import asking_family
 from tests.launching import ALLOW, FINAL, TOOLS, launch, script, think
 from tests.replaying import WRITE, check_replay, outcome_of, relaunched, rows_of
 from tests.running import decide, make_due, pending, transitions, work
@@ -158,19 +158,7 @@ def test_a_fork_is_replayed_from_where_it_began() -> None:
 
 @pytest.mark.parametrize(("parent", "child"), list(itertools.product(CATALOGUE, CATALOGUE)))
 def test_a_family_of_any_machines_is_replayed_with_its_child(parent: str, child: str) -> None:
-    grown = {} if child == "contract" else KID_SETTINGS[child]
-    run = launch(
-        machine=parent,
-        goal="Find out the tide",
-        played={
-            "replies": {"decision": PARENTS[parent]},
-            "subgraphs": {"kid": {"replies": {"decision": CHILDREN[child]}}},
-            "usage": {"cost_usd": 0.0625},
-        },
-        **KID_SETTINGS[parent],
-        subgraphs={"kid": {"machine": child, "settings": grown}},
-    )
-    work(run)
+    run = work(asking_family(parent, child))
     made = check_replay(run)
     kid, again = Run.objects.get(parent=run), Run.objects.get(parent=made)
     assert (again.origin, again.copied_from, again.parent_seq) == ("replay", kid, kid.parent_seq)
