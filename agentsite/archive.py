@@ -108,7 +108,7 @@ def runs_dir() -> Path:
 
 
 def _is_among_runs(place: Path) -> bool:
-    """Return True if the place is the runs' directory or in it, by whatever name."""
+    """Return True if the place is the runs' directory or in it; links are followed."""
     if not place.exists() or not runs_dir().exists():
         return False
     real = place.resolve()

@@ -45,7 +45,7 @@ class Hands:
             self.threads.submit(self.drive, run_id)
 
     def look_at_servers(self) -> None:
-        """List the tools of MCP servers that somebody asked for, one at a time."""
+        """List the requested tools of MCP servers, one server at a time."""
         if self.looking is None or self.looking.done():
             self.looking = self.threads.submit(_look_at_servers)
 

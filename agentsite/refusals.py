@@ -23,7 +23,7 @@ def shown(text: str) -> str:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer an unacceptable request, whatever the person behind it may do."""
+    """Answer an unacceptable request; the rights of the person do not matter."""
     if not hasattr(request, "user"):  # refused before anything asked who sends it
         request.user = AnonymousUser()
     match exception:

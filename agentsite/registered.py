@@ -52,16 +52,9 @@ def document_folders_of(text: str, data_dir: Path) -> dict[str, Path]:
 
 
 def _is_own(database: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    if database["ENGINE"].endswith("sqlite3") and is_own_file(Path(database["NAME"]), own):
-        return True
-    return _place(database) == _place(own)
-
-
-def _place(database: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what tells one database from another, however its file is named."""
-    if not database.get("HOST") and Path(database["NAME"]).is_absolute():
-        return (str(Path(database["NAME"]).resolve()),)
-    return tuple(str(database.get(part, "")) for part in ("NAME", "HOST", "PORT"))
+    if database["ENGINE"].endswith("sqlite3"):
+        return is_own_file(Path(database["NAME"]), own)
+    return all(str(database.get(part, "")) == str(own.get(part, "")) for part in ("NAME", "HOST", "PORT"))
 
 
 def _is_database(url: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from runs import driver, hints
 from runs.actions.common import NotAllowed
 from runs.adapters.scripted import BadScript, Script, parse_script
+from runs.adapters.tool import Tool
 from runs.engine.known_names import known_beside
 from runs.engine.machine import Machine
 from runs.engine.settings import MOST_ENTRIES, Settings
@@ -125,12 +126,13 @@ def check_launch(
         raise BadLaunch(tuple(problems))  # a valid script needs no named model
     model, played = _model_of(checked, played, problems)
     if not problems:
-        _check_parts(CATALOGUE[machine], checked, played, "settings", problems)
+        tools = driver.tools_here()
+        _check_parts(CATALOGUE[machine], checked, played, tools, "settings", problems)
         if played is None:
             _check_prices(checked, model, "settings", problems)
         if not decides(owner):
             scripted = frozenset(played.tools or ()) if played else frozenset()
-            _check_answers(checked, played, scripted, "settings", problems)
+            _check_answers(checked, played, scripted, tools, "settings", problems)
     if problems:
         raise BadLaunch(tuple(problems))
     return _Checked(settings, checked, played, model)
@@ -320,27 +322,34 @@ def _check_parts(
     machine: Machine,
     checked: Settings,
     script: Script | None,
+    tools: Mapping[str, Tool],
     path: str,
     problems: list[Problem],
 ) -> None:
     """Check that everything named by the settings exists; the same for each subgraph."""
     built_in = {spec.name for spec in machine.built_in}
-    known = set(driver.tools_here()) | built_in | set(script.tools or {} if script else {})
+    known = set(tools) | built_in | set(script.tools or {} if script else {})
     for index, name in enumerate(checked.tools):
         if name not in known:
-            tools = ", ".join(sorted(known))
-            problems.append(Problem(f"{path}.tools.{index}", f"There is no tool {name!r}. Tools: {tools}."))
+            names = ", ".join(sorted(known))
+            problems.append(Problem(f"{path}.tools.{index}", f"There is no tool {name!r}. Tools: {names}."))
     for name, child in checked.subgraphs.items():
         inner_machine = CATALOGUE[child.machine]
         inner = inner_machine.settings.model_validate(child.settings)
         where = f"{path}.subgraphs.{name}.settings"
         if script is None and inner.model:
             _model_of(inner, None, problems, where)
-        _check_parts(inner_machine, inner, script.for_child(name) if script else None, where, problems)
+        inner_script = script.for_child(name) if script else None
+        _check_parts(inner_machine, inner, inner_script, tools, where, problems)
 
 
 def _check_answers(
-    checked: Settings, script: Script | None, played: frozenset[str], path: str, problems: list[Problem]
+    checked: Settings,
+    script: Script | None,
+    played: frozenset[str],
+    tools: Mapping[str, Tool],
+    path: str,
+    problems: list[Problem],
 ) -> None:
     """Check the answers of a launcher without the right to decide: only in a script, for the tools played by it.
 
@@ -349,20 +358,20 @@ def _check_answers(
     if checked.answers and script is None:
         why = "Answers given beforehand need the right to decide interrupts, which you lack."
         problems.append(Problem(f"{path}.answers", why))
-    elif checked.answers and (real := _real_ones(checked.tools, played)):
+    elif checked.answers and (real := _real_ones(checked.tools, played, tools)):
         problems.append(Problem(f"{path}.answers", _could_let_run(real)))
     for name, child in checked.subgraphs.items():
         inner = CATALOGUE[child.machine].settings.model_validate(child.settings)
-        tools = [part.tools for part in script.parts_of(name)] if script else []
-        in_each = [played if one is None else frozenset(one) for one in tools or [None]]
+        parts = [part.tools for part in script.parts_of(name)] if script else []
+        in_each = [played if one is None else frozenset(one) for one in parts or [None]]
         where = f"{path}.subgraphs.{name}.settings"
-        _check_answers(inner, script, frozenset.intersection(*in_each), where, problems)
+        _check_answers(inner, script, frozenset.intersection(*in_each), tools, where, problems)
 
 
-def _real_ones(names: Iterable[str], played: frozenset[str]) -> list[str]:
+def _real_ones(names: Iterable[str], played: frozenset[str], tools: Mapping[str, Tool]) -> list[str]:
     """Return the tools whose calls have effects that no script plays."""
-    real = {name for name, tool in driver.tools_here().items() if tool.effects != "none"}
-    return [name for name in names if name in real and name not in played]
+    real = [name for name in names if name in tools and name not in played]
+    return [name for name in real if tools[name].effects != "none"]
 
 
 def _could_let_run(real: list[str]) -> str:

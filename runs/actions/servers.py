@@ -48,6 +48,6 @@ def switch_tool_off(tool: McpTool, *, by: Person) -> None:
 
 
 def check_servers(person: Person) -> None:
-    """Refuse whoever may not manage servers."""
+    """Raise `NotAllowed` if the person may not manage servers."""
     if not may_manage_servers(person):
         raise NotAllowed("You may not manage MCP servers. An administrator can.")

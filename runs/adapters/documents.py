@@ -1,6 +1,6 @@
 """A full-text index of the folders of documents that an administrator has registered.
 
-It is made from the files alone, and made anew where it is of another version or damaged: nothing else is in it.
+It is built from the files alone, and rebuilt if it is damaged or of another version.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Updated(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What tells a file from an earlier one of its name."""
+    """Time and size, which tell a changed file from the one before."""
 
     changed: int
     size: int
@@ -111,7 +111,7 @@ class DocumentIndex:
             ]
 
     def _opened(self) -> sqlite3.Connection:
-        """Return the index, made anew where it can't be used."""
+        """Return the index, rebuilt if it can't be used."""
         try:
             return self._connected()
         except (sqlite3.DatabaseError, _OtherVersion) as fault:
@@ -171,7 +171,7 @@ def _version_of(index: sqlite3.Connection) -> int:
 
 
 def _begun(index: sqlite3.Connection) -> bool:
-    """Begin to write; return whether nobody else is writing."""
+    """Begin to write; return False if another process is writing."""
     try:
         index.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as why:
@@ -182,7 +182,7 @@ def _begun(index: sqlite3.Connection) -> bool:
 
 
 def _files_in(root: Path) -> Iterator[tuple[str, Seen]]:
-    """Yield the ordinary files below a folder, each with what tells it from an earlier one; no link is followed."""
+    """Yield the ordinary files below a folder, each with its time and size; no link is followed."""
     count = 0
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -1,4 +1,4 @@
-"""Tell whether a SQLite file is the site's own database, under whatever name: links are seen through.
+"""Tell whether a SQLite file is the site's own database: links of both kinds are followed.
 
 Agents read registered databases, and the site's own holds password hashes and keys.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from os import stat_result
-from os.path import samestat
+from os.path import realpath, samestat
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,11 @@ def is_own_file(file: Path, own: Mapping[str, Any]) -> bool:
     """Return True if `file`, or a log beside it, is a file of the site's database (Django's description)."""
     if not own["ENGINE"].endswith("sqlite3"):
         return False
-    site = list(_files_of(Path(own["NAME"])))
-    return any(samestat(mine, other) for mine in _files_of(file) for other in site)
+    site = Path(own["NAME"])
+    if realpath(file) == realpath(site):  # also of a database that is not made yet
+        return True
+    stats = list(_files_of(site))
+    return any(samestat(mine, other) for mine in _files_of(file) for other in stats)
 
 
 def _files_of(file: Path) -> Iterator[stat_result]:

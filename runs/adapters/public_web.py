@@ -10,14 +10,16 @@ import ssl
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, urlsplit
 
+from pydantic import Field
+
 from runs.adapters.addresses import is_public
-from runs.adapters.tool import ToolError
+from runs.adapters.tool import ToolError, must
 from runs.engine.hosts import ascii_name
 
-if TYPE_CHECKING:  # the web server lists tools and never contacts anybody: it does without the HTTP library
+if TYPE_CHECKING:  # the web server lists tools but never contacts a host: it needs no HTTP library
     from runs.adapters.wire import Net, Reply
 
 SILENCE_S = 10.0
@@ -25,13 +27,18 @@ MAX_URL = 2_000
 MAX_BYTES = 2_000_000
 """Of the body, as sent and as decoded each."""
 PORTS = (80, 443)
-URL = r"^[hH][tT][tT][pP][sS]?://([^\s\\/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:(0*(80|443))?)?([/?#][^\s\\]*)?$"
+_URL = r"^[hH][tT][tT][pP][sS]?://([^\s\\/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(:(0*(80|443))?)?([/?#][^\s\\]*)?$"
 """An address as far as a pattern can tell, so that no person is asked about another one; `target_of` tells the rest."""
 URL_SENTENCE = "must be an http(s) address on port 80 or 443, without a user, blanks or backslashes"
 
+PublicUrl = Annotated[
+    str, Field(min_length=1, max_length=MAX_URL, pattern=_URL, json_schema_extra=must(URL_SENTENCE))
+]
+"""An argument that holds such an address; the tool's own field describes it."""
+
 
 class UrlRefused(ToolError):
-    """An address that is not one of a public page."""
+    """An address of no public page."""
 
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
@@ -39,7 +46,7 @@ class UrlRefused(ToolError):
 
 
 class PageUnreadable(ToolError):
-    """A body that is no text, or is encoded in a way that can't be bounded."""
+    """A body that is no text, or has an encoding that can't be bounded."""
 
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
@@ -48,7 +55,7 @@ class PageUnreadable(ToolError):
 
 @dataclass(frozen=True)
 class Target:
-    """An address that may be asked for: its parts, in ASCII."""
+    """A permitted address: its parts, in ASCII."""
 
     url: str
     scheme: str
@@ -58,7 +65,7 @@ class Target:
 
 
 def target_of(url: str) -> Target:
-    """The parts of `url`; raises `UrlRefused` unless it is http(s) on port 80 or 443, without a user."""
+    """Return the parts of `url`; raises `UrlRefused` unless it is http(s) on port 80 or 443, without a user."""
     if not url.isprintable() or " " in url or "\\" in url or len(url) > MAX_URL:
         raise UrlRefused(url, "it is too long, or holds a blank, a control character or a backslash")
     try:
@@ -87,7 +94,7 @@ _SAFE = "/%:@!$&'()*+,;=~-._[]"
 
 
 def admit(host: str, addresses: Sequence[str]) -> None:
-    """Refuse a name with any address that is not public; what is connected to is what was judged."""
+    """Refuse a name with any address that is not public; only judged addresses are connected to."""
     if not all(map(is_public, addresses)):
         raise UrlRefused(host, "it belongs to a private or special network")
 
@@ -115,7 +122,7 @@ _TEXT = re.compile(r"text/[\w.+-]+|application/(json|xml|xhtml\+xml|javascript|y
 
 
 def _bytes_of(url: str, reply: Reply) -> tuple[bytes, bool]:
-    """At most MAX_BYTES of the decoded body, and whether there was more."""
+    """Return at most MAX_BYTES of the decoded body, and whether there was more."""
     coding = reply.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("identity", "", "gzip", "x-gzip"):
         raise PageUnreadable(url, f"its content encoding is {coding[:40]}, which was not asked for")
@@ -144,7 +151,7 @@ class _Unpacker:
 
 
 def _decoded(body: bytes, parameters: str) -> str:
-    """UTF-8 where it is that; else the charset that the server names, if it is a known plain one."""
+    """Decode as UTF-8 if it is that; else by the server's charset, if it is a known plain one."""
     try:
         return body.decode()
     except UnicodeDecodeError:

@@ -98,7 +98,7 @@ class Tool:
     """The data that a result brings into the run: none of note (empty), `private`, or `untrusted`. By default a tool
     with effects counts as private."""
     reads_if: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Values of an argument with which a call only reads, whatever `effects` says; by the argument's name."""
+    """Values of an argument, by its name, with which a call only reads; they override `effects`."""
     asks: str = ""
     """The argument that holds a question: a person's answer is the result, and `run` is never called."""
 
@@ -124,7 +124,7 @@ class ToolError(Exception):
 
     blame: ClassVar[Blame] = "recoverable"
     ran: ClassVar[bool] = True
-    """Whether the call may have taken place."""
+    """True if the call may have taken place."""
 
 
 @cache

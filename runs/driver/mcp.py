@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -31,7 +31,7 @@ class _Ledger:
         """Keep why it failed."""
         self._kept(lambda: mcp.keep_fault(server, why, last_words))
 
-    def _kept(self, deed) -> None:  # type: ignore[no-untyped-def]
+    def _kept(self, deed: Callable[[], None]) -> None:
         try:
             deed()
         except DatabaseError as fault:
@@ -62,7 +62,7 @@ def tools_named(names: Iterable[str]) -> tuple[dict[str, Tool], set[str]]:
 
 
 def look_at_wanted() -> bool:
-    """List the tools of a server that somebody asked for. Return whether there was one."""
+    """List the tools of a server that a person requested. Return whether there was one."""
     if halting.halt_now() is not None:
         return False
     server = mcp.take_wanted()

@@ -31,7 +31,7 @@ class Source(Value):
 
     @property
     def link(self) -> str:
-        """Where a reader's browser can go; empty for a document of the site."""
+        """Return the address for a reader's browser; empty for a document of the site."""
         return "" if _DOCUMENT.fullmatch(self.url) else self.url
 
 

@@ -46,7 +46,7 @@ class ToolSpec(Value):
     reads: Reads = ""
     """The kind of data that a result brings into the run."""
     reads_if: dict[str, tuple[str, ...]] = Field(default={}, exclude_if=operator.not_)
-    """Values of an argument with which a call only reads, whatever `effects` says; by the argument's name."""
+    """Values of an argument, by its name, with which a call only reads; they override `effects`."""
     asks: str = Field(default="", exclude_if=operator.not_)
     """The argument that holds a question: a person's answer is the result, and nothing is run."""
 

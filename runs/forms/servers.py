@@ -102,7 +102,7 @@ class ServerForm(forms.ModelForm):
 
 
 class ToolForm(forms.ModelForm):
-    """What an administrator says that a tool does, with the definition that they have read."""
+    """The administrator's statement of a tool's side effects, with the definition that they read."""
 
     sha256 = forms.CharField(max_length=64)
     effects = forms.ChoiceField(choices=EFFECTS)

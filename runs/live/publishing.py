@@ -1,4 +1,4 @@
-"""A connection on which rings are published. The server's client is loaded with it: most commands ring nobody."""
+"""A connection on which rings are published. Loads the server's client: most commands never ring."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class McpServer(models.Model):
     looked_at = models.DateTimeField(null=True, blank=True)
     """When its tools were listed last."""
     look_wanted_at = models.DateTimeField(null=True, blank=True)
-    """When somebody asked for its tools; empty once a worker has begun to look."""
+    """The time of a request for its tools; empty once a worker has begun to look."""
     looking_since = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -74,12 +74,12 @@ class McpTool(models.Model):
 
     @property
     def full_name(self) -> str:
-        """How runs, rules and pages name it."""
+        """Return the name for runs, rules and pages."""
         return f"{self.server.name}.{self.name}"
 
     @property
     def is_on(self) -> bool:
-        """Whether runs may call it."""
+        """Return True if runs may call it."""
         approved = self.approved_sha256 != "" and self.approved_sha256 == self.found_sha256
         return approved and self.enabled and self.server.enabled
 

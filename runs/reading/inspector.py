@@ -120,7 +120,7 @@ class StepView:
 
     @property
     def messages(self) -> tuple[tuple[int, Message], ...]:
-        """The messages of the prompt that are shown, with their numbers: the first, and the newest."""
+        """Return the shown messages of the prompt with their numbers: the first, and the newest."""
         numbered = tuple(enumerate(self.prompt, 1))
         if len(numbered) <= FIRST_MESSAGES + LAST_MESSAGES:
             return numbered
@@ -128,12 +128,12 @@ class StepView:
 
     @property
     def messages_left_out(self) -> int:
-        """How many messages of the prompt are not shown."""
+        """Return the number of the prompt's messages that are not shown."""
         return len(self.prompt) - len(self.messages)
 
     @property
     def gap_after(self) -> int:
-        """The number of the message after which some are not shown; 0 where all are."""
+        """Return the number of the message before the gap; 0 if all are shown."""
         return FIRST_MESSAGES if self.messages_left_out else 0
 
     @property

@@ -43,23 +43,23 @@ class ToolView:
     schema: str
     hints: tuple[str, ...]
     fault: str
-    """Why it can't be used; empty where it can."""
+    """Why it can't be used; empty if it can."""
     difference: tuple[DiffPiece, ...]
-    """What the server changed since the approval; empty where nothing."""
+    """The server's changes since the approval; empty if there are none."""
 
     @property
     def word(self) -> Word:
-        """Its state as a word."""
+        """Return its state as a word."""
         return STATES[self.state]
 
     @property
     def deed(self) -> str:
-        """What its button does."""
+        """Return the label of its button."""
         return {"changed": "Approve the change", "on": "Save"}.get(self.state, "Approve")
 
     @property
     def effects(self) -> Word:
-        """What it does, as approved or proposed."""
+        """Return its side effects, as approved or proposed."""
         return words.EFFECTS[self.tool.effects]
 
 
@@ -71,7 +71,7 @@ class ServerView:
     word: Word
     on: int
     waiting: int
-    """Tools that nobody has approved as they are now."""
+    """Tools whose present definition is not approved."""
     total: int
 
 
@@ -88,7 +88,7 @@ def server_view(server: McpServer, tools: Iterable[McpTool]) -> ServerView:
 
 
 def tool_views(server: McpServer) -> list[ToolView]:
-    """Return the tools of a server; those that wait for somebody first."""
+    """Return the tools of a server; those that wait for an approval first."""
     order = ["changed", "new", "on", "off", "unusable", "gone"]
     views = [tool_view(tool) for tool in server.tools.select_related("server")]
     return sorted(views, key=lambda view: (order.index(view.state), view.tool.name))

@@ -82,7 +82,7 @@ def icon(name: str) -> SafeString:
 def excerpt(
     context: template.RequestContext, text: str, part: str, most: int = EXCERPT, number: int = 0
 ) -> dict[str, Any]:
-    """A text of a step; of a long one its beginning and end, and the address of all of it."""
+    """Return a text of a step; of a long one its beginning and end, and the address of the whole."""
     whole = hidden_text.visible(text)
     left_out = len(whole) - most if len(whole) > most + most // 4 else 0
     half = most // 2

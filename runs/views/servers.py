@@ -18,7 +18,7 @@ from runs.reading.servers import ToolView, server_view, server_views, tool_view,
 @never_cache
 @require_safe
 def servers(request: HttpRequest) -> HttpResponse:
-    """All servers with their states."""
+    """Show all servers with their states."""
     actions.check_servers(request.user)
     return render(request, "runs/servers.html", {"servers": server_views(), "missing": _missing()})
 
@@ -26,7 +26,7 @@ def servers(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def add(request: HttpRequest) -> HttpResponse:
-    """A form for a new server."""
+    """Show the form for a new server, or save it."""
     actions.check_servers(request.user)
     form = ServerForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -41,7 +41,7 @@ def add(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def server(request: HttpRequest, server_id: int) -> HttpResponse:
-    """One server: its tools, and how it is reached."""
+    """Show one server with its tools and settings, or save the settings."""
     actions.check_servers(request.user)
     found = get_object_or_404(McpServer, pk=server_id)
     if request.method == "GET":
@@ -118,5 +118,5 @@ def _page(request: HttpRequest, found: McpServer, form: ServerForm, status: int 
 
 
 def _missing() -> str:
-    """Return what to do where the packages are not installed."""
+    """Return how to install the packages; empty if they are installed."""
     return "" if is_installed() else how_to_add()

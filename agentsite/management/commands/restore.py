@@ -20,7 +20,7 @@ from runs.store import backups
 
 
 class SiteRuns(CommandError):
-    """A process of the site is running, with whatever data directory."""
+    """A process of the site is running, perhaps with another data directory."""
 
     def __init__(self, where: str = "") -> None:
         super().__init__(f"The site runs{where}. Stop it first (Ctrl-C in its terminal).", returncode=2)

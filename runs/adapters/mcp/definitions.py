@@ -20,7 +20,7 @@ MOST_TOOLS = 500
 
 
 class Definition(Value):
-    """What a server says of one of its tools."""
+    """A tool as its server describes it."""
 
     name: str
     method: Method = "tools/call"
@@ -29,21 +29,21 @@ class Definition(Value):
     input_schema: dict[str, Any] = Field(default_factory=dict)
     output_schema: dict[str, Any] | None = None
     hints: dict[str, Any] = Field(default_factory=dict)
-    """The server's own word on what the tool does; nothing is decided by it."""
+    """The server's own claims about the tool; no decision uses them."""
 
     @property
     def text(self) -> str:
-        """The canonical text that is stored and hashed."""
+        """Return the canonical text, which is stored and hashed."""
         return canonical(self.model_dump(mode="json"))
 
     @property
     def sha256(self) -> str:
-        """The hash of that text, in hex."""
+        """Return the hash of that text, in hex."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
     def fault(self) -> str:
-        """Return why the tool can't be used, as a sentence; empty where it can."""
+        """Return why the tool can't be used, as a sentence; empty if it can."""
         if not NAME.fullmatch(self.name):
             return "Its name has characters other than letters, digits, _ . and -, or more than 64."
         if len(self.text) > MOST_CHARACTERS:

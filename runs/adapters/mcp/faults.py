@@ -33,6 +33,8 @@ class TooMuch(CutOff):
 class TooSlow(TimeoutError):
     """The server did not answer in time."""
 
+    last_words = ""
+
     def __init__(self, server: str, seconds: float) -> None:
         super().__init__(f"The server {server} did not answer within {seconds:g} s.")
 

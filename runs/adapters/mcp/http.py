@@ -23,7 +23,7 @@ REJECTED = range(400, 500)
 
 @dataclass
 class Record:
-    """What became of the requests of one call."""
+    """The outcome of the requests of one call."""
 
     unsent: str = ""
     """Why nothing was sent; empty where something was."""

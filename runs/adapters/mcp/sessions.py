@@ -84,13 +84,13 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """Whether a call may begin in it."""
+        """Return True if a call may begin in it."""
         ended = self.pipes is not None and self.pipes.ended.is_set()
         return not (self.retired or self.task.done() or ended)
 
     @property
     def last_words(self) -> str:
-        """What its process said last on stderr."""
+        """Return the last output of its process on stderr."""
         return self.pipes.last_words if self.pipes is not None else ""
 
     def retire(self) -> None:
@@ -128,7 +128,7 @@ class Session:
     def _failed(self, why: str) -> None:
         if not self.client.done():
             self.client.set_exception(NotReached(self.settings.name, why, self.last_words))
-            self.client.exception()  # it may be that nobody waits for it any more
+            self.client.exception()  # perhaps no call waits for it any more
 
     def _why(self) -> str:
         """Return why a process ended the connection; empty where it did not."""
@@ -137,7 +137,7 @@ class Session:
         return f"it sent {self.pipes.too_much}." if self.pipes.too_much else "its process ended."
 
     async def _until_unused(self) -> None:
-        """Return once nobody needs the session any more."""
+        """Return once no call needs the session any more."""
         while not (self.retired and not self.calls):
             self._woken.clear()
             try:
@@ -178,7 +178,7 @@ class Sessions:
         return [session.settings for session in list(self._all) if session.usable]
 
     async def close_all(self) -> None:
-        """End every session, whatever it is in."""
+        """End every session, calls in flight included."""
         for session in self._all:
             session.task.cancel()
         await asyncio.gather(*(session.task for session in self._all), return_exceptions=True)
@@ -195,7 +195,7 @@ class Sessions:
         return session
 
     async def _asked(self, session: Session, question: Ask[T]) -> T:
-        """Return the answer; whatever goes wrong is one of our own faults."""
+        """Return the answer; each failure becomes one of our own faults."""
         settings = session.settings
         record = http.Record()
         http.RECORD.set(record)
@@ -306,11 +306,11 @@ class _Loop:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has begun in this process."""
+        """Return True if it has begun in this process."""
         return self._loop is not None and self._pid == os.getpid()
 
     def there(self) -> asyncio.AbstractEventLoop:
-        """Return the loop; begin it where this process has none."""
+        """Return the loop; begin it if this process has none."""
         with self._guard:
             if self._loop is None or self._pid != os.getpid():
                 self._loop, self._pid = asyncio.new_event_loop(), os.getpid()

@@ -37,7 +37,7 @@ class Approved:
     definition: Definition
     effects: EffectClass = "send"
     repeatable: bool = False
-    """Whether a call may be made again that was cut off."""
+    """True if a call that was cut off may be repeated."""
     reads: Reads = "untrusted"
     outward: str = ""
 
@@ -109,11 +109,8 @@ def _called(
         if changes_something(approved.effects):
             raise
         raise TooLarge(str(fault)) from None
-    except (NotReached, CutOff) as fault:
+    except (NotReached, CutOff, TooSlow) as fault:
         notes.failed(server, str(fault), fault.last_words)
-        raise
-    except TooSlow as fault:
-        notes.failed(server, str(fault), "")
         raise
     return _read(settings, definition, answer, place)
 

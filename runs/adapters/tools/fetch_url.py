@@ -15,10 +15,8 @@ from pydantic import Field
 
 from runs.adapters.html_pages import read_html
 from runs.adapters.public_web import (
-    MAX_URL,
     SILENCE_S,
-    URL,
-    URL_SENTENCE,
+    PublicUrl,
     Target,
     UrlRefused,
     admit,
@@ -27,7 +25,7 @@ from runs.adapters.public_web import (
     system_certificates,
     target_of,
 )
-from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, anywhere, must
+from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, anywhere
 from runs.engine.hosts import host_of
 
 if TYPE_CHECKING:  # the web server lists tools but never fetches: it needs no HTTP library
@@ -41,13 +39,7 @@ MAX_CHARACTERS = 40_000
 class FetchArguments(Arguments):
     """The address of the page."""
 
-    url: str = Field(
-        min_length=1,
-        max_length=MAX_URL,
-        pattern=URL,
-        json_schema_extra=must(URL_SENTENCE),
-        description="Address of a public page (http, https; ports 80, 443).",
-    )
+    url: PublicUrl = Field(description="Address of a public page (http, https; ports 80, 443).")
 
 
 class TooManyRedirects(ToolError):
@@ -88,7 +80,6 @@ class Page:
     """The reply of the last hop."""
 
     url: str
-    status: int
     media_type: str
     text: str
     cut: bool
@@ -144,7 +135,7 @@ def _page(url: str, reply: Reply) -> Page:
     if not 200 <= reply.status < 300:
         raise PageRefused(url, reply.status)
     body = body_of(url, reply)
-    return Page(url, reply.status, body.media_type, body.text, body.cut)
+    return Page(url, body.media_type, body.text, body.cut)
 
 
 def fetch_tool(net: Callable[[], Net], tls: Callable[[], ssl.SSLContext]) -> Tool:

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from runs.adapters.public_web import (
-    MAX_URL,
     SILENCE_S,
-    URL,
-    URL_SENTENCE,
     PageUnreadable,
+    PublicUrl,
     admit,
     body_of,
     own_net,
     system_certificates,
     target_of,
 )
-from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError, must
+from runs.adapters.tool import Arguments, Place, Result, Tool, ToolError
 
 if TYPE_CHECKING:  # as in public_web
     from runs.adapters.wire import Call, Net, Reply
@@ -48,13 +46,7 @@ class RequestArguments(Arguments):
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = Field(
         description="GET and HEAD only read. The others change something and need approval."
     )
-    url: str = Field(
-        min_length=1,
-        max_length=MAX_URL,
-        pattern=URL,
-        json_schema_extra=must(URL_SENTENCE),
-        description="Address of a public server (http, https; ports 80, 443).",
-    )
+    url: PublicUrl = Field(description="Address of a public server (http, https; ports 80, 443).")
     headers: dict[str, str] = Field(
         default={}, max_length=MAX_HEADERS, description="Headers by name, such as Accept."
     )
