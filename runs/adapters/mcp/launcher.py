@@ -11,6 +11,7 @@ import sys
 import time
 
 LOOK_S = 0.2
+"""Seconds between two looks whether the worker or the server has ended."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
