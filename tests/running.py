@@ -78,6 +78,15 @@ def on_postgresql(because: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(connection.vendor != "postgresql", reason=because)
 
 
+def somebody_waits_for_a_lock() -> bool:
+    """Whether a connection to this database waits for another's lock; asked on PostgreSQL alone."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(cursor.fetchall())
+
+
 @contextmanager
 def locked(*runs: Run) -> Iterator[None]:
     """Somebody else holds the rows of these for as long as it takes; on SQLite that is all of the database."""

@@ -42,6 +42,7 @@ from tests.running import (
     make_due,
     on_postgresql,
     pending,
+    somebody_waits_for_a_lock,
     transitions,
     work,
 )
@@ -535,6 +536,25 @@ def test_the_halt_waits_for_an_intent_that_is_not_committed_yet() -> None:
 
     in_threads(2, both)
     assert order == ["intent", "halt"]
+
+
+@on_postgresql("SQLite has one writer: they can't overlap")
+def test_of_two_people_who_resume_the_site_at_once_one_is_told_that_it_was_not_halted() -> None:
+    halt()
+    resumed = threading.Event()
+
+    def both(number: int) -> object:
+        if number == 0:
+            with transaction.atomic():
+                ended = halting.unhalt_site("ada")
+                resumed.set()
+                wait_for(somebody_waits_for_a_lock)
+            return ended
+        resumed.wait(LONGEST_S)
+        return halting.unhalt_site("bob")
+
+    assert in_threads(2, both)[1] is None
+    assert Halt.objects.get().ended_by == "ada"
 
 
 def a_deed_that_waits() -> tuple[Run, int]:

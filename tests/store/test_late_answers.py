@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from runs import actions, driver
@@ -40,6 +40,7 @@ from tests.running import (
     make_due,
     on_postgresql,
     pending,
+    somebody_waits_for_a_lock,
     transitions,
     work,
 )
@@ -644,7 +645,7 @@ def test_a_late_answer_of_a_child_takes_its_parents_row_before_its_own() -> None
             late_answers.keep_answer(child.pk, child.epoch, asked, 0.0, written=False)
         else:
             try:
-                wait_for(_somebody_waits_for_a_lock)
+                wait_for(somebody_waits_for_a_lock)
                 with transaction.atomic():
                     assert Run.objects.select_for_update(no_key=True, nowait=True).get(pk=child.pk)
             finally:
@@ -654,11 +655,3 @@ def test_a_late_answer_of_a_child_takes_its_parents_row_before_its_own() -> None
     run.refresh_from_db()
     assert Run.objects.get(pk=child.pk).cost_usd == pytest.approx(child.cost_usd + 0.005)
     assert run.cost_usd == pytest.approx(0.003 + 0.005)
-
-
-def _somebody_waits_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return bool(cursor.fetchall())
