@@ -306,7 +306,7 @@ def test_a_head_that_drips_ends_at_the_deadline() -> None:
         begun = time.monotonic()
         with pytest.raises(TimeoutError, match=r"longer than 0\.3 seconds"):
             fetch(PAGE, Deadline(0.3), net, trusted())
-    assert time.monotonic() - begun < 10  # the head itself never ends
+    assert time.monotonic() - begun < 30  # the head itself never ends
 
 
 class Mute(TableNet):

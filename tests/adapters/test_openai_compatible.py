@@ -315,7 +315,7 @@ def test_the_deadline_holds_whatever_the_server_does(behaviour: Behaviour) -> No
     assert isinstance(failed, Failed)
     assert failed.blame == "transient"
     assert "longer than 0.3 seconds" in failed.message
-    assert seconds < 10  # the server itself would take for ever
+    assert seconds < 30  # the server itself would take for ever
 
 
 def test_silence_ends_a_call_before_its_deadline() -> None:

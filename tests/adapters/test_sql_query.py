@@ -133,7 +133,7 @@ def test_a_statement_that_takes_too_long_is_given_up(shop: Path, monkeypatch: py
     begun = time.monotonic()
     with pytest.raises(ToolError, match=r"longer than 0\.3 s"):
         rows(f"{ENDLESS} count(*) FROM n")
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_rows_values_and_the_whole_are_cut_and_say_so(shop: Path) -> None:

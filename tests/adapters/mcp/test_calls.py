@@ -171,7 +171,7 @@ def test_a_server_that_hangs_is_left_and_ended_and_the_call_may_have_happened(
     began = time.monotonic()
     with pytest.raises(MayHaveHappened):
         own.call(tool, beside=str(beside))
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     wait_for(lambda: not is_alive(int(beside.read_text())))
     assert own.heard.faults == [("The server slow did not answer within 1.5 s.", "")]
 
@@ -249,7 +249,7 @@ def test_a_server_that_is_silent_at_its_start_is_given_up(tmp_path: Path) -> Non
     silent = Bench(settings.model_copy(update=update), tmp_path / "run")
     began = time.monotonic()
     failed = silent.call(_moved(tool, silent), text="a")
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert isinstance(failed, Failed)
     assert failed.blame == "transient"
 
