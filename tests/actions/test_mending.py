@@ -270,7 +270,7 @@ def test_where_nothing_is_old_enough_the_wish_is_answered_with_a_notice() -> Non
     decide(run, "approve")
     read_on(run)
     assert not compactions(run)
-    assert any("Nothing is old enough to be summarised" in line for line in said(run))
+    assert any("Nothing is old enough to compact" in line for line in said(run))
     assert not loading.compaction_wanted(run)
 
 
@@ -289,7 +289,9 @@ def test_a_wish_waits_for_what_was_taken_back_after_it_and_is_not_used_up() -> N
     assert "Compact now</button>" in page
     prompt = next_prompt(run)
     assert all(one.text[:60] in prompt for one in view.originals), "the rows themselves are read"
-    assert sum("All that is old enough to be summarised was taken back" in line for line in said(run)) == 1
+    assert (
+        sum("All steps that are old enough come from a reverted summary" in line for line in said(run)) == 1
+    )
     assert not any("Nothing is old enough" in line for line in said(run))
     later = next(one for one in compactions(run) if one.seq > view.seq)
     assert (later.wanted_by, later.first > view.last) == ("bob", True), "granted when other rows are old"
@@ -510,7 +512,7 @@ def test_a_summariser_that_fails_changes_nothing_and_says_so() -> None:
         "the prompt is over the limit: old results are left out until it is tried again"
     )
     assert "result 0 of" in prompts[-3]
-    assert any("No summary could be had, and nothing was left out." in line for line in said(run))
+    assert any("The context is unchanged." in line for line in said(run))
 
 
 # --- what is read of it, what verifies ----------------------------------------------------------------------------

@@ -139,16 +139,13 @@ def during_send(**parts: Any) -> Run:
     return run
 
 
-RESTORED = (
-    "This site was restored from a backup that was made after send had begun, "
-    "and before anybody had heard how it ended."
-)
+RESTORED = "This site was restored from a backup made during the call; the outcome is unknown."
 
 
 def test_a_call_in_whose_middle_the_backup_was_made_is_asked_about_with_that_cause() -> None:
     run = work(during_send())
     assert pending(run).kind == "may_have_happened"
-    assert pending(run).why == f"{RESTORED} Calling it twice may do harm."
+    assert pending(run).why == f"{RESTORED} A second call may cause harm."
     decide(run, "respond", message="it was sent")
     assert work(run).status == "succeeded"
     assert actions.replay(run, by=None)[1] is None
@@ -163,7 +160,7 @@ def test_a_worker_that_was_lost_after_the_restore_is_the_cause() -> None:
     actions.resume(run, by=None)
     decide(work(run), "approve")
     die_in(run, before=kill, only="send")
-    assert pending(work(run)).why.startswith("The worker was lost or stopped while send ran,")
+    assert pending(work(run)).why.startswith("The worker stopped mid-call;")
 
 
 def test_a_call_that_did_not_happen_says_that_a_restore_had_it_made_anew() -> None:

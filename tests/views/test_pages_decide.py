@@ -487,7 +487,7 @@ def test_a_checkpoint_goes_on() -> None:
         interrupt_every=1,
     )
     client = signed_in(bob())
-    assert "1 steps done. Go on?" in client.get(f"/runs/{run.pk}/").text
+    assert "1 turn done. Continue?" in client.get(f"/runs/{run.pk}/").text
     send_card(client, run, "resume")
     assert work(run).status == "succeeded"
 
