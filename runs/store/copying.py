@@ -377,8 +377,8 @@ def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, in
 
 def _why_it_ends(source: Run, replay: Replay, last: int) -> Exited:
     if replay.difference is not None:
-        return Exited(reason="fatal_error", message=f"The replay came out otherwise. {replay.difference}")
-    why = f"Replayed up to row {last} of run {source.pk}; it was to go no further."
+        return Exited(reason="fatal_error", message=f"The replay differs. {replay.difference}")
+    why = f"Replayed up to step {last} of run {source.pk}, as requested."
     return Exited(reason="aborted", message=why)
 
 

@@ -87,7 +87,7 @@ def test_an_answer_that_does_not_fit_leaves_its_question_open_to_people() -> Non
     die_parked(run)
     assert run.status == "waiting"
     assert [question.run for question in asked_by(run)] == [run]
-    assert "resume is no answer to this question" in run.steps.get(kind="note").facts_json
+    assert "resume is not an answer to this question" in run.steps.get(kind="note").facts_json
 
 
 # --- an export that runs through ------------------------------------------------------------------------------------

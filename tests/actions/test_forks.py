@@ -331,7 +331,11 @@ PLANNED_ROWS = [{"tool": "search", "args": {"q": "a"}}, {"tool": "final_answer",
 @pytest.mark.parametrize(
     ("state", "path", "said"),
     [
-        ({"pending_plan_step": 2}, "state.pending_plan_step", "This must be a row of the plan, from 0 to 1."),
+        (
+            {"pending_plan_step": 2},
+            "state.pending_plan_step",
+            "This must be a step of the plan, from 0 to 1.",
+        ),
         ({"plan_index": 3}, "state.plan_index", "This must be from 0 to 2, the number of rows in the plan."),
         (
             {"plan": []},

@@ -154,7 +154,7 @@ def test_taking_back_a_summary_brings_back_the_one_that_it_carried_on() -> None:
     assert len(views) > 1
     earlier, later = views[-2], views[-1]
     assert (earlier.carried_on_by, later.carries_on) == (later.seq, earlier.seq)
-    with pytest.raises(actions.NotPossible, match=f"carried on by step {later.seq}"):
+    with pytest.raises(actions.NotPossible, match=f"Step {later.seq} continues the summary"):
         actions.edit_summary(run, seq=earlier.seq, version=1, text="x", reason="y", by=None)
     actions.undo_summary(run, seq=later.seq, reason="Too short.", by=None)
     prompt = next_prompt(run)
@@ -394,7 +394,7 @@ def test_what_the_run_went_back_over_can_not_be_changed(deed: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"version": 0}, "you saw version 0, it is now at version 1"),
+        ({"version": 0}, "You saw version 0 of the summary; it now has version 1"),
         ({"version": 2}, "Look again"),
         ({"text": " \n"}, "can't be empty"),
         ({"text": "x" * 3201}, "at most 3200 characters; this one has 3201"),
@@ -454,7 +454,7 @@ def test_a_summary_that_is_carried_on_names_the_later_one_even_where_that_leaves
     read_on(run)
     later = compactions(run)[-1]
     assert later.seq != first.seq and first.last in later.kept
-    with pytest.raises(actions.NotPossible, match=f"carried on by step {later.seq}"):
+    with pytest.raises(actions.NotPossible, match=f"Step {later.seq} continues the summary"):
         actions.undo_summary(run, seq=first.seq, reason="x", by=None)
 
 
@@ -552,12 +552,12 @@ def _check_states(*runs: Run) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('"first":2,', '"first":900,', "its summary is of rows 900"),
+        ('"first":2,', '"first":900,', "its summary is of steps 900"),
         ('"tokens_after":', '"tokens_after":0,"tokens_was":', ""),
-        ('"kept":[]', '"kept":[900]', "not in its range"),
-        ('"updates":0', '"updates":3', "no live compaction"),
+        ('"kept":[]', '"kept":[900]', "outside its range"),
+        ('"updates":0', '"updates":3', "not a live compaction"),
         ('"version":2', '"version":3', "is 3, after 1"),
-        ('"summary":', '"summary":1', "no live compaction"),
+        ('"summary":', '"summary":1', "not a live compaction"),
     ],
 )
 def test_verify_names_a_summary_that_does_not_fit(old: str, new: str, sentence: str) -> None:

@@ -195,7 +195,7 @@ def test_a_conflict_says_what_the_text_is_now() -> None:
     client = reviewer()
     actions.edit_summary(run, seq=newest(run).seq, version=1, text="Paid: 41 pounds.", reason="x", by=None)
     answer = send(client, run, "correct", text="Paid: 45 pounds.", version="1").text
-    assert "you saw version 1, it is now at version 2" in answer
+    assert "You saw version 1 of the summary; it now has version 2" in answer
     assert "<del>41</del><ins>45</ins>" in answer
     assert 'name="version" value="2"' in answer
     assert "Saved as version 3" in send(client, run, "correct", text="Paid: 45 pounds.").text

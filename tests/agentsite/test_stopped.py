@@ -202,7 +202,7 @@ def test_a_database_of_a_newer_version_is_refused_and_named() -> None:
     MigrationRecorder(connection).record_applied("runs", "9999_later")
     try:
         with pytest.raises(
-            CommandError, match=r"that of a newer version \(runs\.9999_later is not known here\)"
+            CommandError, match=r"has changed the database \(runs\.9999_later is unknown here\)"
         ):
             prepare_database()
         with pytest.raises(CommandError, match="newer version") as refused:

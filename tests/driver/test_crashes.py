@@ -304,7 +304,7 @@ def test_an_answer_that_waits_for_a_worker_is_kept_while_a_person_looks_why_they
     assert told["by"] == "the runtime"
     assert told["message"] == (
         "3 workers in a row stopped while they drove this run. The answer that waits for it is kept. "
-        "Look at the worker's log, then resume the run."
+        "Check the worker's log, then resume the run."
     )
     lose_worker(run)
     assert leases.claim(run.pk, "another") is None, "no further worker is lost on it"

@@ -73,7 +73,7 @@ def test_the_rows_say_that_the_tool_was_asked_and_what_it_said() -> None:
         assert "Result (send, learned by asking the tool): in the outbox" in rows[run]
         told = run.steps.get(facts_json__contains="found_out").facts_json
         assert "The outcome of send was unknown. The tool was asked and says that the call happened." in told
-    why = "A worker was lost or stopped, and send says that the call did not happen. It is made anew."
+    why = "The worker stopped mid-call. send says that the call did not happen, so the worker retries it."
     assert f'Calls (retried): {why} send(to="bob")' in rows[anew]
     assert "Result (send): sent 1" in rows[anew] and "Result (send): sent 1" in rows[answered]
     for run in rows:
@@ -214,7 +214,7 @@ def test_a_call_that_was_cut_off_and_did_not_happen_is_tried_three_times_in_all(
     assert len({one.key for one in tried}) == 3
     assert (run.status, run.tool_calls) == ("succeeded", 0)
     fact = json.loads(run.steps.filter(edge="executed")[0].facts_json)[0]
-    assert (fact["error"], fact["ran"]) == ("send was cut off, and says that the call did not happen.", False)
+    assert (fact["error"], fact["ran"]) == ("send was cut off and says that the call did not happen.", False)
     assert copying.totals_at(run, run.head).tool_calls == 0
     assert actions.replay(run, by=None)[1] is None
 

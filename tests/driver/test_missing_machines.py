@@ -22,8 +22,8 @@ from tests.workers import slice_of
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 SENTENCE = (
-    "The machine older is not here any more. Its runs stay as they are: they can be seen, and go on, where a version "
-    "of agentsite is started that has it."
+    "The machine older is not installed. Its runs can be viewed; they continue once a version of agentsite "
+    "with this machine runs."
 )
 ASKS = [{"when": {"tool": "send"}, "do": "ask", "deadline_s": 60}]
 

@@ -206,7 +206,7 @@ def test_a_given_answer_that_does_not_fit_is_bad_input_and_the_run_is_told_of(
     run = Run.objects.get()
     assert (run.status, caught.value.returncode) == ("waiting", 2)
     assert str(caught.value).startswith(
-        "settings.answers: resume is no answer to this question (tool_call). Possible: approve"
+        "settings.answers: resume is not an answer to this question (tool_call). Possible: approve"
     )
     if as_json:
         assert json.loads(out.getvalue())["run"]["id"] == str(run.pk)
@@ -244,7 +244,7 @@ def test_decide_by_command() -> None:
     assert "no argument cc" in refused(
         "decide", question, "--verdict", "edit", "--args", '{"to": "a", "cc": 1}'
     )
-    assert "is no answer" in refused("decide", question, "--verdict", "top_up")
+    assert "is not an answer" in refused("decide", question, "--verdict", "top_up")
     assert "is no JSON" in refused("decide", question, "--verdict", "edit", "--args", "{")
     assert "There is no interrupt" in refused("decide", "nope", "--verdict", "approve")
     assert "There is no interrupt" in refused("decide", "0" * 32, "--verdict", "approve")

@@ -120,7 +120,7 @@ def test_a_fork_whose_given_answer_does_not_fit_is_told_of(as_json: bool) -> Non
     run = work(launch(think("send", to="bob"), FINAL))
     out = io.StringIO()
     words = ("fork", str(run.pk), "--at=0", '--run-settings={"answers": [{"verdict": "top_up"}]}', "--inline")
-    with pytest.raises(CommandError, match=r"settings\.answers: top_up is no answer") as caught:
+    with pytest.raises(CommandError, match=r"settings\.answers: top_up is not an answer") as caught:
         call_command(*words, *(["--json"] if as_json else []), stdout=out)
     made = Run.objects.get(copied_from=run)
     assert (caught.value.returncode, made.status) == (2, "waiting")

@@ -508,9 +508,9 @@ def test_the_export_says_what_a_name_means() -> None:
 DAMAGES: tuple[tuple[dict[str, Any], str], ...] = (
     ({"version": 3}, "should be version 2"),
     ({"seq": 1}, "should be version 1"),
-    ({"name": "b.txt", "version": 1}, "not what its facts and the answer"),
+    ({"name": "b.txt", "version": 1}, "its artifacts do not match"),
     *(
-        ({column: value}, "not what its facts and the answer")
+        ({column: value}, "its artifacts do not match")
         for column, value in (("sha256", "0" * 64), ("size", 5), ("error", "x"), ("kind", "display"))
     ),
 )

@@ -260,13 +260,13 @@ def test_a_run_whose_model_can_not_be_called_goes_on_only_where_it_is_named() ->
     restore()
     client = root()
     page = html.unescape(client.get(PAGE).text)
-    assert "Only if ticked: There is no model 'gone' here, or it is switched off." in page
+    assert "Only if ticked: The site has no model 'gone', or it is switched off." in page
     assert "Only if ticked: The model 'locked' can't be called. The stored secret" in page
     client.post(PAGE, {"all": "yes"})
     assert status_of(gone, fine, locked) == ["paused", "queued", "paused"]
     lines = told("resume", "--restored")
     assert lines[0] == "Resumed: 0."
-    assert lines[1].startswith(f"Run {gone.pk} stays paused: There is no model 'gone' here")
+    assert lines[1].startswith(f"Run {gone.pk} stays paused: The site has no model 'gone'")
     assert lines[2].endswith(f"To resume it: manage.py resume {locked.pk}")
     client.post(PAGE, {"run": [str(gone.pk)]})
     assert status_of(gone) == ["queued"]

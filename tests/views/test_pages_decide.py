@@ -281,7 +281,7 @@ def test_a_card_that_is_out_of_date_decides_nothing(seen: dict[str, str]) -> Non
     run = run_with_letter(alice())
     answer = send_card(signed_in(bob()), run, "approve", **seen)
     assert answer.status_code == 409
-    assert "Look again before you decide." in answer.text
+    assert "Read it again before you decide." in answer.text
     assert not Decision.objects.exists()
 
 

@@ -221,7 +221,7 @@ def test_state_limits_and_settings_are_changed_by_the_form() -> None:
         ({"verdict": "edit", "args": '{"n": 1}', "sure": "yes"}, "to: send needs the argument to."),
         ({"verdict": "approve", "args": "", "sure": "yes"}, "The new arguments must be a JSON object."),
         ({"verdict": "approve", "args": "{"}, "Invalid JSON"),
-        ({"verdict": "reject", "args": '{"to": "carol"}'}, "Arguments go with edit and top_up"),
+        ({"verdict": "reject", "args": '{"to": "carol"}'}, "Only edit and top_up take arguments"),
         ({"said": "Not bob."}, "Choose an answer for what you typed."),
         ({"args": '{"to": "carol"}'}, "Choose an answer for what you typed."),
         ({"verdict": "respond"}, "Write the answer."),
