@@ -115,7 +115,7 @@ def check_fork(run: Run, at: int) -> str:
         raise NotPossible(f"Step {at} of run {run.pk} {why}: name a live transition, or 0 for the beginning.")
     if to == END:
         raise NotPossible(
-            f"Step {at} ends run {run.pk}: nothing would go on from there. Name an earlier one."
+            f"Step {at} ends run {run.pk}: a copy could not continue there. Name an earlier step."
         )
     return str(to)
 

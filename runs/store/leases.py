@@ -235,7 +235,7 @@ def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
                 told = clean_text(f"{type(fault).__name__}: {fault}")[:MOST_OF_A_FAULT]
                 tell_fault(run, told, f"The worker met a fault. Next try in {seconds:g} s. {told}")
     except Exception:  # whatever it is, the run must not be due again at once
-        log.exception("run %s: no row can be written", lease.run_id)
+        log.exception("run %s: no step can be written", lease.run_id)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 
 

@@ -199,15 +199,15 @@ def test_calls_of_a_child_that_were_answered_otherwise_can_not_be_told() -> None
     decided(run, "reject", message="not him")
     first, second = run.children.order_by("pk")
     assert refused(run) == (
-        f"The run can't be exported in this form: its child inner went otherwise in run {first.pk} than in run"
-        f" {second.pk}, and settings.answers would answer every call of it alike."
+        f"The run can't be exported in this form: its child inner had other questions in run {first.pk} than in run"
+        f" {second.pk}, but settings.answers gives every call the same answers."
         " Export it as a test (pytest) instead."
     )
     page = signed_in(person("bob", "view_run")).get(
         reverse("run-script", args=[run.pk]), {"with": "settings"}
     )
     assert page.status_code == 409
-    assert "went otherwise" in page.content.decode()
+    assert "had other questions" in page.content.decode()
     assert "test_every_row_comes_out" in told("export", str(run.pk), "--format", "pytest")
     assert "then" in json.loads(told("export", str(run.pk), "--format", "script"))["subgraphs"]["inner"]
 
@@ -216,7 +216,7 @@ def test_nobody_answers_in_an_export_what_is_still_open() -> None:
     run = family(CALL, CALL, FINAL)
     decided(run, "approve")
     assert len(asked_by(run)) == 1
-    assert "went otherwise" in refused(run)
+    assert "had other questions" in refused(run)
     one = family(CALL, FINAL, inner=(SEND, SEND, DONE))
     decided(one, "approve")
     assert answers_of(exported(one), "inner") == [APPROVE]

@@ -230,10 +230,10 @@ def test_a_pinned_summary_is_not_carried_on() -> None:
     [
         ("st:1", "was told nothing"),
         ("st:99999", "was told nothing"),
-        ("su:2", "no compaction"),
-        ("fi:a.txt", "is no path"),
-        ("st:", "is no path"),
-        ("st:٣", "is no path"),
+        ("su:2", "is not a compaction"),
+        ("fi:a.txt", "is not a path"),
+        ("st:", "is not a path"),
+        ("st:٣", "is not a path"),
         ("xx:2", "can't be pinned"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_run_without_a_limit_is_compacted_when_a_person_wants_it() -> None:
     read_on(run)
     assert not compactions(run)
     actions.compact_now(run, by=bob(), reason="It gets dear.")
-    with pytest.raises(actions.NotPossible, match="wanted already"):
+    with pytest.raises(actions.NotPossible, match="already requested"):
         actions.compact_now(run, by=None)
     assert WRONG in next_prompt(run)
     view = newest(run)
@@ -304,7 +304,7 @@ def test_a_wish_after_taking_back_is_for_those_rows_too() -> None:
     actions.compact_now(run, by=None)
     actions.undo_summary(run, seq=view.seq, reason="It is wrong.", by=None)
     actions.compact_now(run, by=bob(), reason="Anew.")
-    with pytest.raises(actions.NotPossible, match="wanted already"):
+    with pytest.raises(actions.NotPossible, match="already requested"):
         actions.compact_now(run, by=None)
     assert "before the next model call" in context_page(run, owner)
     next_prompt(run)
@@ -384,7 +384,7 @@ def test_what_the_run_went_back_over_can_not_be_changed(deed: str) -> None:
     run = compacted_run()
     view = newest(run)
     actions.rewind(run, to=transitions(run)[0], by=None)
-    with pytest.raises(actions.NotPossible, match="is no compaction, or it was rolled back"):
+    with pytest.raises(actions.NotPossible, match="is not a compaction, or was rolled back"):
         DEEDS[deed](run, view.seq, None)
     assert {one.state for one in compactions(run)} == {"dead"}
     dead = compaction_view(run, view.seq)
@@ -395,13 +395,13 @@ def test_what_the_run_went_back_over_can_not_be_changed(deed: str) -> None:
     ("fields", "sentence"),
     [
         ({"version": 0}, "You saw version 0 of the summary; it now has version 1"),
-        ({"version": 2}, "Look again"),
+        ({"version": 2}, "Read it again"),
         ({"text": " \n"}, "can't be empty"),
         ({"text": "x" * 3201}, "at most 3200 characters; this one has 3201"),
         ({"text": WRONG}, "nothing was changed"),
         ({"reason": " "}, "Enter a reason"),
         ({"reason": "x" * 1001}, "at most 1000 characters"),
-        ({"seq": 1}, "no compaction"),
+        ({"seq": 1}, "is not a compaction"),
     ],
 )
 def test_a_correction_that_is_not_right_is_refused_with_a_sentence(

@@ -201,7 +201,7 @@ WRONG: list[tuple[Any, str]] = [
     (tool(results=[{"output": 1, "kind": "fatal"}]), "there is no error"),
     (
         tool(results=[{"files": [{"name": "../x"}]}]),
-        "at tools.t.results.0.files.0.name: '../x' is no name of a file",
+        "at tools.t.results.0.files.0.name: '../x' is not a file name",
     ),
     ({"usage": {"cost_usd": "1"}}, "at usage.cost_usd: it must be a number"),
     ({"usage": {"cost_usd": True}}, "at usage.cost_usd: it must be a number"),

@@ -174,7 +174,7 @@ def test_a_correction_is_saved_with_its_reason_and_each_version_is_listed_with_w
         ({"reason": ""}, "Enter a reason"),
         ({"reason": "r" * 1001}, "at most 1000 characters"),
         ({"version": "x"}, "names no version"),
-        ({"version": "9"}, "you saw version 9"),
+        ({"version": "9"}, "You saw version 9"),
         ({"deed": "dance"}, "names no action"),
         ({"deed": ""}, "names no action"),
     ],
@@ -232,7 +232,7 @@ def test_compact_now_is_asked_for_on_a_page_of_its_own() -> None:
     assert "at most 1000 characters" in answer.text and "r" * 1001 in answer.text
     assert "before the next model call" in client.post(address, {"reason": "Dear."}, follow=True).text
     again = client.post(address, {"reason": "Once more."})
-    assert "wanted already" in again.text and "Once more." in again.text
+    assert "already requested" in again.text and "Once more." in again.text
     actions.abort(run, by=None)
     assert "has ended already" in client.post(address, {"reason": "x"}).text
     assert address not in client.get(reverse("admin:runs_run_change", args=[run.pk])).text

@@ -155,7 +155,7 @@ def test_stopping_everything_cuts_a_silent_call_and_finishes_a_deed(tmp_path: Pa
         assert site.stop() == 0
         database_copied(old, site.data_dir)
         site.start()
-        assert "This database is not the one that was here last" in site.output
+        assert "This database is not the last one used here" in site.output
         assert {run_row(site, run)[0] for run in (silent, deeds)} == {"paused"}
         site.manage("verify", "--all")
 

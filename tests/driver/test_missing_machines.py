@@ -132,7 +132,10 @@ def test_its_pages_say_what_is_wrong_and_what_to_do() -> None:
 @pytest.mark.parametrize("command", ["pause", "abort", "export", "replay"])
 def test_its_commands_say_what_is_wrong_and_what_to_do(command: str) -> None:
     run = launch(FINAL)
-    with without_its_machine(run), pytest.raises(CommandError, match="The machine older is not here") as end:
+    with (
+        without_its_machine(run),
+        pytest.raises(CommandError, match="The machine older is not installed") as end,
+    ):
         call_command(command, str(run.pk))
     assert end.value.returncode == 2
 

@@ -775,7 +775,7 @@ def test_the_page_takes_a_reason_that_was_forgotten_and_asks_for_none_that_is_th
 
 
 HALTED = r"The site is halted \(since [-0-9]+ [:0-9]+ UTC, by the operator: bad prices\)\. "
-HALTED += r"Nothing begins until: manage\.py unhalt\n"
+HALTED += r"To resume the site: manage\.py unhalt\n"
 
 
 def test_who_lets_a_run_go_on_while_all_is_halted_is_told_that_nothing_moves() -> None:
@@ -817,7 +817,9 @@ def test_a_run_that_the_halt_keeps_from_being_executed_here_is_no_bad_input() ->
         ((f"--batch={json.dumps([item, item])}",), '"error": "The site is halted'),
     ):
         out = io.StringIO()
-        with pytest.raises(CommandError, match=r"bad prices.* Let them: manage\.py unhalt") as caught:
+        with pytest.raises(
+            CommandError, match=r"bad prices.* To resume the site: manage\.py unhalt"
+        ) as caught:
             call_command("launch", *words, stdout=out)
         assert caught.value.returncode == STOPPED
         assert said in out.getvalue()

@@ -380,7 +380,7 @@ def test_the_time_of_a_model_call_that_was_cut_counts_though_it_is_not_paid(cloc
 
     def cut(*_: Any) -> Failed:
         stopped()
-        return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+        return Failed(blame="recoverable", message="The call was cut off: the run no longer needs it.")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(errors.Fenced):
         patch.setattr(ScriptedModel, "ask", cut)
@@ -497,7 +497,7 @@ def test_a_summary_that_was_cut_is_no_answer() -> None:
 
     def cut(*_: Any) -> Failed:
         moved()
-        return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+        return Failed(blame="recoverable", message="The call was cut off: the run no longer needs it.")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(errors.Fenced):
         patch.setattr(Reader, "summarise", cut)

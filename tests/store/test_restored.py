@@ -168,7 +168,8 @@ def test_a_call_that_did_not_happen_says_that_a_restore_had_it_made_anew() -> No
     slice_of(run, far_side=NotHappened.FOR_SURE)
     (anew,) = run.steps.filter(kind="ask", facts_json__contains="not_happened")
     assert (
-        "This site was restored from a backup, and send says that the call did not happen." in anew.facts_json
+        "This site was restored from a backup. send says that the call did not happen, so the worker retries it."
+        in anew.facts_json
     )
     assert run.status == "succeeded"
 
@@ -371,8 +372,8 @@ def test_the_command_says_what_it_needs() -> None:
     run = launch(FINAL)
     number = str(run.pk)
     for words, said in (
-        (("resume",), "Name a run, or say --restored; not both."),
-        (("resume", number, "--restored"), "Name a run, or say --restored; not both."),
+        (("resume",), "Name a run or add --restored, not both."),
+        (("resume", number, "--restored"), "Name a run or add --restored, not both."),
         (("resume", number, "--except", number), "--except goes with --restored."),
         (("resume", "--restored", "--except", "999999"), "There is no run 999999."),
     ):

@@ -36,7 +36,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Verify, and print the result."""
         if options["all"] == bool(options["run"]):
-            raise bad_input("Name a run, or say --all; not both.")
+            raise bad_input("Name a run or add --all, not both.")
         if unknown := unknown_migrations():
             raise bad_input(newer_database(unknown))
         runs = Run.objects.order_by("pk").only("pk") if options["all"] else [run_of(options["run"])]
