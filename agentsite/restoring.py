@@ -21,6 +21,7 @@ from agentsite.environment import private_dir
 from agentsite.supervise import write_atomically
 from runs.failpoints import failpoint
 from runs.models import ModelProfile, Run
+from runs.reading.words import plural
 from runs.store import backups
 
 ID_LASTS_S = 60.0
@@ -46,8 +47,8 @@ class NotEmpty(Exception):
         self.runs = runs
         self.people = people
         super().__init__(
-            f"This site is not empty: {runs} run(s), {people} account(s). Name an empty data directory (--data DIR), "
-            "or add --force to replace all of it with the backup."
+            f"This site is not empty: {plural(runs, 'run')}, {plural(people, 'account')}. Name an empty data "
+            "directory (--data DIR), or add --force to replace all of it with the backup."
         )
 
 

@@ -191,7 +191,7 @@ def test_another_secret_key_is_said(tmp_path: Path, settings: Any) -> None:
     assert "secret key" not in told("restore", str(tmp_path / "site.zip"), "--force")
     settings.SECRET_KEY = "quite another key, long enough to be one"
     said = told("restore", str(tmp_path / "site.zip"), "--force")
-    assert "another secret key" in said and "1 stored model key(s)" in said
+    assert "another secret key" in said and "1 stored model key" in said
     assert ModelProfile.objects.get().sealed_key
 
 
@@ -308,7 +308,7 @@ def test_a_kept_file_that_was_changed_on_disk_is_a_fault_and_is_not_called_gone(
     notice = f"1 version of a run's file is changed in {archive.runs_dir()} since the run wrote it"
     for words in (("verify", str(run.pk)), ("verify", "--all")):
         out = io.StringIO()
-        with pytest.raises(CommandError, match=r"^1 run\(s\) do not verify\.$") as caught:
+        with pytest.raises(CommandError, match=r"^1 run does not verify\.$") as caught:
             call_command(*words, stdout=out)
         assert caught.value.returncode == 1
         assert f"Run {run.pk}: {notice}" in out.getvalue()
@@ -329,7 +329,7 @@ def test_a_site_in_use_is_not_replaced_without_force(tmp_path: Path) -> None:
     populate()
     told("backup", str(tmp_path / "site.zip"))
     before = everything()
-    assert "This site is not empty: 4 run(s), 1 account(s)" in refused("restore", str(tmp_path / "site.zip"))
+    assert "This site is not empty: 4 runs, 1 account" in refused("restore", str(tmp_path / "site.zip"))
     assert everything() == before
 
 

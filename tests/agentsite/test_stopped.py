@@ -152,7 +152,7 @@ def test_a_restore_makes_a_site_of_a_good_file_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     key = (data / "secret_key").read_text()
     done = manage("verify", "--all", data=data)
-    assert (done.returncode, done.stdout) == (0, "1 runs verify.\n")
+    assert (done.returncode, done.stdout) == (0, "1 run verifies.\n")
     assert (data / "secret_key").read_text() == key
 
 

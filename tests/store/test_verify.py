@@ -330,7 +330,7 @@ def test_the_command_says_what_it_found() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runs_step SET node = 'validate' WHERE run_id = %s AND seq = 4", (run.pk,))
     out = io.StringIO()
-    with pytest.raises(CommandError, match=r"1 run\(s\) do not verify") as caught:
+    with pytest.raises(CommandError, match=r"1 run does not verify") as caught:
         call_command("verify", "--all", stdout=out)
     assert caught.value.returncode == 1
     assert out.getvalue().startswith(f"Run {run.pk}: step 4: ")
@@ -376,7 +376,7 @@ def test_what_can_not_be_read_is_a_fault_of_its_run_and_the_others_are_verified(
     other.steps.filter(seq=4).update(node="validate")
     unbound(statement, run.pk)
     out = io.StringIO()
-    with pytest.raises(CommandError, match=r"2 run\(s\) do not verify"):
+    with pytest.raises(CommandError, match=r"2 runs do not verify"):
         call_command("verify", "--all", stdout=out)
     first, second = out.getvalue().splitlines()
     assert first.startswith(f"Run {run.pk}: ") and said in first

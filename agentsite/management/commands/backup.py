@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentsite import archive
 from runs.management.lost_files import lost_files
+from runs.reading.words import plural
 from runs.store import backups
 
 
@@ -59,7 +60,7 @@ class Command(BaseCommand):
         rows = sum(part.rows or 0 for part in manifest.parts.values())
         files = sum(name.startswith("runs/") for name in manifest.parts)
         self.stdout.write(
-            f"{file}: {manifest.runs} runs ({manifest.unfinished} unfinished), {rows} rows, {files} files, "
+            f"{file}: {plural(manifest.runs, 'run')} ({manifest.unfinished} unfinished), {rows} rows, {files} files, "
             f"{path.stat().st_size / 1e6:.1f} MB, in {time.monotonic() - began:.1f} s."
         )
         if lost:

@@ -16,6 +16,7 @@ from agentsite.stopped import sentence_of
 from agentsite.supervise import held, stop_leftovers
 from runs.management.asking import halt_notice
 from runs.management.lost_files import lost_files
+from runs.reading.words import plural
 from runs.store import backups
 
 
@@ -74,13 +75,14 @@ class Command(BaseCommand):
         """Print the new state, and what to do."""
         made_at = backup.manifest.made_at
         self.stdout.write(
-            f"Restored the site of {made_at:%Y-%m-%d %H:%M:%S} UTC: {done.runs} runs, in {seconds:.1f} s."
+            f"Restored the site of {made_at:%Y-%m-%d %H:%M:%S} UTC: {plural(done.runs, 'run')}, in {seconds:.1f} s."
         )
         self.stdout.write("Everyone must sign in again; earlier sign-in links no longer work.")
         if done.paused:
             self.stdout.write(
-                f"Paused, each with a note: {done.paused} unfinished run(s). Resume them on the page of runs or with "
-                "manage.py resume --restored. Each asks before a call with side effects, which it could repeat."
+                f"Paused, each with a note: {plural(done.paused, 'unfinished run')}. Resume them on the page of "
+                "runs or with manage.py resume --restored. Each asks before a call with side effects: it could "
+                "repeat one."
             )
         if lost := lost_files().notice:
             self.stdout.write(f"Missing from the backup: {lost}")
@@ -88,7 +90,7 @@ class Command(BaseCommand):
             self.stdout.write(notice)
         if done.lost_keys:
             self.stdout.write(
-                f"The backup was made with another secret key: {done.lost_keys} stored model key(s) can't be "
+                f"The backup was made with another secret key: {plural(done.lost_keys, 'stored model key')} can't be "
                 "opened. Put the old SECRET_KEY (or the file secret_key) back, or enter the keys again."
             )
 
