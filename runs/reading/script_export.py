@@ -98,7 +98,7 @@ def _common_answers(runs: list[Run]) -> list[Data | None]:
         asked = _asked(run)
         if any(_weight(one) != _weight(other) for one, other in zip(told, asked, strict=False)):
             why = (
-                f"its child {run.child_name} had other questions in run {told_by.pk} than in run {run.pk}, but"
+                f"its child {run.child_name} got other answers in run {told_by.pk} than in run {run.pk}, but"
                 " settings.answers gives every call the same answers"
             )
             raise Untold(why)

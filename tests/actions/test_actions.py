@@ -276,7 +276,7 @@ def test_another_decision_is_a_conflict_that_says_who_decided_what() -> None:
         actions.decide(question.pk, verdict="approve", by=None, channel="command")
     assert caught.value.decision is not None
     assert caught.value.decision.by_name == "bob"
-    assert "bob decided already" in caught.value.sentence
+    assert "bob already decided at" in caught.value.sentence
     assert "reject" in caught.value.sentence
 
 
@@ -349,7 +349,7 @@ def test_the_deadline_of_a_step_question_lets_it_go_on_or_ends_it(on_timeout: st
 def test_who_answers_too_late_hears_what_the_deadline_decided() -> None:
     run = with_deadline("deny")
     question = pending(run)
-    with pytest.raises(actions.Conflict, match="the deadline decided already"):
+    with pytest.raises(actions.Conflict, match="the deadline already decided at"):
         decide(run, "approve")
     question.refresh_from_db()
     assert question.status == "expired"

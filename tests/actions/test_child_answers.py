@@ -199,7 +199,7 @@ def test_calls_of_a_child_that_were_answered_otherwise_can_not_be_told() -> None
     decided(run, "reject", message="not him")
     first, second = run.children.order_by("pk")
     assert refused(run) == (
-        f"The run can't be exported in this form: its child inner had other questions in run {first.pk} than in run"
+        f"The run can't be exported in this form: its child inner got other answers in run {first.pk} than in run"
         f" {second.pk}, but settings.answers gives every call the same answers."
         " Export it as a test (pytest) instead."
     )
@@ -207,8 +207,8 @@ def test_calls_of_a_child_that_were_answered_otherwise_can_not_be_told() -> None
         reverse("run-script", args=[run.pk]), {"with": "settings"}
     )
     assert page.status_code == 409
-    assert "had other questions" in page.content.decode()
-    assert "test_every_row_comes_out" in told("export", str(run.pk), "--format", "pytest")
+    assert "got other answers" in page.content.decode()
+    assert "test_every_step_comes_out" in told("export", str(run.pk), "--format", "pytest")
     assert "then" in json.loads(told("export", str(run.pk), "--format", "script"))["subgraphs"]["inner"]
 
 
@@ -216,7 +216,7 @@ def test_nobody_answers_in_an_export_what_is_still_open() -> None:
     run = family(CALL, CALL, FINAL)
     decided(run, "approve")
     assert len(asked_by(run)) == 1
-    assert "had other questions" in refused(run)
+    assert "got other answers" in refused(run)
     one = family(CALL, FINAL, inner=(SEND, SEND, DONE))
     decided(one, "approve")
     assert answers_of(exported(one), "inner") == [APPROVE]

@@ -285,9 +285,9 @@ def test_a_value_with_which_the_machine_can_not_go_on_is_named_with_what_to_do(m
                 except actions.BadLaunch as refused:
                     said += [(value.name, problem) for problem in refused.problems]
     assert [problem for name, problem in said if problem.path.split(".")[1:2] != [name]] == []
-    stuck = [problem.message for _, problem in said if "can't go on" in problem.message]
+    stuck = [problem.message for _, problem in said if "can't continue" in problem.message]
     assert all(
-        re.fullmatch(r"At \w+, where .* with \S+\. (It says: .+ )?Give another value, or .*", one)
+        re.fullmatch(r"The fork begins at \w+\. .* with \S+\. (It says: .+ )?Give another value, or .*", one)
         for one in stuck
     )
     assert stuck or machine != "ruled"
@@ -340,7 +340,7 @@ PLANNED_ROWS = [{"tool": "search", "args": {"q": "a"}}, {"tool": "final_answer",
         (
             {"plan": []},
             "state.pending_plan_step",
-            "The plan has no rows, so none can be pending: leave this empty.",
+            "The plan has no steps, so none can be pending: leave this empty.",
         ),
         (
             {"plan": [{"tool": "search"}] * 201},

@@ -435,7 +435,7 @@ def test_when_the_quota_of_versions_is_reached_nothing_is_lost(
     folder = RunFolder(home)
     folder.write("a.txt", b"12345")
     folder.write("a.txt", b"1234")
-    with pytest.raises(VersionsFull, match=r"keep 3 with 11 bytes; .* Nothing was written"):
+    with pytest.raises(VersionsFull, match=r"make 3 with 11 bytes; .* Nothing was written"):
         folder.write("a.txt", b"12")
     assert folder.read("a.txt") == b"1234"
     folder.write("a.txt", b"12345")

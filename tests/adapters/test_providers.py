@@ -118,7 +118,7 @@ def test_a_call_that_is_not_wanted_any_more_is_cut_at_the_next_chunk(kind: str) 
         wanted = {"kind": kind, "model_id": MODELS[kind], "output_mode": "prompted"}
         answer = ServedModel(settings(server, **wanted)).ask(REQUEST, watch)
     assert isinstance(answer, Failed)
-    assert "no longer wanted" in answer.message
+    assert "no longer needs it" in answer.message
     assert len(looks) == 2
 
 

@@ -136,7 +136,7 @@ def test_the_watcher_hears_the_text_and_may_cut_it() -> None:
     assert json.loads(heard[-1])["action"] == "complete"
     cut = ScriptedModel(parse_script(SCRIPT)).ask(request, lambda so_far: False)
     assert isinstance(cut, Failed)
-    assert "no longer wanted" in cut.message
+    assert "no longer needs it" in cut.message
 
 
 def test_a_pace_lets_a_person_watch_and_is_cut_between_two_looks() -> None:

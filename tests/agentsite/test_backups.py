@@ -405,8 +405,8 @@ DAMAGES: tuple[tuple[str, Any, str], ...] = (
     ("manifest.json", lambda data: b"{", "has no manifest"),
     ("manifest.json", other(format=99), "can't read its format"),
     ("manifest.json", other(parts=7), "manifest is damaged"),
-    ("manifest.json", other(migrations=["runs.0001_first"]), "made by an older version"),
-    ("manifest.json", lambda data: later(json.loads(data)), "by a newer version"),
+    ("manifest.json", other(migrations=["runs.0001_first"]), "an older version made it"),
+    ("manifest.json", lambda data: later(json.loads(data)), "a newer version made it"),
 )
 
 
@@ -428,7 +428,7 @@ def test_what_is_no_backup_is_said(tmp_path: Path) -> None:
     told("backup", str(tmp_path / "site.zip"))
     half.write_bytes((tmp_path / "site.zip").read_bytes()[:-2000])
     assert "not a complete backup" in refused("restore", str(half), "--force")
-    assert "no such file" in refused("restore", str(tmp_path / "none.zip"))
+    assert "the file does not exist" in refused("restore", str(tmp_path / "none.zip"))
     assert "it is a directory" in refused("restore", str(tmp_path))
 
 

@@ -254,7 +254,7 @@ def test_decide_by_command() -> None:
     words = ("decide", question, "--verdict", "edit", "--args", '{"to": "eve"}', "--message", "eve")
     assert told(*words) == (f"Recorded: edit on run {run.pk}.\n", 0)
     assert told(*words) == (f"Recorded: edit on run {run.pk}.\n", 0)
-    with pytest.raises(CommandError, match="the operator decided already") as caught:
+    with pytest.raises(CommandError, match="the operator already decided at") as caught:
         call_command("decide", question, "--verdict", "reject")
     assert caught.value.returncode == 1
     assert work(run).status == "succeeded"

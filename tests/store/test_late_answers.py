@@ -528,7 +528,7 @@ def test_a_worker_that_wakes_up_tells_the_card_how_its_call_ended(answer: Any, t
     run, journey = frozen_in_a_deed()
     client = signed_in(cast_member("root", is_superuser=True))
     page = f"/interrupts/{pending(run).pk}/"
-    assert "came back" not in client.get(page).text
+    assert "worker returned on" not in client.get(page).text
     journey.keep(journey.at.asked, answer)
     assert f"with the outcome of the call. {told}</span>" in client.get(page).text
     assert f"with the outcome of the call. {told}</span>" in client.get(f"/runs/{run.pk}/").text
@@ -545,7 +545,7 @@ def told_in(run: Run, name: str) -> list[str]:
     return [said.group(1) if (said := CAME_BACK.search(page)) else "" for page in pages]
 
 
-CAME_BACK = re.compile(r"came back on [^<]* with the outcome of the call. ([^<]*)</span>")
+CAME_BACK = re.compile(r"returned on [^<]* with the outcome of the call. ([^<]*)</span>")
 
 
 @pytest.mark.parametrize("verdict", ["respond", "reject", "approve"])
