@@ -75,7 +75,7 @@ class FileThere(Exception):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        super().__init__(f"{path} is there already. Name another file, or say --force to replace it.")
+        super().__init__(f"{path} already exists. Name another file, or add --force to replace it.")
 
 
 class FileInUse(Exception):
@@ -83,7 +83,7 @@ class FileInUse(Exception):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        super().__init__(f"Another backup to {path} is being made at this moment.")
+        super().__init__(f"Another backup to {path} is running. Wait for it, or name another file.")
 
 
 class AmongRuns(Exception):
@@ -92,7 +92,7 @@ class AmongRuns(Exception):
     def __init__(self, path: Path) -> None:
         self.path = path
         super().__init__(
-            f"{path} is among the runs' own files, which the backup holds. Name a place elsewhere."
+            f"{path} is in the runs' own directory, which the backup contains. Name another directory."
         )
 
 
@@ -271,16 +271,16 @@ def _opened(path: Path) -> IO[bytes]:
     try:
         kind = path.stat().st_mode
         if stat.S_ISDIR(kind):
-            raise BadBackup(path, "it is a folder.")
+            raise BadBackup(path, "it is a directory.")
         if not stat.S_ISREG(kind):
-            raise BadBackup(path, "it is no plain file.")
+            raise BadBackup(path, "it is not a regular file.")
         if _is_among_runs(path.parent) or _is_among_runs(path):
             raise BadBackup(
-                path, "it is among the runs' own files, which are replaced. Move it elsewhere first."
+                path, "it is in the runs' own directory, which a restore replaces. Move it elsewhere first."
             )
         return path.open("rb")
     except FileNotFoundError:
-        raise BadBackup(path, "there is no such file.") from None
+        raise BadBackup(path, "the file does not exist.") from None
     except OSError as why:
         raise BadBackup(path, f"it can't be read: {why.strerror}.") from None
 
@@ -289,7 +289,7 @@ def _archive(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except Exception:  # a damaged one raises not only BadZipFile
-        raise BadBackup(path, "it is no backup, or only a part of one.") from None
+        raise BadBackup(path, "it is not a complete backup.") from None
 
 
 def _manifest(path: Path, archive: zipfile.ZipFile) -> Manifest:
@@ -297,9 +297,9 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> Manifest:
         text = b"".join(_pieces(path, archive, MANIFEST)) if MANIFEST in archive.namelist() else b""
         found: Any = json.loads(text)
     except ValueError:
-        raise BadBackup(path, "it has no manifest, so it is no backup of agentsite.") from None
+        raise BadBackup(path, "it has no manifest, so it is not a backup of agentsite.") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise BadBackup(path, "its format is another one than this version reads.")
+        raise BadBackup(path, "this version can't read its format.")
     try:
         return Manifest.model_validate_json(text)
     except ValidationError:
@@ -310,12 +310,12 @@ def _check(path: Path, archive: zipfile.ZipFile, manifest: Manifest) -> None:
     wanted = {_member(table) for table in backups.tables()}
     held = set(archive.namelist()) - {MANIFEST}
     if held != set(manifest.parts) or len(archive.namelist()) != len(held) + 1:
-        raise BadBackup(path, "it holds other parts than its manifest names.")
+        raise BadBackup(path, "its parts do not match its manifest.")
     if missing := sorted(wanted - held):
         raise BadBackup(path, f"it lacks {missing[0]}.")
     for name in sorted(held - wanted):
         if not name.startswith("runs/") or not _stays_inside(name):
-            raise BadBackup(path, f"it holds {name}, which has no place here.")
+            raise BadBackup(path, f"it holds {name}, which does not belong in a backup.")
     for name, part in manifest.parts.items():
         _check_part(path, archive, name, part)
 
@@ -335,7 +335,7 @@ def _check_part(path: Path, archive: zipfile.ZipFile, name: str, part: Part) -> 
         if size > part.size:
             break
     if (digest.hexdigest(), size) != (part.sha256, part.size):
-        raise BadBackup(path, f"{name} in it is not what its manifest says.")
+        raise BadBackup(path, f"its {name} does not match its manifest.")
 
 
 def _pieces(path: Path, archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
@@ -346,4 +346,4 @@ def _pieces(path: Path, archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
             while raw := member.read(CHUNK):
                 yield raw
     except Exception:
-        raise BadBackup(path, f"{name} in it is damaged.") from None
+        raise BadBackup(path, f"its {name} is damaged.") from None

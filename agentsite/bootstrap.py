@@ -73,8 +73,8 @@ class InstallFailed(CannotStart):
     def __init__(self, lock: Path, output: str) -> None:
         last = "\n".join("    " + line for line in output.strip().splitlines()[-LAST_LINES:])
         super().__init__(
-            f"Installing the packages of {lock.name} failed. Is the network there? "
-            f"Run the same command again to go on where it stopped. The installer's last lines:\n{last}"
+            f"Installing the packages of {lock.name} failed. Check the network. "
+            f"Run the same command again to continue. The installer's last lines:\n{last}"
         )
         self.lock = lock
         self.output = output
@@ -112,7 +112,7 @@ def take_data_dir(argv: list[str], environ: MutableMapping[str, str] = os.enviro
         return
     if data is not None:
         if not data:
-            sys.exit("--data names no folder: what is given for it is empty.")
+            sys.exit("--data is empty. Name a directory.")
         environ["AGENTSITE_DATA_DIR"] = os.path.abspath(data)
 
 

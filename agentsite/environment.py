@@ -216,11 +216,11 @@ class NoSite(ImproperlyConfigured):
     """A command needs a site, and the environment has none."""
 
     def __init__(self, data_dir: Path, database: Path | None) -> None:
-        where = f"in {data_dir}" if data_dir.is_dir() else f"at {data_dir}: there is no such directory"
+        where = f"in {data_dir}" if data_dir.is_dir() else f"at {data_dir}: the directory does not exist"
         if data_dir.is_dir() and database is not None and database.parent != data_dir:
             where = f"at {database}"
         super().__init__(
-            f"There is no site {where}. Name the data directory that is meant (AGENTSITE_DATA_DIR), "
+            f"There is no site {where}. Name the right data directory (AGENTSITE_DATA_DIR), "
             "or start a site there (manage.py up). Nothing was made."
         )
 
@@ -247,7 +247,7 @@ def private_dir(path: Path) -> Path:
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         raise BadDataDirectory(
             f"{path} can't be the data directory: this user may not read and write in it. "
-            "Run it as the user whose it is, or name another folder."
+            "Run it as its owner, or name another folder."
         )
     if path.stat().st_mode & 0o077:
         if any(path.iterdir()) and not (path / "secret_key").exists():

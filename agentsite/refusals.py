@@ -42,8 +42,8 @@ def _foreign_host(request: HttpRequest) -> HttpResponse:
     host = request.META.get("HTTP_HOST", "")
     log.warning("Refused a request for the host %s: ALLOWED_HOSTS does not name it.", shown(host))
     sentence = (
-        f"This site does not answer to the name “{host[:LONGEST_SHOWN]}”. If that is its name, add it to "
-        "ALLOWED_HOSTS and start the site again."
+        f"This site does not answer to the name “{host[:LONGEST_SHOWN]}”. If this is its name, add it to "
+        "ALLOWED_HOSTS and restart the site."
     )
     return refused(request, sentence, status=400)
 
@@ -68,7 +68,7 @@ def forged_form(request: HttpRequest, reason: str = "") -> HttpResponse:
         shown(origin),
         shown(own),
     )
-    sentence = f"This form came from “{origin[:LONGEST_SHOWN]}”, and the site takes forms from “{own}”. "
+    sentence = f"This form came from “{origin[:LONGEST_SHOWN]}”, but the site only takes forms from “{own}”. "
     sentence += "Nothing was changed. "
     if origin == f"https://{request.get_host()}":
         sentence += "Behind a proxy that speaks HTTPS, set HTTPS=1 and let it send X-Forwarded-Proto."
@@ -80,4 +80,4 @@ def forged_form(request: HttpRequest, reason: str = "") -> HttpResponse:
 def _place(request: HttpRequest) -> str:
     """Return the target of a form, without secrets in the address."""
     found = request.resolver_match
-    return found.route if found else "an address that there is not"
+    return found.route if found else "an unknown address"

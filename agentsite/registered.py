@@ -47,7 +47,7 @@ def document_folders_of(text: str, data_dir: Path) -> dict[str, Path]:
         if real.is_relative_to(own) or own.is_relative_to(real):
             raise NotRegistered(variable, f"{name} has the site's data directory, with its keys", form)
         if not can_be_read(folder):
-            raise NotRegistered(variable, f"{name} is no folder that this user may read", form)
+            raise NotRegistered(variable, f"{name} is not a folder that this user may read", form)
     return found
 
 
@@ -76,6 +76,6 @@ def _named(variable: str, text: str, form: str) -> dict[str, str]:
         if not equals or not _NAME.fullmatch(name):
             raise NotRegistered(variable, "a name has small letters, digits, - and _, and = after it", form)
         if name in found:
-            raise NotRegistered(variable, f"{name} is there twice", form)
+            raise NotRegistered(variable, f"{name} appears twice", form)
         found[name] = value
     return found

@@ -21,6 +21,7 @@ from agentsite.environment import private_dir
 from agentsite.supervise import write_atomically
 from runs.failpoints import failpoint
 from runs.models import ModelProfile, Run
+from runs.reading.words import plural
 from runs.store import backups
 
 ID_LASTS_S = 60.0
@@ -46,8 +47,8 @@ class NotEmpty(Exception):
         self.runs = runs
         self.people = people
         super().__init__(
-            f"This site is not empty: {runs} run(s), {people} account(s). Name an empty data directory (--data DIR), "
-            "or say --force to replace all of it by the backup."
+            f"This site is not empty: {plural(runs, 'run')}, {plural(people, 'account')}. Name an empty data "
+            "directory (--data DIR), or add --force to replace all of it with the backup."
         )
 
 
@@ -118,7 +119,7 @@ def finish_interrupted() -> str:
     _write_ids([str(noted["epoch"])])
     shutil.rmtree(old, ignore_errors=True)
     journal.unlink()
-    return "A restore was interrupted after its data was in; it has been brought to its end."
+    return "A restore was interrupted after its data was loaded; it is now complete."
 
 
 # --- the id in the database and beside it -------------------------------------------------------------------------
@@ -150,13 +151,13 @@ def notice_an_old_database() -> str:
     if unknown_here or inside in beside:
         _write_another_id(inside)
         return ""
-    why = f"The database was put in place of another one, and may be an old copy. {UNKNOWN}"
+    why = f"The database replaced another one and may be an old copy. {UNKNOWN}"
     paused = backups.pause_unfinished(why)
     backups.begin_another_life()
     _write_another_id(inside)
     return (
-        "This database is not the one that was here last: it may be an old copy. "
-        f"Unfinished runs that were paused for it: {paused}. Each says why on its page."
+        "This database is not the last one used here: it may be an old copy. "
+        f"Unfinished runs paused for it: {paused}. Their pages say why."
     )
 
 

@@ -19,7 +19,7 @@ UNDER = "sign-in/"
 """Under this address of the site stand the links."""
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 USED_UP = format_html(
-    "That sign-in link does not work any more: a link works once, within an hour. "
+    "This sign-in link no longer works: a link works once, within an hour. "
     "<code>{}</code> prints a fresh one when it starts.",
     "python3 manage.py up",
 )

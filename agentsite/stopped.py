@@ -22,10 +22,10 @@ def sentence_of(fault: BaseException) -> str | None:
     """Return the fault with a remedy, if it came from outside; None if it may be one of this program."""
     match fault:
         case OSError(errno=number) if number in NO_ROOM:
-            return f"There is no room left{_at(fault)} ({fault.strerror}). Make room, then run it again."
+            return f"The disk is full{_at(fault)} ({fault.strerror}). Free some space, then run it again."
         case OSError(errno=number) if number in NO_RIGHT:
             return (
-                f"This user may not do that{_at(fault)} ({fault.strerror}). Run it as the user whose site it is, "
+                f"This user may not do that{_at(fault)} ({fault.strerror}). Run it as the site's own user, "
                 "or name another data directory (AGENTSITE_DATA_DIR)."
             )
         case DatabaseError():
@@ -34,7 +34,7 @@ def sentence_of(fault: BaseException) -> str | None:
 
 
 def _at(fault: OSError) -> str:
-    return f" at {fault.filename}" if fault.filename is not None else " where this writes"
+    return f" at {fault.filename}" if fault.filename is not None else " where this command writes"
 
 
 def sentence_of_database(fault: DatabaseError) -> str | None:
@@ -45,17 +45,17 @@ def sentence_of_database(fault: DatabaseError) -> str | None:
     state = getattr(cause, "sqlstate", "") or ""
     if state in _NO_TABLES or (code == sqlite3.SQLITE_ERROR and "no such " in str(fault)):
         return (
-            "The database has not the tables of this version. Start the site once (manage.py up), which makes them, "
-            f"or name the data directory that is meant (AGENTSITE_DATA_DIR). {said}"
+            "The database lacks the tables of this version. Start the site once (manage.py up), which makes them, "
+            f"or name the right data directory (AGENTSITE_DATA_DIR). {said}"
         )
     if state == _DISK_FULL or code == sqlite3.SQLITE_FULL:
-        return f"There is no room left where the database is. Make room, then run it again. {said}"
+        return f"The database's disk is full. Free some space, then run it again. {said}"
     if code in _MAY_NOT:
-        return f"The database's file can't be opened, or not be written, by this user. {said}"
+        return f"This user can't open or can't write the database's file. {said}"
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"Others keep the database busy. Run it again. {said}"
+        return f"The database is busy. Run it again. {said}"
     if code == sqlite3.SQLITE_IOERR:
-        return f"The disk where the database is does not do what it should; is it full? {said}"
+        return f"The database's disk has a fault or is full. Check the disk. {said}"
     if isinstance(fault, OperationalError):
         return f"The database can't be reached; check DATABASE_URL and start again. {said}"
     return None

@@ -47,7 +47,7 @@ class NotReady(Exception):
     def __init__(self, name: str, seconds: float) -> None:
         super().__init__(
             f"The {name} was not ready after {seconds:g} seconds, so everything stops. "
-            f"What it has printed is in the data directory under logs/{name}.log."
+            f"Its output is in the data directory under logs/{name}.log."
         )
         self.name = name
 
@@ -317,7 +317,7 @@ class BoundedLog:
 
 def what_it_did(code: int) -> str:
     """Return the words for an exit: "died" only for a failure."""
-    return "died" if code else "ended by itself"
+    return "died" if code else "exited"
 
 
 def obituary(child: Child, code: int, last: Sequence[str]) -> str:
@@ -359,7 +359,7 @@ def stop_leftovers(record: Path, say: Callable[[str], None], grace: float = 10.0
     """Stop the children of a killed supervisor; call it only while holding the data directory's lock."""
     left = {name: who for name, who in read_record(record).get("children", {}).items() if is_alive(who)}
     if left:
-        say(f"A previous start was killed and left behind: {', '.join(left)}. Stopping that first.")
+        say(f"A killed start left these processes: {', '.join(left)}. Stopping them first.")
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
         for who in filter(is_alive, left.values()):
             signal_group(int(who["pid"]), number)

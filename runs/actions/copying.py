@@ -234,10 +234,10 @@ def _question(run: Run, at: int, seen: Any) -> tuple[Interrupt, HumanCall]:
     if question is None:
         why = f"Run {run.pk} has no question after step {at}."
         if seen is not None:
-            why = f"The question in step {seen} was rolled back; run {run.pk} has asked nothing since."
+            why = f"The question in step {seen} was rolled back; run {run.pk} has had no question since."
         raise BadLaunch((Problem("decision" if seen is None else "decision.question", why),))
     if seen is not None and str(question[0].seq) != str(seen):
-        why = f"The next question is now the one in step {question[0].seq}, not the one in step {seen}."
+        why = f"The next question is now in step {question[0].seq}, not in step {seen}."
         raise BadLaunch((Problem("decision.question", f"{why} Look at it before you answer."),))
     return question
 
@@ -294,9 +294,9 @@ def _state_of_fork(wanted: _Fork, terms: Terms, changes: dict[str, Any]) -> dict
 
 def _no_such_value(machine: Machine, name: str) -> str:
     if name in KEPT_BY_GATES:
-        return f"{name} says what rules have asked already: the run keeps it by itself."
+        return f"The run itself keeps {name}, which counts the questions of its rules."
     if name in machine.state.model_fields:
-        return f"{name} is written by the run itself when it ends."
+        return f"The run itself writes {name} when it ends."
     return f"The state of {machine.name} has no value of this name: {', '.join(control_values(machine))}."
 
 
@@ -316,7 +316,7 @@ def _check_next_move(
         if _refused_next_move(machine, node, state.model_copy(update={name: getattr(before, name)})) is None
     ]
     told = state.model_dump(mode="json")
-    lead = f"At {node}, where the fork begins, the machine can't go on with"
+    lead = f"The fork begins at {node}. The machine can't continue there with"
     if why:
         why = f" It says: {why}"
     raise BadLaunch(

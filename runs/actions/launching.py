@@ -356,7 +356,7 @@ def _check_answers(
     `played` are those, and for a child only those played by each of its scripts.
     """
     if checked.answers and script is None:
-        why = "Answers given beforehand need the right to decide interrupts, which you lack."
+        why = "Answers given in advance need the right to decide, which you lack."
         problems.append(Problem(f"{path}.answers", why))
     elif checked.answers and (real := _real_ones(checked.tools, played, tools)):
         problems.append(Problem(f"{path}.answers", _could_let_run(real)))
@@ -377,6 +377,6 @@ def _real_ones(names: Iterable[str], played: frozenset[str], tools: Mapping[str,
 def _could_let_run(real: list[str]) -> str:
     tools = f"{' and '.join(real)} run, which {'is a real tool' if len(real) == 1 else 'are real tools'}"
     return (
-        f"These answers could let {tools}, and you may not decide. "
+        f"These answers could let {tools}. You have no right to decide. "
         "Take out the answers or the tool, or let the script play it."
     )

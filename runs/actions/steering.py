@@ -143,7 +143,7 @@ def resume_restored(run_ids: Iterable[int], *, by: Person) -> Resumption:
         except (NotAllowed, NotPossible) as why:
             passed_over.append(why.sentence)
         except Exception:
-            log.exception("run %s could not be let go on", run_id)
+            log.exception("run %s could not be resumed", run_id)
             passed_over.append(f"Run {run_id} could not be resumed. Try again.")
         else:
             tell(run_id)

@@ -79,9 +79,9 @@ class NameLeavesFolder(ToolError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(
-            f"{name[:MAX_NAME]!r} is no name of a file here: give a relative one such as notes/report.md "
-            f"(at most {MAX_NAME} characters, all of them visible; no part may be empty, begin with a dot, end with "
-            "a dot or a blank, or be the name of a device such as nul)."
+            f"{name[:MAX_NAME]!r} is not a file name. Give a relative one such as notes/report.md, of at most "
+            f"{MAX_NAME} visible characters. No part may be empty, begin with a dot or end with a dot or a blank. "
+            "None may be the name of a device such as nul."
         )
 
 
@@ -90,7 +90,7 @@ class FileNotThere(ToolError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"There is no file {name!r} in this run's directory; list_files shows them all.")
+        super().__init__(f"The run's directory has no file {name!r}. list_files shows all files.")
 
 
 class FileChanged(ToolError):
@@ -98,7 +98,7 @@ class FileChanged(ToolError):
 
     def __init__(self, sha256: str) -> None:
         self.sha256 = sha256
-        super().__init__(f"The file that is kept as {sha256} was changed from outside.")
+        super().__init__(f"The stored file {sha256} was changed from outside.")
 
 
 class NotAFile(ToolError):
@@ -106,7 +106,7 @@ class NotAFile(ToolError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"{name!r} is no ordinary file in an ordinary directory; links are not followed.")
+        super().__init__(f"{name!r} is not a regular file in a regular directory; links are not followed.")
 
 
 class NameTaken(ToolError):
@@ -115,8 +115,8 @@ class NameTaken(ToolError):
     def __init__(self, name: str, taken: str) -> None:
         self.name, self.taken = name, taken
         super().__init__(
-            f"{name!r} can't stand beside {taken!r}: on some computers they would be one file, or one of them the "
-            "other's directory. Write over that one, or choose another name."
+            f"{name!r} conflicts with {taken!r}: some computers take them for one file, or one for the other's "
+            "directory. Overwrite that one, or choose another name."
         )
 
 
@@ -125,7 +125,8 @@ class FileTooLarge(ToolError):
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
-        super().__init__(f"{name!r} has {size} bytes; a file may have {MAX_FILE_BYTES}.")
+        told = f"{size / 1e6:.1f} MB" if size > 1.05 * MAX_FILE_BYTES else f"{size:,} bytes"
+        super().__init__(f"{name} is {told}; the limit is {MAX_FILE_BYTES / 1e6:g} MB.")
 
 
 class FolderFull(ToolError):
@@ -135,7 +136,7 @@ class FolderFull(ToolError):
         self.files, self.size = files, size
         super().__init__(
             f"This run's directory would have {files} files and {size} bytes; "
-            f"it may have {MAX_FILES} and {MAX_FOLDER_BYTES}. Write less, or over a file that is there."
+            f"the limits are {MAX_FILES} and {MAX_FOLDER_BYTES}. Write less, or overwrite a file."
         )
 
 
@@ -145,8 +146,8 @@ class VersionsFull(ToolError):
     def __init__(self, versions: int, size: int) -> None:
         self.versions, self.size = versions, size
         super().__init__(
-            f"Every version of a file is kept, and after this call the run would keep {versions} with {size} bytes; "
-            f"it may keep {MAX_KEPT} with {MAX_KEPT_BYTES}. Nothing was written; what is there stays."
+            f"The run keeps every version of its files. This call would make {versions} with {size} bytes; "
+            f"the limits are {MAX_KEPT} and {MAX_KEPT_BYTES}. Nothing was written."
         )
 
 

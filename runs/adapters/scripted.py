@@ -44,9 +44,7 @@ from runs.engine.values import MAX_DEPTH, Json, Value, clean_text, depth_of
 MAX_SCRIPT = 5_000_000
 """Characters of a script."""
 
-COPIED_COUNT = (
-    ". The script is that of the whole run: its first replies are those of the rows that were copied."
-)
+COPIED_COUNT = ". The script covers the whole run: its first replies belong to the copied steps."
 
 ParamType = Literal["string", "integer", "number", "boolean", "object", "array"]
 ReplyError = Literal["context_length", "transient", "fatal"]
@@ -363,7 +361,7 @@ class ScriptedModel:
             reply = reply["$reply"]
         text = clean_text(reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False))
         if not self._spoken(text, watch):
-            return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+            return Failed(blame="recoverable", message="The call was cut off: the run no longer needs it.")
         return ModelReplied(text=text, usage=self._charge(request.role, request.nth), **beside)
 
     def _charge(self, role: Role, nth: int) -> Usage:

@@ -150,7 +150,7 @@ class RunConsumer(Socket):
             self.panels_stamp = -1
             raise
         except Exception:
-            log.exception("The panels of run %s can't be shown; its rows can.", self.run_id)
+            log.exception("The panels of run %s can't be shown; its steps can.", self.run_id)
             return
         await self.send_counted(text)
 

@@ -52,8 +52,8 @@ def cut_off(end: Callable[[], object]) -> None:
 def what_is_cut(run_ids: Iterable[int]) -> str:
     """Return the calls of these runs without an answer, in a sentence; empty if there is none."""
     calls = _calls_of(run_ids)
-    they = "it" if len(calls) == 1 else "they"
-    return f"Cut off in the middle: {'; '.join(calls)}. Nobody has heard how {they} ended." if calls else ""
+    outcome = "The outcome is" if len(calls) == 1 else "The outcomes are"
+    return f"Cut off mid-call: {'; '.join(calls)}. {outcome} unknown." if calls else ""
 
 
 def _counted(calls: list[str]) -> str:

@@ -212,7 +212,7 @@ class Performer:
         said = self._heard_of(call, "cut off", asked)
         if said is not NotHappened.FOR_SURE:
             return said
-        why = f"{call.tool} was cut off, and says that the call did not happen."
+        why = f"{call.tool} was cut off and says that the call did not happen."
         return Failed(blame="transient", message=why, ran=False)
 
     # --- lost calls -------------------------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ class Performer:
         said = self._heard_of(call, "restored" if restored else "worker lost", asked)
         if said is not NotHappened.FOR_SURE:
             return said
-        lost = "This site was restored from a backup" if restored else "A worker was lost or stopped"
-        why = f"{lost}, and {call.tool} says that the call did not happen. It is made anew."
+        lost = "This site was restored from a backup" if restored else "The worker stopped mid-call"
+        why = f"{lost}. {call.tool} says that the call did not happen, so the worker retries it."
         return Ask(call, (Notice(code=MADE_ANEW, message=why),), attempt=pending.attempt)
 
     def _kept(self, asked: Asked) -> Answer | None:

@@ -39,7 +39,7 @@ class NoSuchModel(NoModel):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"There is no model {name!r} here, or it is switched off. Add it or switch it on, or name another."
+            f"The site has no model {name!r}, or it is switched off. Add it, switch it on, or name another."
         )
 
 
@@ -184,7 +184,7 @@ def model_settings(profile: ModelProfile) -> ModelSettings:
     except ValidationError as fault:
         first = fault.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ModelUnusable(profile.name, f"Mend its profile, {where}: {first['msg']}.") from None
+        raise ModelUnusable(profile.name, f"Correct its profile, {where}: {first['msg']}.") from None
 
 
 def _remember(profile: int, left_out: frozenset[str]) -> None:

@@ -110,7 +110,7 @@ class Reader:
     def not_used(self, compaction: Compaction) -> None:
         """Note that a summary was not used."""
         about = compaction.model_dump(include={"first", "last", "tokens_before"})
-        self._tell(on_after_compaction, **about, error="The summary was empty, or no longer apt.")
+        self._tell(on_after_compaction, **about, error="The summary was empty or out of date.")
 
     def _tell(self, signal: Signal, **about: Any) -> None:
         for receiver, outcome in signal.send_robust(sender=Run, run_id=self.run.pk, **about):

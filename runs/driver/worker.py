@@ -63,7 +63,7 @@ class FaultAgain(Exception):
     """Each worker that drives the run meets a fault of our own code."""
 
     def __init__(self, fault: str) -> None:
-        super().__init__(f"{leases.MOST_LOST} workers in a row met a fault here, the last: {fault}")
+        super().__init__(f"{leases.MOST_LOST} workers in a row met a fault here. The last one: {fault}")
 
 
 UNUSABLE = (NoModel, BadScript, ValidationError, FaultAgain)
@@ -171,7 +171,7 @@ class Worker:
         self._load(loading.terms_of(self.run, {}))
         no_model = isinstance(fault, NoModel)
         reason = "model_error" if no_model else "fatal_error"
-        why = f"{fault} Then fork this run, and go on there." if no_model else str(fault)
+        why = f"{fault} Then fork this run to continue." if no_model else str(fault)
         answer = self.at.loaded.answer
         stop = Stop(reason, (*cost_of(answer), Exited(reason=reason, message=why)))
         self.write(Decision(stop, self.at.snapshot.totals.after(answer)), None)

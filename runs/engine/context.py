@@ -141,11 +141,11 @@ def _not_now(window: Window, context: Context, longest: int) -> Notice:
     """Return the notice that a requested compaction waits or has nothing to compact: only reverted blocks are old
     enough."""
     if _range(window, context, longest, also_brought_back=True) is None:
-        nothing = "Nothing is old enough to be summarised: the context holds recent rounds and what stays."
+        nothing = "Nothing is old enough to compact: the context holds only recent turns and kept blocks."
         return Notice(code="nothing_to_compact", message=nothing)
     waits = (
-        "All that is old enough to be summarised was taken back since, and is read as it is for now. "
-        "The compaction waits until the window is full, or other rows are old enough."
+        "All steps that are old enough come from a reverted summary. "
+        "The compaction waits until the window is full, or until other steps are old enough."
     )
     return Notice(code=WAITS, message=waits)
 

@@ -91,11 +91,11 @@ def on_entry(machine: Machine, snapshot: Snapshot) -> Opinion:
     if settings.interrupt_every:
         due = _due(snapshot, SETTING, settings.interrupt_every, turns)
         if due:
-            why = f"Setting interrupt_every asks every {settings.interrupt_every} steps."
-            call = HumanCall(about="every_n_steps", title=f"{turns} steps done. Go on?", why=why)
+            why = _check_in(settings.interrupt_every)
+            call = HumanCall(about="every_n_steps", title=_done(turns), why=why)
             return Hold(call, (InterruptAsked(rule=SETTING, multiple=due),))
     for name, rule in snapshot.rules:
-        opinion = _entry_rule(snapshot, name, rule, turns)
+        opinion = _entry_rule(machine, snapshot, name, rule, turns)
         if opinion is not None:
             return opinion
     return PASS
@@ -132,19 +132,30 @@ def asks_after_restore(call: HumanCall) -> bool:
     return bool(call.passed) and call.passed[-1].startswith(_RESTORED)
 
 
-def _entry_rule(snapshot: Snapshot, name: str, rule: InterruptRule, turns: int) -> Opinion | None:
+def _done(turns: int) -> str:
+    return f"{turns} turn{'s' if turns != 1 else ''} done. Continue?"
+
+
+def _check_in(every: int) -> str:
+    return f"Check-in every {every} turns." if every > 1 else "Check-in every turn."
+
+
+def _entry_rule(
+    machine: Machine, snapshot: Snapshot, name: str, rule: InterruptRule, turns: int
+) -> Opinion | None:
     """Return the opinion of one rule on entry; None if it does not match."""
     answered = snapshot.state.interrupts_asked.get(name)
     if rule.when.first_step:
         if turns > 0 and answered != 0:  # 0: a changed fork, at its own first step
             return None
-        call = _question(rule, "plan", "Start the first step?")
+        what = "review the plan" if machine.plan else "review"
+        call = _question(rule, "plan", "Start the run?", f"Rule: {what} before starting.")
         due = 0 if answered else 1
     elif rule.when.every_n_steps:
         due = _due(snapshot, name, rule.when.every_n_steps, turns)
         if not due and (turns == 0 or turns % rule.when.every_n_steps):
             return None
-        call = _question(rule, "every_n_steps", f"{turns} steps done. Go on?")
+        call = _question(rule, "every_n_steps", _done(turns), _check_in(rule.when.every_n_steps))
     else:
         return None
     if not due or rule.do == "allow":
@@ -205,11 +216,11 @@ def at_limit(told: AtLimit) -> HumanCall:
     """Return the question at a limit, in words."""
     why = f"The run's limit {told.name} is {told.limit:g}."
     if told.root:
-        why = f"The limit {told.name} of run {told.root} is {told.limit:g}, for it and all that came from it."
+        why = f"Run {told.root} and its forks share the limit {told.name} of {told.limit:g}."
     if told.aside > 0:
-        why = f"{why} Of what counts, {told.aside:g} is set aside for calls under way in other runs."
+        why = f"{why} {told.aside:g} of it is reserved for calls under way in other runs."
     if told.left is not None:
-        why = f"{why} The next call may use more than the {told.left:g} that are left."
+        why = f"{why} The next call may use more than the remaining {told.left:g}."
     title = f"Limit reached: {told.name} {told.used:g} of {told.limit:g}"
     return HumanCall(about="limit", title=title, why=why, limit=told.name, figures=told)
 
@@ -362,7 +373,8 @@ def _cost_rules(snapshot: Snapshot, effect: ModelCall, passed: tuple[str, ...]) 
         match rule.do:
             case "ask":
                 cost = snapshot.next_cost_usd
-                call = _question(rule, "manual", f"The next model call may cost ${cost:.4f}. Go on?")
+                title = f"The next model call may cost ${cost:.4f}. Continue?"
+                call = _question(rule, "manual", title, words_of(NamedRule(name, rule)))
                 held = {"holds": effect, "passed": (*passed, name), "cost_usd": cost}
                 return Hold(call.model_copy(update=held))
             case "deny":
@@ -409,9 +421,9 @@ def _ask_about(call: ToolCall | ChildRun, gate: str, why: str, passed: tuple[str
     )
 
 
-def _question(rule: InterruptRule, about: Any, title: str) -> HumanCall:
+def _question(rule: InterruptRule, about: Any, title: str, why: str) -> HumanCall:
     return HumanCall(
-        about=about, title=title, why=rule.words(), deadline_s=rule.deadline_s, on_timeout=rule.on_timeout
+        about=about, title=title, why=why, deadline_s=rule.deadline_s, on_timeout=rule.on_timeout
     )
 
 
@@ -463,14 +475,14 @@ def _holds(test: ArgumentTest, value: Any) -> bool | str:
         if pattern is None:
             continue
         if not isinstance(value, str):
-            return f"{value!r} is no text"
+            return f"{value!r} is not text"
         if fnmatchcase(value, pattern) is not wanted:
             return False
     for bound, below in ((test.lt, True), (test.gt, False)):
         if bound is None:
             continue
         if not isinstance(value, int | float) or isinstance(value, bool):
-            return f"{value!r} is no number"
+            return f"{value!r} is not a number"
         if not (value < bound if below else value > bound):
             return False
     return True

@@ -69,14 +69,11 @@ Known = Literal["worker lost", "restored", "cut off", "tool can't tell", "tried 
 """The known cause of a call's lost answer."""
 
 _KNOWN: dict[Known, str] = {
-    "worker lost": "The worker was lost or stopped while {tool} ran, and nobody has heard how it ended.",
-    "restored": (
-        "This site was restored from a backup that was made after {tool} had begun, "
-        "and before anybody had heard how it ended."
-    ),
-    "cut off": "The call was cut off: no answer came, and nobody has heard how it ended.",
-    "tool can't tell": "{tool} was asked whether it happened, and could not tell.",
-    "tried before": "{tool} was tried before, and may have happened.",
+    "worker lost": "The worker stopped mid-call; the outcome is unknown.",
+    "restored": "This site was restored from a backup made during the call; the outcome is unknown.",
+    "cut off": "The call was cut off without an answer; the outcome is unknown.",
+    "tool can't tell": "{tool} can't tell whether the call happened.",
+    "tried before": "{tool} was tried before and may have happened.",
 }
 
 
@@ -155,7 +152,7 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
             return _Ready(heard(replied, prose=call.reply == "text"), totals.after(replied))
         case ModelCall() as call, ContextOverflowed(message=why):
             if call.sanitize:
-                too_long = f"The prompt is too long for the model, stubs included. {why}".strip()
+                too_long = f"The prompt is too long for the model, even without old results. {why}".strip()
                 if call.closes or call.at_limit == "fail":
                     return _Ready(Failed(blame="fatal", message=too_long), totals)
                 return _stop("model_error", too_long)
@@ -347,14 +344,12 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
             made = context.summarised(machine, terms, window, compaction, text.strip(), snapshot.head)
             if made.tokens_after < made.tokens_before:
                 return Compact((made, *machine.summary_kept(made.text)))
-            why = "It was no shorter than what it was to stand for."
+            why = "The summary was not shorter than the steps it replaces."
         case Failed(message=why) | ContextOverflowed(message=why):
             pass
         case _:
-            why = "It was empty."
-    notice = Notice(
-        code="compaction_failed", message=f"No summary could be had, and nothing was left out. {why}"
-    )
+            why = "The summary was empty."
+    notice = Notice(code="compaction_failed", message=f"{why} The context is unchanged.".lstrip())
     through = replace(snapshot, window=None)
     return _through(machine, through, Ask(compaction.holds, (notice,)), compaction.passed)
 
@@ -366,16 +361,14 @@ def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSai
             return _stop("aborted", said.message)
         case "rollback", _:
             if said.to_step is None:
-                raise Fatal("A rollback needs the step to go back to.")
+                raise Fatal("A rollback needs a step to roll back to.")
             return rewind(machine, snapshot, said.to_step, said.by, said.message)
         case "reject", "plan":
             return _stop("aborted", said.message)
         case "edit", "plan" if machine.plan is not None:
             changed = machine.plan.changed(said.args or {})
             if isinstance(changed, str):
-                changed = Notice(
-                    code="plan_unfit", message=f"The plan that a person wrote can't be taken: {changed}"
-                )
+                changed = Notice(code="plan_unfit", message=f"The changed plan can't be used: {changed}")
             return _enter(machine, snapshot, (changed,))
         case "top_up", "limit":
             return _release(machine, snapshot, call, call.holds, gates.answered_by(call, said))
@@ -408,7 +401,7 @@ def _heard_of_call(machine: Machine, snapshot: Snapshot, call: HumanCall, said: 
         case "reject":
             answer = Failed(blame="recoverable", message=said.message or "Refused by a person.", ran=ran)
         case _:
-            raise Fatal(f"{said.verdict} is no answer to an interrupt of kind {call.about}.")
+            raise Fatal(f"{said.verdict} is not an answer to a question of kind {call.about}.")
     return _ask_node(machine, snapshot, answer)
 
 
@@ -451,7 +444,7 @@ def _release(
 ) -> Move:
     """Ask for the held effect, through the gates again."""
     if effect is None:
-        raise Fatal(f"The interrupt of kind {call.about} holds nothing back.")
+        raise Fatal(f"The question of kind {call.about} holds no call.")
     state = machine.fold(snapshot.state, facts)
     return _through(machine, replace(snapshot, state=state), Ask(effect, facts), passed)
 
@@ -476,7 +469,7 @@ def uncertain(snapshot: Snapshot, *known: Known) -> HumanCall:
     """
     assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ToolCall)
     call = snapshot.pending.effect
-    why = " ".join([*(_KNOWN[one].format(tool=call.tool) for one in known), "Calling it twice may do harm."])
+    why = " ".join([*(_KNOWN[one].format(tool=call.tool) for one in known), "A second call may cause harm."])
     title, passed = f"Did {call.tool} happen?", gates.in_force(snapshot)
     return HumanCall(about="may_have_happened", title=title, why=why, holds=call, passed=passed)
 
@@ -538,7 +531,7 @@ def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:
         case _:
             holds, passed = None, ()
     title = f"{lost_in_a_row(times, faults)} Try again?"
-    why = f"Each stopped before it could commit a step at {snapshot.node}. Look at the worker's log first."
+    why = f"Each stopped before it could commit a step at {snapshot.node}. Check the worker's log first."
     question = HumanCall(about="manual", title=title, why=why, holds=holds, passed=passed)
     return Ask(question.model_copy(update={"lost": times, "faults": faults}))
 
@@ -571,7 +564,7 @@ def _found_out(snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
     call = snapshot.pending.effect if snapshot.pending else None
     if not (isinstance(call, ToolCall) and isinstance(answer, ToolReturned) and answer.by_asking):
         return ()
-    why = f"Nobody had heard how {call.tool} ended. It was asked, and says that the call happened."
+    why = f"The outcome of {call.tool} was unknown. The tool was asked and says that the call happened."
     return (Notice(code=FOUND_OUT, message=why),)
 
 

@@ -99,7 +99,7 @@ class LaunchForm(MachineFields, HostFields, LimitFields):
         "on_limit": "At a limit",
         "on_clarify": "When the model asks a question",
         "asks": "Require approval for",
-        "interrupt_every": "Check-in every … steps",
+        "interrupt_every": "Check-in every … turns",
         "more": "Other settings",
     }
     goal = forms.CharField(error_messages={"required": "Enter a goal."})

@@ -39,7 +39,7 @@ class ServerForm(forms.ModelForm):
         model = McpServer
         fields = ("name", "kind", "command", "variables", "address", "headers", "timeout_s", "enabled")
         error_messages: ClassVar[Any] = {
-            "name": {"unique": "There is a server of this name.", "required": "Enter a name."}
+            "name": {"unique": "A server of this name already exists.", "required": "Enter a name."}
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

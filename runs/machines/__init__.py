@@ -23,8 +23,8 @@ class NoMachine(KeyError):
 
     def __init__(self, name: str) -> None:
         self.sentence = (
-            f"The machine {name} is not here any more. Its runs stay as they are: they can be seen, and go on, where "
-            "a version of agentsite is started that has it."
+            f"The machine {name} is not installed. Its runs can be viewed; they continue once a version of agentsite "
+            "with this machine runs."
         )
         super().__init__(name)
 
@@ -64,7 +64,7 @@ def install(names: Iterable[str]) -> None:
         except (ImportError, AttributeError, ValueError) as fault:
             raise BadMachineName(name, str(fault)) from fault
         if not isinstance(machine, Machine):
-            raise BadMachineName(name, f"it is {type(machine).__name__}, no Machine")
+            raise BadMachineName(name, f"it is {type(machine).__name__}, not a Machine")
         if CATALOGUE.get(machine.name, machine) is not machine:
             raise BadMachineName(name, f"there is a machine {machine.name} already")
         CATALOGUE[machine.name] = machine

@@ -60,12 +60,14 @@ def halt_notice() -> str:
     halt = halting.halt_now()
     if halt is None:
         return ""
-    return f"{visible(halting.halt_sentence(halt))} Nothing begins until: manage.py unhalt"
+    return f"{visible(halting.halt_sentence(halt))} To resume the site: manage.py unhalt"
 
 
 def stopped(halted: halting.Halted, what: str) -> CommandError:
     """Return the error of a command that could not finish because of a halt."""
-    return CommandError(f"{what} {visible(str(halted))} Let them: manage.py unhalt", returncode=STOPPED)
+    return CommandError(
+        f"{what} {visible(str(halted))} To resume the site: manage.py unhalt", returncode=STOPPED
+    )
 
 
 def interrupted(run: Run) -> CommandError:
@@ -120,9 +122,9 @@ def interrupt_of(text: str) -> Interrupt:
     try:
         return Interrupt.objects.select_related("run").get(pk=text)
     except (Interrupt.DoesNotExist, ValidationError):
-        other = ", and no run of this number" if text.isdecimal() else ""
+        other = " and no run of this number" if text.isdecimal() else ""
         raise bad_input(
-            f"There is no interrupt {text}{other}. Ids are in export RUN, and on the page Needs you."
+            f"There is no question {text}{other}. Ids are in export RUN and on the page Needs you."
         ) from None
 
 
@@ -131,7 +133,7 @@ def _only_question(run: Run) -> Interrupt:
         case [question]:
             return question
         case []:
-            raise bad_input(f"Run {run.pk} has no open question. Name an interrupt by its id (export RUN).")
+            raise bad_input(f"Run {run.pk} has no open question. Name a question by its id (export RUN).")
         case several:
             lines = [f"  {one.pk}  {visible(_title(one))}" for one in several]
             count = (

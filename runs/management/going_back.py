@@ -40,7 +40,7 @@ def told_of_beginning_again(found: Again, at: int) -> str:
 def check_sure(told: str, deed: str, options: dict[str, Any]) -> None:
     """Require --sure if there is a warning `told`; `deed` names its purpose, and the action not done."""
     if told and not options["sure"]:
-        raise bad_input(f"{told}\nSay --sure with it to {deed}")
+        raise bad_input(f"{told}\nAdd --sure to {deed}")
 
 
 @contextmanager

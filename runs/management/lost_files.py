@@ -28,10 +28,10 @@ class LostFiles:
         folder = Path(settings.DATA_DIR) / "runs"
         said = []
         if self.gone:
-            said.append(f"{_counted(self.gone)} not in {folder} (any more): {_named(self.gone)}.")
+            said.append(f"{_counted(self.gone)} missing in {folder}: {_named(self.gone)}.")
         if self.changed:
             said.append(
-                f"{_counted(self.changed)} in {folder}, but changed since the run wrote it: {_named(self.changed)}."
+                f"{_counted(self.changed)} changed in {folder} since the run wrote it: {_named(self.changed)}."
             )
         return " ".join(said)
 
@@ -46,11 +46,7 @@ def lost_files(run: Run | None = None) -> LostFiles:
 
 
 def _counted(lost: Sequence[Artifact]) -> str:
-    return (
-        "1 version of a file that a run made is"
-        if len(lost) == 1
-        else f"{len(lost)} versions of files that runs made are"
-    )
+    return "1 version of a run's file is" if len(lost) == 1 else f"{len(lost)} versions of runs' files are"
 
 
 def _named(lost: Sequence[Artifact]) -> str:

@@ -340,14 +340,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in found:
             raise ValueError(
-                f"the key {json.dumps(hidden_text.escaped(key), ensure_ascii=False)} is there twice"
+                f"the key {json.dumps(hidden_text.escaped(key), ensure_ascii=False)} appears twice"
             )
         found[key] = value
     return found
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"it has no such number as {text}")
+    raise ValueError(f"JSON has no number {text}")
 
 
 def _finite(text: str) -> float:

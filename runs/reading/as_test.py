@@ -32,7 +32,7 @@ RECORDS = json.loads(
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: f"run-{{record['run']}}")
-def test_every_row_comes_out_as_it_was_recorded(record):
+def test_every_step_comes_out_as_recorded(record):
     made = Replay(CATALOGUE[record["machine"]], Record.model_validate(record)).upto()
     assert made.difference is None, str(made.difference)
     assert [row.seq for row in made.rows] == [row["seq"] for row in record["rows"]]

@@ -69,7 +69,7 @@ def late_end_of(run: Run, exchange: Exchange | None) -> str:
         return ""
     when = f"{date_text(exchange.answered_at, 'j M, H:i')} UTC"
     return (
-        f"The lost worker came back on {when} with the outcome of the call. "
+        f"The lost worker returned on {when} with the outcome of the call. "
         f"{_sentence(*_ended(run, exchange))}"
     )
 

@@ -228,10 +228,9 @@ def title(name: str, used: float, limit: float, root: int = 0, aside: float = 0.
 
     `aside`: the part reserved for calls in flight in other runs.
     """
-    said = f"{words.LIMIT[name].removesuffix('s')} limit{f' of run {root}' if root else ''}"
-    by = " by it and all that came from it" if root else ""
-    counts = "used or set aside" if aside else "used"
-    return f"{said}{' reached' if used >= limit else ''}: {figures(name, used, limit)} {counts}{by}"
+    said = f"{words.LIMIT[name].removesuffix('s')} limit{f' of run {root} and its forks' if root else ''}"
+    counts = "used or reserved" if aside else "used"
+    return f"{said}{' reached' if used >= limit else ''}: {figures(name, used, limit)} {counts}"
 
 
 def as_asked(stored: str, figures: Mapping[str, Any] | None) -> str:

@@ -88,8 +88,8 @@ class Again:
         """Return the likely cost, for a person about to roll back."""
         calls, tools = _counted(self.model_calls, "model call"), _counted(self.tool_calls, "tool call")
         return (
-            f"Going on from there is likely to cost {words.money(self.cost_usd)} again: {calls}, "
-            f"{_counted(self.tokens, 'token')}, {tools}, if it goes the same way."
+            f"Estimated to add: {words.money(self.cost_usd)} ({calls}, "
+            f"{_counted(self.tokens, 'token')}, {tools}), if the run repeats its steps."
         )
 
 

@@ -98,8 +98,8 @@ def _common_answers(runs: list[Run]) -> list[Data | None]:
         asked = _asked(run)
         if any(_weight(one) != _weight(other) for one, other in zip(told, asked, strict=False)):
             why = (
-                f"its child {run.child_name} went otherwise in run {told_by.pk} than in run {run.pk}, and"
-                " settings.answers would answer every call of it alike"
+                f"its child {run.child_name} got other answers in run {told_by.pk} than in run {run.pk}, but"
+                " settings.answers gives every call the same answers"
             )
             raise Untold(why)
         if len(asked) > len(told):
@@ -155,8 +155,8 @@ def _check_limits(run: Run) -> None:
         for question in _questions(one):
             if question.kind == "limit":
                 why = (
-                    f"step {question.seq} of run {one.pk} asked about the limit {question.limit}, against which"
-                    " steps counted that were rolled back"
+                    f"step {question.seq} of run {one.pk} asked about the limit {question.limit}, which counted"
+                    " rolled-back steps"
                 )
                 raise Untold(why)
 
@@ -183,7 +183,7 @@ def script_of(run: Run) -> Data:
             parts.append(part)
         elif parts[nth - 1] != part:
             why = (
-                f"several runs called the child {child.child_name}, which went otherwise in each;"
+                f"several runs called the child {child.child_name}, which differed in each;"
                 " a script has one part for all of them"
             )
             raise Untold(why)

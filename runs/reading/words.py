@@ -164,6 +164,11 @@ def length_of(ms: float) -> str:
     return f"{ms:.0f} ms" if ms < 100 else seconds(ms / 1000)
 
 
+def continuing(runs: int) -> str:
+    """Return how many runs continue once the site is resumed."""
+    return "1 run continues." if runs == 1 else f"{runs} runs continue."
+
+
 def plural(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun."""
     return f"{number} {one if number == 1 else many or one + 's'}"

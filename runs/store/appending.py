@@ -74,7 +74,7 @@ def _tell(run: Run, fact: Recovered) -> None:
     cost, tokens = run.reserved_usd, run.reserved_tokens
     cut_off = bool(cost or tokens)
     if cut_off:
-        told = f"What its model call may have used at most is counted: {tokens} tokens, ${cost:.4g}."
+        told = f"Its model call counts as at most {tokens} tokens, ${cost:.4g}."
         guess = {"cost_usd": cost, "tokens": tokens, "lost": run.reserved_epoch}
         fact = fact.model_copy(update={"message": f"{fact.message} {told}", **guess})
     append(run, "recovered", (fact,))

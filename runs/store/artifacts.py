@@ -258,4 +258,4 @@ def _unversioned(run: Run, name: str) -> str | None:
 def _as_text(content: bytes, media_type: str) -> str:
     if media_type.startswith(_TEXTS):
         return clean_text(content.decode("utf-8", "replace"))
-    return f"[{media_type}, {len(content)} bytes; it holds no text]"
+    return f"[{media_type}, {len(content)} bytes; not text]"

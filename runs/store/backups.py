@@ -79,7 +79,7 @@ def unknown_migrations() -> list[str]:
 
 def newer_database(unknown: list[str]) -> str:
     """Return why a database with these migrations can't be used."""
-    return f"The database is that of a newer version ({unknown[0]} is not known here). Use that version."
+    return f"A newer version has changed the database ({unknown[0]} is unknown here). Use that version."
 
 
 # --- out ----------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class ForeignTable(Exception):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"The backup's {name} has not the columns that this version has.")
+        super().__init__(f"The backup's {name} has other columns than this version.")
 
 
 def load(lines: Callable[[Table], Iterable[str]], why: str, made_at: datetime | None = None) -> int:

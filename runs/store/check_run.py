@@ -61,15 +61,15 @@ def way_on(beside: Beside, waits: Exchange | None) -> str:
     if run.status != RunStatus.WAITING:
         return ""
     if waits is None or waits.kind not in ("human_call", "child_run"):
-        return "I1: the run waits, and its last move asks nobody who could answer"
+        return "I1: the run waits, but its last move asks for no answer"
     if waits.answer_json is not None:
-        return "I1: the run waits for what has been answered"
+        return "I1: the run waits for an answer that it has"
     if waits.kind == "human_call":
         asked = beside.questions.get(waits.seq)
         is_open = asked is not None and asked.status == Interrupt.Status.PENDING
         return "" if is_open else "I1: the run waits for a question that is not open"
     child = Run.objects.filter(parent=run, parent_seq=waits.seq, ended_at__isnull=True)
-    return "" if child.exists() else "I1: the run waits for a child that is not there or has ended"
+    return "" if child.exists() else "I1: the run waits for a child that is missing or has ended"
 
 
 def effects_of(beside: Beside) -> Iterator[tuple[int, str]]:
@@ -80,7 +80,7 @@ def effects_of(beside: Beside) -> Iterator[tuple[int, str]]:
     for shared in by_key.values():
         calls = sum(exchange.kind == "tool_call" for exchange in shared)
         if calls > 1 and [one.attempt for one in shared] != list(range(1, len(shared) + 1)):
-            yield shared[-1].seq, "I4: its key is that of another call"
+            yield shared[-1].seq, "I4: it has the key of another call"
 
 
 def decisions_of(beside: Beside, kinds: Mapping[int, str]) -> Iterator[tuple[int, str]]:
@@ -91,7 +91,7 @@ def decisions_of(beside: Beside, kinds: Mapping[int, str]) -> Iterator[tuple[int
     for seq, question in beside.questions.items():
         decision = beside.decisions.get(seq)
         if (decision is not None) != (question.status in _DECIDED):
-            yield seq, f"I5: its question is {question.status}, and its decision says otherwise"
+            yield seq, f"I5: its question is {question.status}; its decision does not match"
         elif decision is not None:
             yield from _flaws(beside, question, decision, kinds)
 
@@ -102,9 +102,9 @@ def _flaws(
     asked = beside.exchanges.get(question.seq)
     answer = asked.answer_json if asked is not None and asked.kind == "human_call" else None
     if answer is None or json.loads(answer).get("verdict") != decision.verdict:
-        yield question.seq, f"I5: {decision.by_name} decided {decision.verdict}, and its answer is another"
+        yield question.seq, f"I5: {decision.by_name} decided {decision.verdict}; the recorded answer differs"
     if decision.fingerprint_seen and decision.fingerprint_seen != question.fingerprint:
-        yield question.seq, "I5: who decided had seen another call"
+        yield question.seq, "I5: the decision was made on another call"
     if question.kind != "tool_call" or decision.verdict not in LET_PASS:
         return
     wanted = question.fingerprint
@@ -114,4 +114,4 @@ def _flaws(
     released = next((seq for seq in later if kinds[seq] in _RELEASING), 0)
     call = beside.exchanges.get(released)
     if call is not None and call.kind in ("tool_call", "child_run") and call.fingerprint != wanted:
-        yield call.seq, "I5: another call was released than the one that was approved"
+        yield call.seq, "I5: the released call is not the approved one"

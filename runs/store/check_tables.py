@@ -89,7 +89,7 @@ class Told:
         """Yield each step that disagrees with the tables, and how."""
         run = beside.run
         if self.ran > run.tool_calls:
-            yield None, f"the run's tool_calls is {run.tool_calls}, and its rows tell of {self.ran}"
+            yield None, f"the run's tool_calls is {run.tool_calls}; its steps have {self.ran}"
         questions = dict(beside.questions)
         children: dict[int, tuple[int, ChildFinished]] = {}
         for exchange in beside.exchanges.values():
@@ -103,24 +103,24 @@ class Told:
                     yield exchange.seq, why
             if isinstance(answer, ChildFinished) and _is_own(run, exchange):
                 children[exchange.seq] = (int(answer.run), answer)
-        yield from ((seq, "it has a question, and asks nobody") for seq in questions)
+        yield from ((seq, "it has a question but asks none") for seq in questions)
         yield from self._decisions(beside)
         yield from _children(run, children)
         if self.forked and not _is_of(run, *self.forked):
-            yield self.forked[0], "what it says that the run is a fork of is not what the run says"
+            yield self.forked[0], "its source of the fork differs from the run's"
         if not _continues(run, self.earlier):
-            yield 1, "the run that it says it continues is another one than the run says"
+            yield 1, "its continued run differs from the run's"
         if why := _parent(run):
             yield None, why
 
     def _request(self, exchange: Exchange, effect: Effect) -> Iterator[str]:
         if exchange.kind != effect.kind or exchange.fingerprint != fingerprint_of(effect):
-            yield "its exchange is marked as another one than its request"
+            yield "its exchange does not match its request"
         call = call_in(effect.holds) if isinstance(effect, HumanCall) else call_in(effect)
         if call is None or (isinstance(call, ToolCall) and call.infra) or exchange.seq not in self.calls:
             return
         if fingerprint_of(call) != self.calls[exchange.seq]:
-            yield "its exchange asks for another call than its rows"
+            yield "its exchange has another call than its steps"
 
     def _answer(self, exchange: Exchange, effect: Effect, answer: Answer | None) -> Iterator[tuple[int, str]]:
         call, seq = call_in(effect), exchange.seq
@@ -129,11 +129,11 @@ class Told:
         if seq in self.results and call is not None and not (isinstance(call, ToolCall) and call.infra):
             row, told = self.results[seq]
             if _answered(call.tool, answer) not in ("", told):
-                yield row, f"its result is not what was answered to row {seq}"
+                yield row, f"its result is not the answer to step {seq}"
         if seq in self.costs:
             row, spent = self.costs[seq]
             if cost_of(answer) != (spent,):
-                yield row, f"what it says that the answer to row {seq} cost is not what it cost"
+                yield row, f"its cost is not that of the answer to step {seq}"
 
     def _decisions(self, beside: Beside) -> Iterator[tuple[int | None, str]]:
         """Yield each decision or answer that disagrees with its step."""
@@ -141,15 +141,15 @@ class Told:
         for question, (row, decided) in self.decided.items():
             decision = made.pop(question, None)
             if decision is None:
-                yield row, "I5: the question that it decides is not there, or has no decision"
+                yield row, "I5: its decided question is missing or has no decision"
             elif _recorded(decision) != _decided(decided) or decision.interrupt.kind != decided.about:
-                yield row, f"I5: it says that {decided.by} decided {decided.verdict}; the decision is another"
+                yield row, f"I5: it records {decided.verdict} by {decided.by}; the decision differs"
             elif _said(beside.exchanges.get(decision.interrupt.seq)) != _as_answer(decided):
-                yield row, "I5: the answer that its decision became is another one"
+                yield row, "I5: its decision differs from the recorded answer"
         if beside.run.origin == "replay":
             return  # a copy that ends before its source may have a question's decision without the step
         for decision in made.values():
-            yield decision.interrupt.seq, "I5: its question was decided, and no row says so"
+            yield decision.interrupt.seq, "I5: its question was decided, but no step records it"
 
 
 def _told_by(fact: ToolReported) -> str:
@@ -170,19 +170,19 @@ def _answered(tool: str, answer: Answer | None) -> str:
 def _question(question: Interrupt | None, asked: HumanCall) -> str:
     """Return the flaw of an ask's question; empty if there is none."""
     if question is None:
-        return "it asks a person, and its question is not there"
+        return "it asks a person, but its question is missing"
     call = asked.shown
     shown = (call.tool, canonical(call.args), call.fingerprint) if call else ("", "{}", "")
     found = (question.tool, question.args_json, question.fingerprint)
     # The plan stands in place of the call's arguments; no fact has it as it was shown.
     of_plan = (shown[0], question.args_json, fingerprint("plan", json.loads(question.args_json)))
     if found != shown and (asked.about != "plan" or found != of_plan):
-        return "its question shows another call than the one that is held"
+        return "its question shows another call than the held one"
     about = (question.kind, question.title, question.limit, question.host)
     if about != (asked.about, asked.title, asked.limit, asked.host):
-        return "its question is another one than was asked"
+        return "its question differs from its request"
     if question.figures != (asked.figures.model_dump(mode="json") if asked.figures else None):
-        return "its question has other figures than were asked about"
+        return "its question has other figures than its request"
     return ""
 
 
@@ -241,11 +241,11 @@ def _children(run: Run, ended: Mapping[int, tuple[int, ChildFinished]]) -> Itera
         if child is None:
             continue
         if (child.parent_id, child.parent_seq) != (run.pk, seq):
-            yield seq, f"run {number} answered it, and is not marked as its child"
+            yield seq, f"run {number} answered it but is not its child"
         elif (child.status, child.answer) != (answer.status, answer.answer) or (
             answer.exit_reason not in ("", child.exit_reason)
         ):
-            yield seq, f"run {number} ended otherwise than its answer says"
+            yield seq, f"the end of run {number} differs from its answer"
 
 
 def _parent(run: Run) -> str:
@@ -256,5 +256,5 @@ def _parent(run: Run) -> str:
     text = asked.values_list("request_json", flat=True).first()
     wanted = json.loads(text) if text else {}
     if (wanted.get("name"), wanted.get("goal")) != (run.child_name, run.goal):
-        return f"row {run.parent_seq} of run {run.parent_id} did not ask for it"
+        return f"step {run.parent_seq} of run {run.parent_id} did not ask for it"
     return ""

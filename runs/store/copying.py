@@ -115,7 +115,7 @@ def check_fork(run: Run, at: int) -> str:
         raise NotPossible(f"Step {at} of run {run.pk} {why}: name a live transition, or 0 for the beginning.")
     if to == END:
         raise NotPossible(
-            f"Step {at} ends run {run.pk}: nothing would go on from there. Name an earlier one."
+            f"Step {at} ends run {run.pk}: a copy could not continue there. Name an earlier step."
         )
     return str(to)
 
@@ -377,8 +377,8 @@ def write_replay(source: Run, replay: Replay, new: NewRun, parent: tuple[Run, in
 
 def _why_it_ends(source: Run, replay: Replay, last: int) -> Exited:
     if replay.difference is not None:
-        return Exited(reason="fatal_error", message=f"The replay came out otherwise. {replay.difference}")
-    why = f"Replayed up to row {last} of run {source.pk}; it was to go no further."
+        return Exited(reason="fatal_error", message=f"The replay differs. {replay.difference}")
+    why = f"Replayed up to step {last} of run {source.pk}, as requested."
     return Exited(reason="aborted", message=why)
 
 

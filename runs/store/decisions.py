@@ -115,11 +115,11 @@ def abort(run_id: int, by: str, message: str = "") -> Run:
         _lock_parent(run_id)
         run = seated(run_id)
         for child in Run.objects.filter(parent_id=run_id, ended_at__isnull=True):
-            abort(child.pk, by, f"The parent, run {run_id}, was stopped.")
+            abort(child.pk, by, f"The parent, run {run_id}, was cancelled.")
         if run.reserved_usd or run.reserved_tokens:
-            tell_lost(run, "The run is stopped while its worker is in a model call.")
+            tell_lost(run, "The run was cancelled during a model call.")
         loaded = _loaded(run)
-        said = f"{message} ({by})" if message else f"Stopped by {by}."
+        said = f"{message} ({by})" if message else f"Cancelled by {by}."
         facts: tuple[Fact, ...] = (*cost_of(loaded.answer), Exited(reason="aborted", message=said))
         state = loaded.machine.fold(loaded.snapshot.state, facts)
         told, after = facts_text(facts), state.model_dump_json()
@@ -184,8 +184,8 @@ def try_now(run_id: int, by: str) -> Run:
     with transaction.atomic():
         run = seated(run_id)
         if run.status != RunStatus.QUEUED or run.due_at <= now():
-            raise NotPossible(f"Run {run_id} waits for no next try ({run.status}).")
-        told = Notice(code=TRIED_NOW, message=f"{by} asked for the next try at once.")
+            raise NotPossible(f"Run {run_id} is not waiting for a retry ({run.status}).")
+        told = Notice(code=TRIED_NOW, message=f"{by} requested the retry now.")
         append(run, "note", (told,), due_at=now())
     return run
 
@@ -225,7 +225,7 @@ def rewind(
 def stop_children(run_id: int, after: int) -> None:
     """Stop the unfinished children whose ask is no longer live."""
     for child in Run.objects.filter(parent_id=run_id, parent_seq__gt=after, ended_at__isnull=True):
-        abort(child.pk, "the parent's rollback", f"The parent, run {run_id}, went back.")
+        abort(child.pk, "the parent's rollback", f"The parent, run {run_id}, was rolled back.")
 
 
 def check_target(run: Run, to: int) -> None:
@@ -335,7 +335,7 @@ def unanswered(interrupt: Interrupt) -> Said:
     ]
     verdict = next((verdict for verdict in wanted if verdict in interrupt.verdicts), "abort")
     return Said(
-        verdict=verdict, by_name="the deadline", channel="deadline", message="Nobody answered in time."
+        verdict=verdict, by_name="the deadline", channel="deadline", message="Expired: no answer in time."
     )
 
 
@@ -359,14 +359,14 @@ def _decided_before(interrupt: Interrupt, said: Said) -> Decision:
     if same:
         return decision
     when = decision.at.strftime("%Y-%m-%d %H:%M UTC")
-    raise Conflict(decision, f"{decision.by_name} decided already, {when}: {decision.verdict}.")
+    raise Conflict(decision, f"{decision.by_name} already decided at {when}: {decision.verdict}.")
 
 
 def _check_seen(interrupt: Interrupt, said: Said) -> None:
     if said.revision is not None and said.revision != interrupt.revision:
-        raise Conflict(None, "The question has changed since you saw it. Look again before you decide.")
+        raise Conflict(None, "The question has changed since you saw it. Read it again before you decide.")
     if said.fingerprint is not None and said.fingerprint != interrupt.fingerprint:
-        raise Conflict(None, "The call is not the one that you saw. Look again before you decide.")
+        raise Conflict(None, "The call has changed since you saw it. Read it again before you decide.")
 
 
 def check_answer(interrupt: Interrupt, said: Said) -> dict[str, Any] | None:
@@ -383,12 +383,12 @@ def _check_parts(interrupt: Interrupt, said: Said) -> None:
     """
     takes_args = said.verdict in TAKE_ARGS or (said.verdict == "resume" and model_asked_about(interrupt))
     if said.args is not None and not takes_args and not _as_shown(interrupt, said):
-        raise BadDecision(f"Arguments go with {' and '.join(TAKE_ARGS)}; nothing was decided.", "args")
+        raise BadDecision(f"Only {' and '.join(TAKE_ARGS)} take arguments; nothing was decided.", "args")
     if said.to_step is not None and said.verdict != "rollback":
-        raise BadDecision("A step to roll back to goes with rollback; nothing was decided.", "to_step")
+        raise BadDecision("Only rollback takes a step; nothing was decided.", "to_step")
     if said.allow_host and (not interrupt.host or said.verdict not in LET_PASS):
         what = (
-            "This question is about no host" if not interrupt.host else "A host is allowed with an approval"
+            "This question is not about a host" if not interrupt.host else "Only an approval can allow a host"
         )
         raise BadDecision(f"{what}; nothing was decided.", "allow_host")
     length, most = len(clean_text(said.message)), MAX_RESPONSE if said.verdict == "respond" else MAX_MESSAGE
@@ -407,7 +407,7 @@ def _check_verdict(interrupt: Interrupt, said: Said) -> Verdict:
             break
     else:
         possible = ", ".join(interrupt.verdicts)
-        given = f"{said.verdict} is no answer" if said.verdict else "Name an answer"
+        given = f"{said.verdict} is not an answer" if said.verdict else "Name an answer"
         raise BadDecision(f"{given} to this question ({interrupt.kind}). Possible: {possible}.")
     if verdict == "rollback":
         if said.to_step is None:

@@ -26,9 +26,7 @@ class Busy(NotPossible):
     """A person's change could not get its locks in time, or failed repeatedly by conflicts."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "The database is busy with what others write at this moment; nothing was changed. Try once more."
-        )
+        super().__init__("The database is busy; nothing was changed. Try again.")
 
 
 class ToldOtherwise(NotPossible):
@@ -36,7 +34,7 @@ class ToldOtherwise(NotPossible):
 
     def __init__(self, run_id: int) -> None:
         super().__init__(
-            f"The steps of #{run_id} after that one have changed since you looked. Read them again, then confirm. "
+            f"The steps of #{run_id} after that one have changed since you read them. Read them again, then confirm. "
             "If they keep changing, pause the run first."
         )
 

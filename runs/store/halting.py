@@ -22,7 +22,7 @@ class Halted(Exception):
 
     def __init__(self, halt: Halt) -> None:
         self.halt = halt
-        super().__init__(f"{halt_sentence(halt)} Runs stay as they are and go on when that is over.")
+        super().__init__(f"{halt_sentence(halt)} Runs keep their state and continue once it is resumed.")
 
 
 class AlreadyHalted(NotPossible):

@@ -99,9 +99,9 @@ def claim(run_id: int, worker: str, suspects: Literal["taken", "refused"] = "tak
         if lost or cut_off or found.was_halted:
             run = Run.objects.get(pk=run_id)  # a worker taken for lost may have written until now
             if lost:
-                tell_lost(run, "The worker was lost or stopped; another one goes on from the last row.")
+                tell_lost(run, "The worker stopped; another one continues from the last step.")
             elif cut_off:
-                tell_stopped(run, "The worker was stopped in a model call; another one makes it again.")
+                tell_stopped(run, "The worker stopped during a model call; another one repeats it.")
             if found.was_halted:
                 tell_of_halts(run, found.lease_until if lost else found.due_at)
     return Lease(run_id, found.epoch + 1, worker)
@@ -235,7 +235,7 @@ def postpone(lease: Lease, seconds: float, fault: Exception) -> None:
                 told = clean_text(f"{type(fault).__name__}: {fault}")[:MOST_OF_A_FAULT]
                 tell_fault(run, told, f"The worker met a fault. Next try in {seconds:g} s. {told}")
     except Exception:  # whatever it is, the run must not be due again at once
-        log.exception("run %s: no row can be written", lease.run_id)
+        log.exception("run %s: no step can be written", lease.run_id)
     mine.update(status=RunStatus.QUEUED, due_at=Now() + timedelta(seconds=seconds))
 
 
@@ -270,8 +270,8 @@ def faults_in_a_row(run: Run) -> list[str]:
 
 def pause_after_losses(run: Run, times: int, faults: int) -> None:
     """Pause the run, for its worker: too many were lost on it while an answer was waiting."""
-    told = f"{losses_in_words(times, faults)} The answer that waits for it is kept."
-    cure = "Look at the worker's log, then resume the run."
+    told = f"{losses_in_words(times, faults)} The answer for it is kept."
+    cure = "Check the worker's log, then resume the run."
     append(run, "pause", (Paused(by="the runtime", message=f"{told} {cure}"),), status=RunStatus.PAUSED)
 
 

@@ -40,15 +40,13 @@ def edit_summary(run_id: int, seq: int, version: int, text: str, by: str, reason
         summary = _summary(run, seq)
         _check_version(summary, version)
         if not _says_something(text):
-            raise NotPossible(
-                "A summary can't be empty. Take it back instead, and the rows are read themselves."
-            )
+            raise NotPossible("A summary can't be empty. Revert it to show the model the original steps.")
         if len(text) > MOST_CHARACTERS:
             raise NotPossible(
                 f"A summary has at most {MOST_CHARACTERS} characters; this one has {len(text)}."
             )
         if text == summary.text:
-            raise NotPossible("That is the text as it stands; nothing was changed.")
+            raise NotPossible("The text is the same; nothing was changed.")
         _add(run, SummaryEdited(summary=seq, version=version + 1, text=text, by=by, reason=reason))
     return version + 1
 
@@ -92,7 +90,7 @@ def want_compaction(run_id: int, by: str, reason: str) -> None:
     with transaction.atomic():
         run = seated(run_id)
         if compaction_wanted(run) and not _context(run).leaves_alone():
-            raise NotPossible("A compaction is wanted already; it comes before the next model call.")
+            raise NotPossible("A compaction is already requested; it runs before the next model call.")
         _add(run, CompactionWanted(by=by, reason=reason))
 
 
@@ -105,19 +103,19 @@ def _summary(run: Run, seq: int) -> Summary:
     context = _context(run)
     summary = context.summaries.get(seq)
     if summary is None:
-        raise NotPossible(f"Step {seq} of run {run.pk} is no compaction, or it was rolled back.")
+        raise NotPossible(f"Step {seq} of run {run.pk} is not a compaction, or was rolled back.")
     if summary.undone:
         raise NotPossible(f"The summary of step {seq} was reverted already.")
     if (later := context.carried_on_by(seq)) is not None:
-        raise NotPossible(f"The summary of step {seq} was carried on by step {later}; change that one.")
+        raise NotPossible(f"Step {later} continues the summary of step {seq}; change that one.")
     return summary
 
 
 def _check_version(summary: Summary, version: int | None) -> None:
     if version is not None and summary.version != version:
         raise NotPossible(
-            f"The summary has been changed since you saw it: you saw version {version}, it is now at "
-            f"version {summary.version}. Look again before you change it."
+            f"You saw version {version} of the summary; it now has version {summary.version}. "
+            "Read it again before you change it."
         )
 
 
@@ -139,7 +137,7 @@ def _round_of(run: Run, path: str) -> tuple[int, ...]:
 def _check_path(run: Run, path: str) -> None:
     kind, _, number = path.partition(":")
     if not (number.isascii() and number.isdigit() and len(number) < 10):
-        raise NotPossible(f"{path[:80]!r} is no path. Give st:NUMBER for a row, su:NUMBER for a summary.")
+        raise NotPossible(f"{path[:80]!r} is not a path. Give st:NUMBER for a step, su:NUMBER for a summary.")
     match kind:
         case "su":
             _summary(run, int(number))
@@ -148,7 +146,9 @@ def _check_path(run: Run, path: str) -> None:
         case "st":
             pass
         case _:
-            raise NotPossible(f"{path!r} can't be pinned. Give st:NUMBER for a row, su:NUMBER for a summary.")
+            raise NotPossible(
+                f"{path!r} can't be pinned. Give st:NUMBER for a step, su:NUMBER for a summary."
+            )
 
 
 def _told(run: Run, seq: int) -> bool:
@@ -167,8 +167,8 @@ def _add(run: Run, fact: Fact) -> None:
     changes_lately = run.steps.filter(tells(*CONTEXT_CHANGES), kind=Step.Kind.NOTE, at__gte=lately)
     if changes_lately.count() >= MOST_A_MINUTE:
         raise NotPossible(
-            f"What the model reads was changed {MOST_A_MINUTE} times within a minute. Each change makes the run ask "
-            "its model anew; wait a moment, so that it can go on."
+            f"The context was changed {MOST_A_MINUTE} times within a minute. Each change repeats the run's "
+            "model call. Wait a minute, then try again."
         )
     due = run.status == RunStatus.RUNNING
     changes: dict[str, Any] = {"status": RunStatus.QUEUED, "due_at": now()} if due else {}

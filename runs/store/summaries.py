@@ -32,7 +32,7 @@ def flaws(
                 case RangeSummarised():
                     made = True
                     if kind != Step.Kind.COMPACTION:
-                        yield seq, "it summarises, and is no compaction"
+                        yield seq, "it summarises but is not a compaction"
                     if why := _range_flaw(seq, fact, summaries) or _ask_flaw(seq, fact, kinds, exchanges):
                         yield seq, why
                     summaries[seq] = fact
@@ -41,21 +41,21 @@ def flaws(
                         yield seq, why
                     changes.append((seq, fact))
         if kind == Step.Kind.COMPACTION and not made:
-            yield seq, "it is a compaction, and summarises nothing"
+            yield seq, "it is a compaction but summarises nothing"
 
 
 def _range_flaw(seq: int, made: RangeSummarised, summaries: Mapping[int, RangeSummarised]) -> str:
     if not 1 <= made.first <= made.last < seq:
-        return f"its summary is of rows {made.first} to {made.last}"
+        return f"its summary is of steps {made.first} to {made.last}"
     if made.tokens_before < 1 or made.tokens_after < 1:
         return "its summary counts no tokens"
     if any(not made.first <= row <= made.last for row in made.kept):
-        return "its summary leaves rows alone that are not in its range"
+        return "its summary keeps steps outside its range"
     earlier = summaries.get(made.updates)
     if made.updates and earlier is None:
-        return f"its summary carries on row {made.updates}, which is no live compaction"
+        return f"its summary continues step {made.updates}, which is not a live compaction"
     if earlier is not None and not (made.first <= earlier.first and earlier.last <= made.last):
-        return f"its summary does not reach over all that the one of row {made.updates} stands for"
+        return f"its summary does not cover the range of step {made.updates}"
     return ""
 
 
@@ -67,10 +67,10 @@ def _ask_flaw(
     found = exchanges.get(before)
     asked = EFFECT.validate_json(found.request_json) if found and kinds.get(before) == Step.Kind.ASK else None
     if not isinstance(asked, Compaction):
-        return "the move before its summary did not ask for one"
+        return "the move before did not ask for its summary"
     same = ("first", "last", "updates", "kept", "tokens_before")
     if any(getattr(asked, name) != getattr(made, name) for name in same):
-        return f"its summary is not the one that row {before} asked for"
+        return f"its summary is not the one that step {before} asked for"
     return ""
 
 
@@ -81,10 +81,10 @@ def _change_flaw(
 ) -> str:
     seq = change.summary
     if seq not in summaries:
-        return f"it changes the summary of row {seq}, which is no live compaction"
+        return f"it changes the summary of step {seq}, which is not a live compaction"
     before = [one for _, one in changes if one.summary == seq]
     if any(isinstance(one, SummaryUndone) for one in before):
-        return f"it changes the summary of row {seq}, which was taken back"
+        return f"it changes the summary of step {seq}, which was reverted"
     if isinstance(change, SummaryEdited) and change.version != len(before) + 2:
-        return f"its version of the summary of row {seq} is {change.version}, after {len(before) + 1}"
+        return f"its version of the summary of step {seq} is {change.version}, after {len(before) + 1}"
     return ""

@@ -42,18 +42,18 @@ class Misfit:
     why: str
 
     def __str__(self) -> str:
-        return f"row {self.seq}: {self.why}" if self.seq is not None else self.why
+        return f"step {self.seq}: {self.why}" if self.seq is not None else self.why
 
 
 def verify(run: Run, tools: Mapping[str, ToolSpec]) -> Misfit | None:
     """Return the first misfit; None if everything fits."""
     if run.machine not in CATALOGUE:
-        return Misfit(None, f"there is no machine {run.machine}")
+        return Misfit(None, f"the machine {run.machine} is not installed")
     try:
         terms = terms_of(run, tools)
         terms_hash(run)
     except (ValueError, ObjectDoesNotExist) as fault:
-        return Misfit(None, f"what it was launched with can't be read ({type(fault).__qualname__})")
+        return Misfit(None, f"its launch settings can't be read ({type(fault).__qualname__})")
     try:
         return _Walk(run, CATALOGUE[run.machine], terms).misfit()
     except Exception as fault:  # any fault of a changed content is a finding
@@ -70,7 +70,7 @@ def unreadable(fault: Exception) -> Misfit:
         isinstance(fault, DatabaseError) and "decode" not in str(fault).lower()
     ):  # SQLite on bytes that are no text
         raise fault
-    return Misfit(None, f"what is kept of it can't be read ({type(fault).__qualname__})")
+    return Misfit(None, f"its stored data can't be read ({type(fault).__qualname__})")
 
 
 def _broken_link(run: Run) -> Misfit | None:
@@ -84,8 +84,8 @@ def _broken_link(run: Run) -> Misfit | None:
 
 
 def _unlike(step: Step) -> str:
-    before = "the row before" if step.seq > 1 else "what the run was launched with"
-    return f"its hash is not that of its content and {before}"
+    before = "the step before" if step.seq > 1 else "the launch settings"
+    return f"its hash does not match its content and {before}"
 
 
 class _Walk:
@@ -147,16 +147,16 @@ class _Walk:
 
     def _row(self, step: Step) -> str:
         if step.seq != self.seq + 1:
-            return f"I3: row {self.seq + 1} is missing, or row {step.seq} is there twice"
+            return f"I3: step {self.seq + 1} is missing, or step {step.seq} exists twice"
         if self.node == END and step.kind != Step.Kind.NOTE:
-            return f"I2: the run had ended, and goes on with a row of kind {step.kind}"
+            return f"I2: a step of kind {step.kind} follows the end of the run"
         self.seq = step.seq
         self.hash = chain(self.hash, step)
         if step.hash != self.hash:
             return _unlike(step)
         self.kinds[step.seq], self.live[step.seq] = step.kind, step.live
         if step.node != self.node:
-            return f"it stands at {step.node}, and the run was at {self.node}"
+            return f"its node is {step.node}; the run was at {self.node}"
         return self._fold(step)
 
     def _changed(self, seals: str) -> Misfit | None:
@@ -165,12 +165,12 @@ class _Walk:
             name, seq = name_and_step(kept)
             found = self.beside.sealed[name].get(seq)
             if found is None or seal(name, seq, found) != kept:
-                return Misfit(seq, f"its {name} was changed since, or is gone")
+                return Misfit(seq, f"its {name} was changed or deleted")
         return None
 
     def _fold(self, step: Step) -> str:
         if step.fact_kinds != fact_kinds(step.facts_json):
-            return "its column of fact kinds is not that of its facts"
+            return "its fact_kinds does not match its facts"
         facts = self.machine.facts.validate_json(step.facts_json)
         self.told.take(step.seq, step.kind, facts)
         if step.kind in ACTING:
@@ -190,15 +190,15 @@ class _Walk:
         if step.kind == Step.Kind.REWIND:
             target = self.after.get(facts[0].to_seq)
             if target is None:
-                return f"it goes back to {facts[0].to_seq}, which is no transition"
+                return f"it rolls back to {facts[0].to_seq}, which is not a transition"
             self.gone.append(range(facts[0].to_seq + 1, step.seq))
             self.node, before = target
         self.state = self.machine.fold(before, facts)
         if step.state_json is None:
             if self.state != before or step.kind == Step.Kind.REWIND:
-                return "it changes the state, and keeps none"
+                return "it changes the state but stores none"
         elif json.loads(step.state_json) != self.state.model_dump(mode="json"):
-            return "its state is not what its facts make of the state before"
+            return "its state does not follow from its facts"
         return self._edge(step, before)
 
     def _edge(self, step: Step, before: State) -> str:
@@ -217,28 +217,28 @@ class _Walk:
                 if self.state.exit_reason is None:
                     return "it stops the run without a reason"
             case Step.Kind.REWIND if step.to != self.node:
-                return f"it goes on at {step.to}, and the target leads to {self.node}"
+                return f"it continues at {step.to}; its target leads to {self.node}"
         return ""
 
     def _head(self) -> Misfit | None:
         run = self.run
         if (run.head, run.head_hash) != (self.seq, self.hash):
             return Misfit(
-                None, f"the run's head is {run.head}, and its last row {self.seq}, or their hashes differ"
+                None, f"the run's head is {run.head}, its last step {self.seq}, or their hashes differ"
             )
         if run.switched_to != self.switched_to:
-            return Misfit(None, "the run's model is not the one that its rows have changed it to")
+            return Misfit(None, "the run's model differs from the last change in its steps")
         if run.node != self.node:
-            return Misfit(None, f"the run says that it is at {run.node}, and its rows lead to {self.node}")
+            return Misfit(None, f"the run is at {run.node}; its steps lead to {self.node}")
         if run.finished != (self.node == "end"):
             return Misfit(None, f"the run is {run.status} at {self.node}")
         end = ended(self.machine, self.state) if run.finished else {}
         names = ("exit_reason", "answer", "ok", "answer_source", *(("status",) if end else ()))
         for name in names:
             if getattr(run, name) != end.get(name):
-                return Misfit(None, f"the run's {name} is not that of its rows")
+                return Misfit(None, f"the run's {name} does not match its steps")
         if run.cached_model_calls > run.model_calls:
-            return Misfit(None, "more of the run's model calls are said to be cached than it made")
+            return Misfit(None, "the run counts more cached model calls than model calls")
         return None
 
     def _budget(self) -> Misfit | None:
@@ -246,19 +246,19 @@ class _Walk:
         for line in self.machine.budget(self.state):
             if stored.get((line.scope, line.name)) != (line.used, line.limit):
                 return Misfit(
-                    None, f"the budget line {line.scope} {line.name} is not {line.used:g}/{line.limit:g}"
+                    None, f"the budget {line.scope} {line.name} is not {line.used:g}/{line.limit:g}"
                 )
         for name in LIMIT_NAMES:
             given = self.terms.settings.limits.of(name)
             used, limit = stored.get(("limits", name), (0.0, None))
             wanted = None if given is None else round(given + self.raised[name], 9)
             if wanted != (None if limit is None else round(limit, 9)):
-                return Misfit(None, f"the limit {name} is {limit}; what was given and added is {wanted}")
+                return Misfit(None, f"the limit {name} is {limit}; launch and raises make it {wanted}")
             _, added = stored.get(("shared", name), (0.0, 0.0))
             if ("shared", name) in stored and round(added, 9) != round(self.raised[name], 9):
                 return Misfit(
                     None,
-                    f"{added:g} was added to the shared limit {name}; its rows say {self.raised[name]:g}",
+                    f"the shared limit {name} was raised by {added:g}; its steps say {self.raised[name]:g}",
                 )
             if used > totals_of(self.run).used(name) + self.guessed.used(name) + 1e-9:
                 return Misfit(None, f"the limit {name} counts {used:g}, more than the run has used")
@@ -268,7 +268,7 @@ class _Walk:
         """Check that exactly the steps rolled back by a later rewind are dead."""
         for seq, live in self.live.items():
             if live == any(seq in over for over in self.gone):
-                return Misfit(seq, "it is marked live, or not, against the rewinds")
+                return Misfit(seq, "its live mark does not match the rollbacks")
         return None
 
     def _exchanges(self) -> Misfit | None:
@@ -276,7 +276,7 @@ class _Walk:
         exchanges = self.beside.exchanges
         for exchange in exchanges.values():
             if self.kinds.get(exchange.seq) != Step.Kind.ASK:
-                return Misfit(exchange.seq, "it has an exchange, and asks nothing")
+                return Misfit(exchange.seq, "it has an exchange but asks nothing")
             if exchange.answer_json is None:
                 continue
             answer = ANSWER.validate_json(exchange.answer_json)
@@ -285,13 +285,11 @@ class _Walk:
                 (used.input_tokens, used.output_tokens) != (exchange.input_tokens, exchange.output_tokens)
                 or abs(used.cost_usd - exchange.cost_usd) > 1e-9
             ):
-                return Misfit(
-                    exchange.seq, "its exchange says that it used something else than its answer did"
-                )
+                return Misfit(exchange.seq, "the usage of its exchange does not match its answer")
             spent = spent.after(answer)
         asks = sum(kind == Step.Kind.ASK for kind in self.kinds.values())
         if asks != len(exchanges):
-            return Misfit(None, f"{asks} rows ask, and there are {len(exchanges)} exchanges")
+            return Misfit(None, f"{asks} steps ask, but the run has {len(exchanges)} exchanges")
         return self._totals(spent)
 
     def _unconcluded(self) -> Totals:
@@ -308,7 +306,7 @@ class _Walk:
             if getattr(totals, name) + 1e-9 < getattr(spent, name):
                 return Misfit(
                     None,
-                    f"the run's {name} is {getattr(totals, name):g}, and its exchanges used {getattr(spent, name):g}",
+                    f"the run's {name} is {getattr(totals, name):g}; its exchanges used {getattr(spent, name):g}",
                 )
         return None
 
@@ -340,9 +338,9 @@ class _Walk:
             if question.status != Interrupt.Status.PENDING:
                 continue
             if self.run.finished:
-                return Misfit(None, "the run has ended, and a question is still open")
+                return Misfit(None, "the run has ended, but a question is still open")
             if waits is None or waits.seq != seq or waits.kind != "human_call":
-                return Misfit(seq, "its question is still open, and the run does not wait for it")
+                return Misfit(seq, "its question is still open, but the run does not wait for it")
         return None
 
     def _artifacts(self) -> Misfit | None:
@@ -362,10 +360,8 @@ class _Walk:
             described = isinstance(answer, ToolReturned) and any(file.sha256 for file in answer.files)
             old = not found and not described and seq < first  # from before there were rows of artifacts
             if not old and sorted(found, key=_by_name) != sorted(wanted, key=_by_name):
-                return Misfit(
-                    seq, "its artifacts are not what its facts and the answer to its call make of them"
-                )
-        return Misfit(min(kept), "it has artifacts, and names none") if kept else None
+                return Misfit(seq, "its artifacts do not match its facts and the answer to its call")
+        return Misfit(min(kept), "it has artifacts but names none") if kept else None
 
     def _summaries(self) -> Misfit | None:
         """Check the summaries, and people's changes to them."""

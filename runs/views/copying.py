@@ -44,7 +44,7 @@ def fork(request: HttpRequest, run_id: int) -> HttpResponse:
             request, "You may not launch runs, so you may not fork. Ask an administrator for the right."
         )
     if run.machine not in CATALOGUE:
-        return refused(request, f"The machine {run.machine} is not installed any more.", status=409)
+        return refused(request, f"The machine {run.machine} is no longer installed.", status=409)
     at = _row_in(request)
     copying.check_fork(run, at)
     wanted = request.POST.get("how", request.GET.get("how"))

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from runs import actions
 from runs.reading import statuses
+from runs.reading.words import continuing
 from runs.views.requests import refused
 
 
@@ -45,7 +46,7 @@ def _resume(request: HttpRequest) -> None:
     except actions.NotPossible as impossible:
         messages.info(request, impossible.sentence)
     else:
-        messages.success(request, f"Site resumed. Runs that continue: {wanting}.")
+        messages.success(request, f"Site resumed. {continuing(wanting)}")
 
 
 def _page(request: HttpRequest, fault: str = "", status: int = 200) -> HttpResponse:

@@ -50,7 +50,7 @@ def server(request: HttpRequest, server_id: int) -> HttpResponse:
     if not form.is_valid():
         return _page(request, found, form, status=422)
     actions.save_server(form.save(commit=False), by=request.user)
-    messages.success(request, "Saved. A worker lists the tools anew.")
+    messages.success(request, "Saved. A worker lists the tools again.")
     return redirect("server", server_id)
 
 

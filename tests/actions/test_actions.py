@@ -189,7 +189,7 @@ def test_rollback_needs_a_live_transition(step: int | None, word: str) -> None:
 
 def test_a_verdict_that_the_kind_does_not_have_is_refused() -> None:
     run = asking()
-    with pytest.raises(actions.BadDecision, match="resume is no answer"):
+    with pytest.raises(actions.BadDecision, match="resume is not an answer"):
         decide(run, "resume")
 
 
@@ -263,7 +263,7 @@ def test_a_fork_with_an_answer_that_does_not_fit_is_refused() -> None:
     run = asking()
     decide(run, "approve")
     work(run)
-    with pytest.raises(actions.BadLaunch, match=r"decision\.args: Arguments go with edit and top_up"):
+    with pytest.raises(actions.BadLaunch, match=r"decision\.args: Only edit and top_up take arguments"):
         actions.fork(run, at=0, by=None, decision={"verdict": "approve", "args": {"to": "evil"}})
 
 
@@ -276,7 +276,7 @@ def test_another_decision_is_a_conflict_that_says_who_decided_what() -> None:
         actions.decide(question.pk, verdict="approve", by=None, channel="command")
     assert caught.value.decision is not None
     assert caught.value.decision.by_name == "bob"
-    assert "bob decided already" in caught.value.sentence
+    assert "bob already decided at" in caught.value.sentence
     assert "reject" in caught.value.sentence
 
 
@@ -349,7 +349,7 @@ def test_the_deadline_of_a_step_question_lets_it_go_on_or_ends_it(on_timeout: st
 def test_who_answers_too_late_hears_what_the_deadline_decided() -> None:
     run = with_deadline("deny")
     question = pending(run)
-    with pytest.raises(actions.Conflict, match="the deadline decided already"):
+    with pytest.raises(actions.Conflict, match="the deadline already decided at"):
         decide(run, "approve")
     question.refresh_from_db()
     assert question.status == "expired"
@@ -738,15 +738,17 @@ def test_a_given_answer_that_does_not_fit_leaves_the_run_waiting_and_says_so_in_
     run = work(launch(think("send", to="bob"), FINAL, answers=[{"verdict": "resume"}]))
     assert run.status == "waiting"
     note = run.steps.get(kind="note")
-    assert "resume is no answer to this question (tool_call)" in note.facts_json
-    assert decisions.unfit_answer(pending(run)).startswith("resume is no answer to this question (tool_call)")
+    assert "resume is not an answer to this question (tool_call)" in note.facts_json
+    assert decisions.unfit_answer(pending(run)).startswith(
+        "resume is not an answer to this question (tool_call)"
+    )
     decide(run, "approve")
     assert work(run).status == "succeeded"
 
 
 def test_a_given_answer_that_does_not_fit_ends_a_run_in_this_process_with_the_reason() -> None:
     run = launch(think("send", to="bob"), FINAL, answers=[{"verdict": "resume"}])
-    with pytest.raises(driver.BadAnswer, match="resume is no answer to this question"):
+    with pytest.raises(driver.BadAnswer, match="resume is not an answer to this question"):
         driver.drive_inline(run.pk)
 
 
@@ -855,7 +857,10 @@ def _address_that_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("damage", "remedy"),
-    [(_key_of_another_site, "Enter the secret again"), (_address_that_is_none, "Mend its profile, base_url")],
+    [
+        (_key_of_another_site, "Enter the secret again"),
+        (_address_that_is_none, "Correct its profile, base_url"),
+    ],
 )
 def test_a_model_that_can_not_be_called_ends_the_run_with_that_reason_and_begins_none(
     damage: Callable[[], None], remedy: str

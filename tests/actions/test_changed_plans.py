@@ -147,5 +147,5 @@ def test_a_machine_that_has_no_plan_by_then_offers_no_change() -> None:
     for machine in ("contract", "checklist"):
         run = play(machine, rules=ASKS)
         assert pending(run).verdicts == ["approve", "reject", "abort", "rollback"]
-        with pytest.raises(errors.BadDecision, match="edit is no answer"):
+        with pytest.raises(errors.BadDecision, match="edit is not an answer"):
             decide(run, "edit", args={"plan": OTHER})

@@ -87,7 +87,7 @@ def test_an_answer_that_does_not_fit_leaves_its_question_open_to_people() -> Non
     die_parked(run)
     assert run.status == "waiting"
     assert [question.run for question in asked_by(run)] == [run]
-    assert "resume is no answer to this question" in run.steps.get(kind="note").facts_json
+    assert "resume is not an answer to this question" in run.steps.get(kind="note").facts_json
 
 
 # --- an export that runs through ------------------------------------------------------------------------------------
@@ -199,16 +199,16 @@ def test_calls_of_a_child_that_were_answered_otherwise_can_not_be_told() -> None
     decided(run, "reject", message="not him")
     first, second = run.children.order_by("pk")
     assert refused(run) == (
-        f"The run can't be exported in this form: its child inner went otherwise in run {first.pk} than in run"
-        f" {second.pk}, and settings.answers would answer every call of it alike."
+        f"The run can't be exported in this form: its child inner got other answers in run {first.pk} than in run"
+        f" {second.pk}, but settings.answers gives every call the same answers."
         " Export it as a test (pytest) instead."
     )
     page = signed_in(person("bob", "view_run")).get(
         reverse("run-script", args=[run.pk]), {"with": "settings"}
     )
     assert page.status_code == 409
-    assert "went otherwise" in page.content.decode()
-    assert "test_every_row_comes_out" in told("export", str(run.pk), "--format", "pytest")
+    assert "got other answers" in page.content.decode()
+    assert "test_every_step_comes_out" in told("export", str(run.pk), "--format", "pytest")
     assert "then" in json.loads(told("export", str(run.pk), "--format", "script"))["subgraphs"]["inner"]
 
 
@@ -216,7 +216,7 @@ def test_nobody_answers_in_an_export_what_is_still_open() -> None:
     run = family(CALL, CALL, FINAL)
     decided(run, "approve")
     assert len(asked_by(run)) == 1
-    assert "went otherwise" in refused(run)
+    assert "got other answers" in refused(run)
     one = family(CALL, FINAL, inner=(SEND, SEND, DONE))
     decided(one, "approve")
     assert answers_of(exported(one), "inner") == [APPROVE]

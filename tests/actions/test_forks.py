@@ -87,7 +87,7 @@ def test_a_row_that_is_no_live_transition_is_refused(at: int, said: str) -> None
 def test_the_row_that_ends_the_run_is_refused() -> None:
     run = finished()
     last = run.steps.get(to="end").seq
-    with pytest.raises(actions.NotPossible, match="nothing would go on from there"):
+    with pytest.raises(actions.NotPossible, match="a copy could not continue there"):
         fork(run, last)
 
 
@@ -192,12 +192,12 @@ def test_control_values_are_changed_and_the_row_says_which_and_by_whom() -> None
     [
         ({"steps": "many"}, "state.steps", "a whole number"),
         ({"step": 1}, "state.step", "has no value of this name"),
-        ({"exit_reason": "complete"}, "state.exit_reason", "by the run itself"),
+        ({"exit_reason": "complete"}, "state.exit_reason", "The run itself writes"),
         ({"terms": {}}, "state.terms", ""),
         ({"draft": {"thought": 5}}, "state.draft.thought", "a text"),
         ({"steps": -7}, "state.steps", "This must be a whole number from 0 to 1,000,000, not -7."),
         ({"steps": 1_000_001}, "state.steps", "from 0 to 1,000,000, not 1000001."),
-        ({"interrupts_asked": {"every": 1}}, "state.interrupts_asked", "the run keeps it by itself"),
+        ({"interrupts_asked": {"every": 1}}, "state.interrupts_asked", "The run itself keeps"),
         ({"metadata": {"goal": "x", "total_cost": -0.5}}, "state.metadata.total_cost", "a number from 0"),
         ([1], "state", "must be a JSON object"),
         (["steps"], "state", "must be a JSON object"),
@@ -285,9 +285,9 @@ def test_a_value_with_which_the_machine_can_not_go_on_is_named_with_what_to_do(m
                 except actions.BadLaunch as refused:
                     said += [(value.name, problem) for problem in refused.problems]
     assert [problem for name, problem in said if problem.path.split(".")[1:2] != [name]] == []
-    stuck = [problem.message for _, problem in said if "can't go on" in problem.message]
+    stuck = [problem.message for _, problem in said if "can't continue" in problem.message]
     assert all(
-        re.fullmatch(r"At \w+, where .* with \S+\. (It says: .+ )?Give another value, or .*", one)
+        re.fullmatch(r"The fork begins at \w+\. .* with \S+\. (It says: .+ )?Give another value, or .*", one)
         for one in stuck
     )
     assert stuck or machine != "ruled"
@@ -302,7 +302,7 @@ def test_a_draft_that_is_wanted_can_not_be_taken_away() -> None:
     node = run.steps.get(seq=at).to
     assert (problem.path, problem.message) == (
         "state.draft",
-        f"At {node}, where the fork begins, the machine can't go on with null. "
+        f"The fork begins at {node}. The machine can't continue there with null. "
         "Give another value, or fork from another step.",
     )
 
@@ -331,12 +331,16 @@ PLANNED_ROWS = [{"tool": "search", "args": {"q": "a"}}, {"tool": "final_answer",
 @pytest.mark.parametrize(
     ("state", "path", "said"),
     [
-        ({"pending_plan_step": 2}, "state.pending_plan_step", "This must be a row of the plan, from 0 to 1."),
-        ({"plan_index": 3}, "state.plan_index", "This must be from 0 to 2, the number of rows in the plan."),
+        (
+            {"pending_plan_step": 2},
+            "state.pending_plan_step",
+            "This must be a step of the plan, from 0 to 1.",
+        ),
+        ({"plan_index": 3}, "state.plan_index", "This must be from 0 to 2, the number of steps in the plan."),
         (
             {"plan": []},
             "state.pending_plan_step",
-            "The plan has no rows, so none can be pending: leave this empty.",
+            "The plan has no steps, so none can be pending: leave this empty.",
         ),
         (
             {"plan": [{"tool": "search"}] * 201},
@@ -409,7 +413,7 @@ def test_another_script_that_is_too_short_for_the_whole_run_says_what_it_is_read
     forked = work(fork(run, transitions(run)[0], script=script(FINAL)))
     assert forked.exit_reason == "model_error"
     stop = forked.steps.get(kind="stop").facts_json
-    assert "script exhausted (role decision, call 2). The script is that of the whole run" in stop
+    assert "script exhausted (role decision, call 2). The script covers the whole run" in stop
     anew = work(fork(run, 0, script=script(think("search", q="a"))))
     assert "whole run" not in anew.steps.get(kind="stop").facts_json
 

@@ -60,7 +60,7 @@ def test_what_the_rules_have_asked_can_not_be_set(asked: Any) -> None:
     (problem,) = refused(run, 0, by=alice, state={"interrupts_asked": asked})
     assert problem.path == "state.interrupts_asked"
     assert (
-        problem.message == "interrupts_asked says what rules have asked already: the run keeps it by itself."
+        problem.message == "The run itself keeps interrupts_asked, which counts the questions of its rules."
     )
     assert Run.objects.count() == 1
 
@@ -72,7 +72,7 @@ def test_no_machine_offers_it(machine: str) -> None:
 
 def test_the_command_refuses_it_too() -> None:
     run = waiting_for_the_plan(None)
-    with pytest.raises(CommandError, match="the run keeps it by itself"):
+    with pytest.raises(CommandError, match="The run itself keeps interrupts_asked"):
         call_command("fork", str(run.pk), "--at", "0", "--state", '{"interrupts_asked": {"rule:1": 1}}')
     assert Run.objects.count() == 1
 
@@ -85,7 +85,7 @@ def test_the_page_refuses_it_and_keeps_what_was_typed() -> None:
     answer = signed_in(alice).post(reverse("fork", args=[run.pk]), typed)
     assert answer.status_code == 422
     text = answer.content.decode()
-    assert "the run keeps it by itself" in text and "my reason" in text
+    assert "The run itself keeps interrupts_asked" in text and "my reason" in text
     assert Run.objects.count() == 1
 
 

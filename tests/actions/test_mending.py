@@ -154,7 +154,7 @@ def test_taking_back_a_summary_brings_back_the_one_that_it_carried_on() -> None:
     assert len(views) > 1
     earlier, later = views[-2], views[-1]
     assert (earlier.carried_on_by, later.carries_on) == (later.seq, earlier.seq)
-    with pytest.raises(actions.NotPossible, match=f"carried on by step {later.seq}"):
+    with pytest.raises(actions.NotPossible, match=f"Step {later.seq} continues the summary"):
         actions.edit_summary(run, seq=earlier.seq, version=1, text="x", reason="y", by=None)
     actions.undo_summary(run, seq=later.seq, reason="Too short.", by=None)
     prompt = next_prompt(run)
@@ -230,10 +230,10 @@ def test_a_pinned_summary_is_not_carried_on() -> None:
     [
         ("st:1", "was told nothing"),
         ("st:99999", "was told nothing"),
-        ("su:2", "no compaction"),
-        ("fi:a.txt", "is no path"),
-        ("st:", "is no path"),
-        ("st:٣", "is no path"),
+        ("su:2", "is not a compaction"),
+        ("fi:a.txt", "is not a path"),
+        ("st:", "is not a path"),
+        ("st:٣", "is not a path"),
         ("xx:2", "can't be pinned"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_run_without_a_limit_is_compacted_when_a_person_wants_it() -> None:
     read_on(run)
     assert not compactions(run)
     actions.compact_now(run, by=bob(), reason="It gets dear.")
-    with pytest.raises(actions.NotPossible, match="wanted already"):
+    with pytest.raises(actions.NotPossible, match="already requested"):
         actions.compact_now(run, by=None)
     assert WRONG in next_prompt(run)
     view = newest(run)
@@ -270,7 +270,7 @@ def test_where_nothing_is_old_enough_the_wish_is_answered_with_a_notice() -> Non
     decide(run, "approve")
     read_on(run)
     assert not compactions(run)
-    assert any("Nothing is old enough to be summarised" in line for line in said(run))
+    assert any("Nothing is old enough to compact" in line for line in said(run))
     assert not loading.compaction_wanted(run)
 
 
@@ -289,7 +289,9 @@ def test_a_wish_waits_for_what_was_taken_back_after_it_and_is_not_used_up() -> N
     assert "Compact now</button>" in page
     prompt = next_prompt(run)
     assert all(one.text[:60] in prompt for one in view.originals), "the rows themselves are read"
-    assert sum("All that is old enough to be summarised was taken back" in line for line in said(run)) == 1
+    assert (
+        sum("All steps that are old enough come from a reverted summary" in line for line in said(run)) == 1
+    )
     assert not any("Nothing is old enough" in line for line in said(run))
     later = next(one for one in compactions(run) if one.seq > view.seq)
     assert (later.wanted_by, later.first > view.last) == ("bob", True), "granted when other rows are old"
@@ -302,7 +304,7 @@ def test_a_wish_after_taking_back_is_for_those_rows_too() -> None:
     actions.compact_now(run, by=None)
     actions.undo_summary(run, seq=view.seq, reason="It is wrong.", by=None)
     actions.compact_now(run, by=bob(), reason="Anew.")
-    with pytest.raises(actions.NotPossible, match="wanted already"):
+    with pytest.raises(actions.NotPossible, match="already requested"):
         actions.compact_now(run, by=None)
     assert "before the next model call" in context_page(run, owner)
     next_prompt(run)
@@ -382,7 +384,7 @@ def test_what_the_run_went_back_over_can_not_be_changed(deed: str) -> None:
     run = compacted_run()
     view = newest(run)
     actions.rewind(run, to=transitions(run)[0], by=None)
-    with pytest.raises(actions.NotPossible, match="is no compaction, or it was rolled back"):
+    with pytest.raises(actions.NotPossible, match="is not a compaction, or was rolled back"):
         DEEDS[deed](run, view.seq, None)
     assert {one.state for one in compactions(run)} == {"dead"}
     dead = compaction_view(run, view.seq)
@@ -392,14 +394,14 @@ def test_what_the_run_went_back_over_can_not_be_changed(deed: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"version": 0}, "you saw version 0, it is now at version 1"),
-        ({"version": 2}, "Look again"),
+        ({"version": 0}, "You saw version 0 of the summary; it now has version 1"),
+        ({"version": 2}, "Read it again"),
         ({"text": " \n"}, "can't be empty"),
         ({"text": "x" * 3201}, "at most 3200 characters; this one has 3201"),
         ({"text": WRONG}, "nothing was changed"),
         ({"reason": " "}, "Enter a reason"),
         ({"reason": "x" * 1001}, "at most 1000 characters"),
-        ({"seq": 1}, "no compaction"),
+        ({"seq": 1}, "is not a compaction"),
     ],
 )
 def test_a_correction_that_is_not_right_is_refused_with_a_sentence(
@@ -452,7 +454,7 @@ def test_a_summary_that_is_carried_on_names_the_later_one_even_where_that_leaves
     read_on(run)
     later = compactions(run)[-1]
     assert later.seq != first.seq and first.last in later.kept
-    with pytest.raises(actions.NotPossible, match=f"carried on by step {later.seq}"):
+    with pytest.raises(actions.NotPossible, match=f"Step {later.seq} continues the summary"):
         actions.undo_summary(run, seq=first.seq, reason="x", by=None)
 
 
@@ -510,7 +512,7 @@ def test_a_summariser_that_fails_changes_nothing_and_says_so() -> None:
         "the prompt is over the limit: old results are left out until it is tried again"
     )
     assert "result 0 of" in prompts[-3]
-    assert any("No summary could be had, and nothing was left out." in line for line in said(run))
+    assert any("The context is unchanged." in line for line in said(run))
 
 
 # --- what is read of it, what verifies ----------------------------------------------------------------------------
@@ -550,12 +552,12 @@ def _check_states(*runs: Run) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('"first":2,', '"first":900,', "its summary is of rows 900"),
+        ('"first":2,', '"first":900,', "its summary is of steps 900"),
         ('"tokens_after":', '"tokens_after":0,"tokens_was":', ""),
-        ('"kept":[]', '"kept":[900]', "not in its range"),
-        ('"updates":0', '"updates":3', "no live compaction"),
+        ('"kept":[]', '"kept":[900]', "outside its range"),
+        ('"updates":0', '"updates":3', "not a live compaction"),
         ('"version":2', '"version":3', "is 3, after 1"),
-        ('"summary":', '"summary":1', "no live compaction"),
+        ('"summary":', '"summary":1', "not a live compaction"),
     ],
 )
 def test_verify_names_a_summary_that_does_not_fit(old: str, new: str, sentence: str) -> None:

@@ -67,7 +67,7 @@ def test_an_operator_can_not_let_a_real_tool_pass_beforehand() -> None:
     place, why = refused(operator(), REAL)
     assert place == "settings.answers"
     assert why == (
-        "These answers could let write_file run, which is a real tool, and you may not decide. "
+        "These answers could let write_file run, which is a real tool. You have no right to decide. "
         "Take out the answers or the tool, or let the script play it."
     )
 

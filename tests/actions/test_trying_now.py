@@ -43,7 +43,7 @@ def test_a_person_has_the_next_try_made_at_once_and_the_log_says_who() -> None:
         Run.objects.filter(pk=run.pk).update(status=RunStatus.QUEUED, worker="")
         assert work(run).status == "succeeded"
         assert len(server.asked) == 2
-    assert "alice asked for the next try at once." in [view.line.text for view in row_views(run)]
+    assert "alice requested the retry now." in [view.line.text for view in row_views(run)]
     assert actions.replay(run, by=None)[1] is None
 
 
@@ -98,7 +98,7 @@ def test_after_a_deed_of_a_person_the_page_still_says_what_is_waited_for() -> No
 @pytest.mark.django_db
 def test_a_run_that_waits_for_nothing_has_no_next_try() -> None:
     run = launch({"thought": "FINAL ANSWER: 42", "action": None})
-    with pytest.raises(actions.NotPossible, match=f"Run {run.pk} waits for no next try"):
+    with pytest.raises(actions.NotPossible, match=f"Run {run.pk} is not waiting for a retry"):
         actions.try_now(run, by=None)
     work(run)
     with pytest.raises(actions.NotPossible, match="has ended already"):

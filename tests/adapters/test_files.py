@@ -265,7 +265,7 @@ def test_a_name_that_differs_in_case_alone_is_refused(home: Path) -> None:
     folder = RunFolder(home)
     folder.write("Notes/Über.md", b"one")
     for name in ("notes/über.md", "Notes/U\u0308ber.md"):
-        with pytest.raises(NameTaken, match=r"can't stand beside 'Notes/Über\.md'"):
+        with pytest.raises(NameTaken, match=r"conflicts with 'Notes/Über\.md'"):
             folder.write(name, b"two")
     assert folder.read("Notes/Über.md") == b"one"
 
@@ -312,7 +312,7 @@ def test_of_several_files_none_is_written_where_one_is_refused(
 
 
 def test_files_of_one_result_that_can_t_stand_together_make_no_directory(home: Path) -> None:
-    with pytest.raises(NameTaken, match=r"'Report\.md' can't stand beside 'report\.md'"):
+    with pytest.raises(NameTaken, match=r"'Report\.md' conflicts with 'report\.md'"):
         RunFolder(home).write_all([("report.md", b"one"), ("Report.md", b"two")])
     assert not home.exists()
 
@@ -435,7 +435,7 @@ def test_when_the_quota_of_versions_is_reached_nothing_is_lost(
     folder = RunFolder(home)
     folder.write("a.txt", b"12345")
     folder.write("a.txt", b"1234")
-    with pytest.raises(VersionsFull, match=r"keep 3 with 11 bytes; .* Nothing was written"):
+    with pytest.raises(VersionsFull, match=r"make 3 with 11 bytes; .* Nothing was written"):
         folder.write("a.txt", b"12")
     assert folder.read("a.txt") == b"1234"
     folder.write("a.txt", b"12345")

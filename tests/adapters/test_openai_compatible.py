@@ -57,7 +57,7 @@ def test_a_call_that_nobody_wants_any_more_is_cut() -> None:
     with FakeModelServer([Says("one two three four", pieces=18)]) as server:
         answer = ServedModel(settings(server)).ask(TEXT_REQUEST, lambda so_far: len(so_far()) < 5)
     assert isinstance(answer, Failed)
-    assert "no longer wanted" in answer.message
+    assert "no longer needs it" in answer.message
 
 
 def test_the_request_says_what_the_settings_say() -> None:

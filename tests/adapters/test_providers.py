@@ -118,7 +118,7 @@ def test_a_call_that_is_not_wanted_any_more_is_cut_at_the_next_chunk(kind: str) 
         wanted = {"kind": kind, "model_id": MODELS[kind], "output_mode": "prompted"}
         answer = ServedModel(settings(server, **wanted)).ask(REQUEST, watch)
     assert isinstance(answer, Failed)
-    assert "no longer wanted" in answer.message
+    assert "no longer needs it" in answer.message
     assert len(looks) == 2
 
 
@@ -433,7 +433,7 @@ def test_a_server_that_sends_elsewhere_is_not_followed(kind: str) -> None:
         moved = Sends(b"", 307, (("Location", f"{other.base_url}/messages"),))
         answer, sent = asked(kind, moved)
         assert isinstance(answer, Failed)
-        assert (answer.blame, "sends elsewhere" in answer.message) == ("fatal", True)
+        assert (answer.blame, "redirects" in answer.message) == ("fatal", True)
         assert (len(sent), len(other.asked)) == (1, 0)
 
 

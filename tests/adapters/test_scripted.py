@@ -136,7 +136,7 @@ def test_the_watcher_hears_the_text_and_may_cut_it() -> None:
     assert json.loads(heard[-1])["action"] == "complete"
     cut = ScriptedModel(parse_script(SCRIPT)).ask(request, lambda so_far: False)
     assert isinstance(cut, Failed)
-    assert "no longer wanted" in cut.message
+    assert "no longer needs it" in cut.message
 
 
 def test_a_pace_lets_a_person_watch_and_is_cut_between_two_looks() -> None:
@@ -201,7 +201,7 @@ WRONG: list[tuple[Any, str]] = [
     (tool(results=[{"output": 1, "kind": "fatal"}]), "there is no error"),
     (
         tool(results=[{"files": [{"name": "../x"}]}]),
-        "at tools.t.results.0.files.0.name: '../x' is no name of a file",
+        "at tools.t.results.0.files.0.name: '../x' is not a file name",
     ),
     ({"usage": {"cost_usd": "1"}}, "at usage.cost_usd: it must be a number"),
     ({"usage": {"cost_usd": True}}, "at usage.cost_usd: it must be a number"),

@@ -140,7 +140,7 @@ def test_of_a_scripted_result_all_files_are_written_or_none(tmp_path: Path) -> N
     failed = call(box, "report")
     assert isinstance(failed, Failed)
     assert failed.blame == "recoverable"
-    assert "'Report.md' can't stand beside 'report.md'" in failed.message
+    assert "'Report.md' conflicts with 'report.md'" in failed.message
     assert not (tmp_path / "run").exists()
 
 

@@ -174,7 +174,7 @@ def test_a_correction_is_saved_with_its_reason_and_each_version_is_listed_with_w
         ({"reason": ""}, "Enter a reason"),
         ({"reason": "r" * 1001}, "at most 1000 characters"),
         ({"version": "x"}, "names no version"),
-        ({"version": "9"}, "you saw version 9"),
+        ({"version": "9"}, "You saw version 9"),
         ({"deed": "dance"}, "names no action"),
         ({"deed": ""}, "names no action"),
     ],
@@ -195,7 +195,7 @@ def test_a_conflict_says_what_the_text_is_now() -> None:
     client = reviewer()
     actions.edit_summary(run, seq=newest(run).seq, version=1, text="Paid: 41 pounds.", reason="x", by=None)
     answer = send(client, run, "correct", text="Paid: 45 pounds.", version="1").text
-    assert "you saw version 1, it is now at version 2" in answer
+    assert "You saw version 1 of the summary; it now has version 2" in answer
     assert "<del>41</del><ins>45</ins>" in answer
     assert 'name="version" value="2"' in answer
     assert "Saved as version 3" in send(client, run, "correct", text="Paid: 45 pounds.").text
@@ -232,7 +232,7 @@ def test_compact_now_is_asked_for_on_a_page_of_its_own() -> None:
     assert "at most 1000 characters" in answer.text and "r" * 1001 in answer.text
     assert "before the next model call" in client.post(address, {"reason": "Dear."}, follow=True).text
     again = client.post(address, {"reason": "Once more."})
-    assert "wanted already" in again.text and "Once more." in again.text
+    assert "already requested" in again.text and "Once more." in again.text
     actions.abort(run, by=None)
     assert "has ended already" in client.post(address, {"reason": "x"}).text
     assert address not in client.get(reverse("admin:runs_run_change", args=[run.pk])).text

@@ -142,7 +142,7 @@ def test_a_conflict_says_who_decided_what_and_keeps_the_text() -> None:
         ({"verdict": "rollback"}, "Choose a step to roll back to."),
         ({"verdict": "approve", "sure": "yes", "revision": "²"}, "names no question"),
         ({"verdict": "approve", "sure": "yes", "fingerprint": ""}, "names no question"),
-        ({"verdict": "shrug"}, "is no answer to this question"),
+        ({"verdict": "shrug"}, "is not an answer to this question"),
     ],
 )
 def test_what_can_not_be_taken_comes_back_as_it_was_typed(changed: dict[str, str], sentence: str) -> None:

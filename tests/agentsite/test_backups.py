@@ -140,7 +140,7 @@ def test_a_site_that_comes_back_halted_says_so(tmp_path: Path) -> None:
     told("backup", str(tmp_path / "halted.zip"))
     wipe()
     said = told("restore", str(tmp_path / "halted.zip"))
-    assert ", by the operator: bad prices). Nothing begins until: manage.py unhalt\n" in said
+    assert ", by the operator: bad prices). To resume the site: manage.py unhalt\n" in said
     assert said.count("The site is halted (since ") == 1
     assert "halted" not in told("restore", str(tmp_path / "working.zip"), "--force")
 
@@ -191,7 +191,7 @@ def test_another_secret_key_is_said(tmp_path: Path, settings: Any) -> None:
     assert "secret key" not in told("restore", str(tmp_path / "site.zip"), "--force")
     settings.SECRET_KEY = "quite another key, long enough to be one"
     said = told("restore", str(tmp_path / "site.zip"), "--force")
-    assert "another secret key" in said and "1 stored key(s)" in said
+    assert "another secret key" in said and "1 stored model key" in said
     assert ModelProfile.objects.get().sealed_key
 
 
@@ -220,20 +220,23 @@ def test_the_file_is_for_its_owner_alone_and_replaces_no_other(tmp_path: Path) -
     file = tmp_path / "site.zip"
     told("backup", str(file))
     assert file.stat().st_mode & 0o777 == 0o600
-    assert "is there already" in refused("backup", str(file))
+    assert "already exists" in refused("backup", str(file))
     told("backup", str(file), "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "site.zip"]
     nowhere = tmp_path / "nowhere"
     said = refused("backup", str(nowhere / "site.zip"))
-    assert said == f"{nowhere / 'site.zip'} can't be written: there is no directory {nowhere}. Make it first."
+    assert (
+        said
+        == f"{nowhere / 'site.zip'} can't be written: the directory {nowhere} does not exist. Make it first."
+    )
     said = refused("backup", f"{nowhere}/")
-    assert said.startswith(f"There is no directory {nowhere}/. Make it first, and name a file in it")
+    assert said.startswith(f"The directory {nowhere}/ does not exist. Make it first and name a file in it")
     assert not nowhere.exists()
 
 
 def test_a_backup_is_not_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "A backup is a file, and is not printed." in refused("backup", "-")
+    assert "A backup can't be printed." in refused("backup", "-")
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -252,7 +255,7 @@ def test_no_backup_lies_among_the_files_that_it_holds(tmp_path: Path) -> None:
     for folder in (runs, folder_of(run.pk), runs / ".." / "runs", link, link / str(run.pk)):
         for more in ((), ("--force",)):
             said = refused("backup", str(folder / "site.zip"), *more)
-            assert "is among the runs' own files" in said
+            assert "is in the runs' own directory" in said
     assert sorted(runs.rglob("*")) == before
     told("backup", str(runs.parent / "site.zip"))
 
@@ -274,7 +277,7 @@ def test_a_backup_with_another_data_directory_than_the_sites_is_refused(
     run = run_with_a_file()
     settings.DATA_DIR = private_dir(tmp_path / "another")
     said = refused("backup", str(tmp_path / "site.zip"))
-    assert said.startswith(f"2 versions of files that runs made are not in {tmp_path / 'another' / 'runs'} ")
+    assert said.startswith(f"2 versions of runs' files are missing in {tmp_path / 'another' / 'runs'}")
     assert f"report.md (version 1) of run {run.pk}, report.md (version 2) of run {run.pk}" in said
     assert "--data DIR" in said and "--without-lost" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["another", "data"]
@@ -285,7 +288,7 @@ def test_what_is_lost_for_good_hinders_no_backup_and_is_said_at_every_step(tmp_p
     assert "report.md" not in told("verify", str(run.pk)) + told("verify", "--all")
     lost = run.artifacts.get(version=1)
     (folder_of(run.pk) / ".kept" / lost.sha256).unlink()
-    notice = f"1 version of a file that a run made is not in {archive.runs_dir()} (any more): report.md (version 1)"
+    notice = f"1 version of a run's file is missing in {archive.runs_dir()}: report.md (version 1)"
     assert notice in refused("backup", str(tmp_path / "site.zip"))
     assert notice in told("backup", str(tmp_path / "site.zip"), "--without-lost")
     said = told("restore", str(tmp_path / "site.zip"), "--force")
@@ -302,12 +305,10 @@ def test_a_kept_file_that_was_changed_on_disk_is_a_fault_and_is_not_called_gone(
     kept = folder_of(run.pk) / ".kept" / run.artifacts.get(version=1).sha256
     kept.unlink()
     kept.mkdir() if others is None else kept.write_bytes(others)
-    notice = (
-        f"1 version of a file that a run made is in {archive.runs_dir()}, but changed since the run wrote it"
-    )
+    notice = f"1 version of a run's file is changed in {archive.runs_dir()} since the run wrote it"
     for words in (("verify", str(run.pk)), ("verify", "--all")):
         out = io.StringIO()
-        with pytest.raises(CommandError, match=r"^1 run\(s\) do not verify\.$") as caught:
+        with pytest.raises(CommandError, match=r"^1 run does not verify\.$") as caught:
             call_command(*words, stdout=out)
         assert caught.value.returncode == 1
         assert f"Run {run.pk}: {notice}" in out.getvalue()
@@ -328,7 +329,7 @@ def test_a_site_in_use_is_not_replaced_without_force(tmp_path: Path) -> None:
     populate()
     told("backup", str(tmp_path / "site.zip"))
     before = everything()
-    assert "This site is not empty: 4 run(s), 1 account(s)" in refused("restore", str(tmp_path / "site.zip"))
+    assert "This site is not empty: 4 runs, 1 account" in refused("restore", str(tmp_path / "site.zip"))
     assert everything() == before
 
 
@@ -397,15 +398,15 @@ DAMAGES: tuple[tuple[str, Any, str], ...] = (
     (
         "tables/runs.step.jsonl",
         lambda data: data.replace(b"tides", b"lunch"),
-        "is not what its manifest says",
+        "does not match its manifest",
     ),
-    ("tables/runs.step.jsonl", lambda data: None, "other parts than its manifest names"),
+    ("tables/runs.step.jsonl", lambda data: None, "its parts do not match its manifest"),
     ("manifest.json", lambda data: None, "has no manifest"),
     ("manifest.json", lambda data: b"{", "has no manifest"),
-    ("manifest.json", other(format=99), "format is another one"),
+    ("manifest.json", other(format=99), "can't read its format"),
     ("manifest.json", other(parts=7), "manifest is damaged"),
-    ("manifest.json", other(migrations=["runs.0001_first"]), "made by an older version"),
-    ("manifest.json", lambda data: later(json.loads(data)), "by a newer version"),
+    ("manifest.json", other(migrations=["runs.0001_first"]), "an older version made it"),
+    ("manifest.json", lambda data: later(json.loads(data)), "a newer version made it"),
 )
 
 
@@ -426,14 +427,14 @@ def test_what_is_no_backup_is_said(tmp_path: Path) -> None:
     populate()
     told("backup", str(tmp_path / "site.zip"))
     half.write_bytes((tmp_path / "site.zip").read_bytes()[:-2000])
-    assert "only a part of one" in refused("restore", str(half), "--force")
-    assert "no such file" in refused("restore", str(tmp_path / "none.zip"))
-    assert "it is a folder" in refused("restore", str(tmp_path))
+    assert "not a complete backup" in refused("restore", str(half), "--force")
+    assert "the file does not exist" in refused("restore", str(tmp_path / "none.zip"))
+    assert "it is a directory" in refused("restore", str(tmp_path))
 
 
 def test_what_is_no_plain_file_is_said(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert "it is no plain file" in refused("restore", str(tmp_path / "pipe"))
+    assert "it is not a regular file" in refused("restore", str(tmp_path / "pipe"))
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     said = refused("restore", str(tmp_path / "loop"))
     assert "it can't be read: " in said and "Nothing was changed" in said
@@ -448,7 +449,7 @@ def test_a_backup_that_the_restore_would_remove_is_refused(tmp_path: Path) -> No
     link.symlink_to(moved)
     for file in (moved, link):
         said = refused("restore", str(file), "--force")
-        assert "is among the runs' own files" in said and "Nothing was changed" in said
+        assert "is in the runs' own directory" in said and "Nothing was changed" in said
     assert moved.exists() and everything() == before
 
 
@@ -490,7 +491,7 @@ def test_no_part_leaves_the_runs_directory(tmp_path: Path) -> None:
     told("backup", str(tmp_path / "site.zip"))
     for name in ("runs/../../escape", "/etc/escape", "elsewhere/file", "runs/a/../b"):
         with_another_part(tmp_path / "site.zip", tmp_path / "bad.zip", name)
-        assert "has no place here" in refused("restore", str(tmp_path / "bad.zip"), "--force")
+        assert "does not belong in a backup" in refused("restore", str(tmp_path / "bad.zip"), "--force")
 
 
 def with_another_part(source: Path, target: Path, name: str) -> None:
@@ -548,7 +549,7 @@ def test_a_restore_that_is_killed_late_is_brought_to_its_end(tmp_path: Path, pla
     later.write_text("made after the backup")
     killed(place, "restore", str(tmp_path / "site.zip"), "--force")
     assert Run.objects.get(pk=runs["queued"].pk).status == "paused"
-    assert "brought to its end" in restoring.finish_interrupted()
+    assert "it is now complete" in restoring.finish_interrupted()
     assert not later.exists()
     assert (folder_of(runs["ended"].pk) / "deep" / "süß.txt").exists()
     names = {path.name for path in Path(settings.DATA_DIR).iterdir()}
@@ -567,7 +568,7 @@ def test_what_a_killed_start_left_running_is_stopped_before_a_restore(tmp_path: 
     finally:
         orphan.kill()
         orphan.wait()
-    assert "left behind: scheduler. Stopping that first." in said
+    assert "left these processes: scheduler. Stopping them first." in said
 
 
 # --- an old copy put back by hand ---------------------------------------------------------------------------------
@@ -587,7 +588,7 @@ def test_each_start_can_tell_the_database_from_an_older_copy() -> None:
     assert "may be an old copy" in said and "3" in said
     assert backups.restored_id() != life, "pages that were loaded before are told that they were"
     assert Run.objects.filter(status="paused").count() == 3
-    assert "put in place of another one" in runs["queued"].steps.latest("seq").facts_json
+    assert "replaced another one" in runs["queued"].steps.latest("seq").facts_json
     for run in runs.values():  # whoever claimed it since the copy is fenced
         assert Run.objects.get(pk=run.pk).epoch > run.epoch + 1000
     assert restoring.notice_an_old_database() == ""

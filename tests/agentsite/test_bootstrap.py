@@ -146,7 +146,7 @@ def test_what_names_no_data_directory_is_left_for_the_command(words: list[str]) 
 
 
 def test_an_empty_data_directory_is_not_the_folder_at_hand() -> None:
-    with pytest.raises(SystemExit, match="--data names no folder"):
+    with pytest.raises(SystemExit, match="--data is empty"):
         bootstrap.take_data_dir(["manage.py", "restore", "file.zip", "--data", ""], {})
 
 

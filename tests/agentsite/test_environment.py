@@ -79,7 +79,7 @@ def test_a_server_s_site_is_there_without_a_data_directory_where_its_key_is_give
     monkeypatch.setenv("DATABASE_URL", "postgresql://alice@db.example/site")
     monkeypatch.setenv("AGENTSITE_DATA_DIR", str(tmp_path / "new"))
     monkeypatch.delenv("SECRET_KEY", raising=False)
-    with pytest.raises(NoSite, match="there is no such directory"):
+    with pytest.raises(NoSite, match="the directory does not exist"):
         refuse_without_site(read_environment())
     monkeypatch.setenv("SECRET_KEY", new_secret_key())
     refuse_without_site(read_environment())

@@ -158,7 +158,7 @@ def test_stopping_everything_cuts_a_silent_call_and_finishes_a_deed(tmp_path: Pa
         assert site.stop() == 0
         database_copied(old, site.data_dir)
         site.start()
-        assert "This database is not the one that was here last" in site.output
+        assert "This database is not the last one used here" in site.output
         assert {run_row(site, run)[0] for run in (silent, deeds)} == {"paused"}
         site.manage("verify", "--all")
 
@@ -178,8 +178,8 @@ def test_a_deed_that_takes_longer_than_the_drain_is_a_persons_to_judge(tmp_path:
         wait_for(lambda: deed(site, run) == "started", PATIENCE_S)
         assert site.stop() == 0
         assert deed(site, run) == "started"
-        told = f"Waiting up to 0.5 s for 1 call: run {run}, gate.\nCut off in the middle: run {run}, gate. "
-        assert f"\n{told}Nobody has heard how it ended.\n" in site.output
+        told = f"Waiting up to 0.5 s for 1 call: run {run}, gate.\nCut off mid-call: run {run}, gate. "
+        assert f"\n{told}The outcome is unknown.\n" in site.output
         site.start()
         wait_for(lambda: run_row(site, run)[0] == "waiting", PATIENCE_S)
         assert [one["kind"] for one in site.export(str(run))["interrupts"]] == ["may_have_happened"]
@@ -194,7 +194,7 @@ def test_a_second_interrupt_does_not_wait_and_names_the_calls_that_it_cut_off(tm
         site.process.send_signal(signal.SIGINT)
         wait_for(lambda: f"Waiting up to 25 s for 2 calls: {calls}." in site.output)
         assert site.stop() == 0
-        told = f"Cut off in the middle: {calls}. Nobody has heard how they ended."
+        told = f"Cut off mid-call: {calls}. The outcomes are unknown."
         assert site.output.endswith(f"\n{told}\nStopped.")
         assert told in (site.data_dir / "logs" / "worker.log").read_text()
 
@@ -208,11 +208,11 @@ def test_of_what_is_said_to_be_cut_off_no_answer_is_kept(tmp_path: Path) -> None
         site.process.send_signal(signal.SIGINT)
         wait_for(lambda: "Waiting up to" in site.output)
         site.process.send_signal(signal.SIGINT)
-        wait_for(lambda: "Cut off in the middle" in site.output)
+        wait_for(lambda: "Cut off mid-call" in site.output)
         open_gate(tmp_path)
         wait_for(site.process_ended)  # a third Ctrl-C would meet it at its very end
         assert site.stop() == 0
-        told = re.findall(r"run (\d+), gate", site.output.rpartition("Cut off in the middle")[2])
+        told = re.findall(r"run (\d+), gate", site.output.rpartition("Cut off mid-call")[2])
         assert [int(run) for run in told] == [run for run in runs if deed(site, run) == "started"]
 
 

@@ -72,7 +72,7 @@ def test_a_form_of_a_foreign_page_is_refused_and_the_page_names_the_setting(
     answer = browser.post("/halt/", {"reason": "x"}, headers={"origin": origin})
     page = answer.content.decode()
     assert answer.status_code == 403
-    assert f"This form came from “{origin}”, and the site takes forms from “http://testserver”." in page
+    assert f"This form came from “{origin}”, but the site only takes forms from “http://testserver”." in page
     assert advice in page
     assert "data-token-refused" not in page
     assert (

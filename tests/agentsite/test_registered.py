@@ -83,7 +83,7 @@ def test_folders_of_documents_are_registered_by_name(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "missing", tmp_path / "file"):
-        with pytest.raises(ImproperlyConfigured, match="handbook is no folder that this user may read"):
+        with pytest.raises(ImproperlyConfigured, match="handbook is not a folder that this user may read"):
             document_folders_of(f"handbook={path}", tmp_path / "data")
 
 

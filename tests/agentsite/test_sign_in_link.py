@@ -55,7 +55,7 @@ def test_looking_at_a_link_does_not_use_it_up(alice: User, client: Client) -> No
 
 def test_a_used_link_says_so_on_the_sign_in_page(alice: User, client: Client) -> None:
     answer = client.get("/sign-in/1.used-up/", follow=True)
-    assert "does not work any more" in answer.content.decode()
+    assert "no longer works" in answer.content.decode()
     assert "<code>python3 manage.py up</code> prints a fresh one" in answer.content.decode()
 
 

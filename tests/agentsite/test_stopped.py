@@ -81,7 +81,7 @@ def test_output_that_has_no_place_is_said_and_is_no_fault_of_the_run(name: str, 
         done = manage(name, str(run.pk), data=tmp_path, stdout=full, database=database_url())
     assert done.returncode == STOPPED
     assert done.stderr == (
-        "There is no room left where this writes (No space left on device). Make room, then run it again.\n"
+        "The disk is full where this command writes (No space left on device). Free some space, then run it again.\n"
     )
 
 
@@ -90,7 +90,7 @@ def test_where_no_site_was_started_the_command_that_makes_one_is_named(tmp_path:
     done = manage("export", "1", data=tmp_path)
     assert (done.returncode, done.stdout) == (STOPPED, "")
     assert done.stderr.startswith(
-        "The database has not the tables of this version. Start the site once (manage.py up), which makes them,"
+        "The database lacks the tables of this version. Start the site once (manage.py up), which makes them,"
     )
     assert "Traceback" not in done.stderr
 
@@ -114,7 +114,7 @@ def test_a_command_about_a_site_makes_none_where_the_name_is_mistyped(
     done = manage(*words, data=data)
     assert (done.returncode, done.stdout) == (STOPPED, "")
     assert done.stderr == (
-        f"There is no site at {data}: there is no such directory. Name the data directory that is meant "
+        f"There is no site at {data}: the directory does not exist. Name the right data directory "
         "(AGENTSITE_DATA_DIR), or start a site there (manage.py up). Nothing was made.\n"
     )
     assert not data.exists()
@@ -125,10 +125,10 @@ def test_a_directory_or_a_database_that_is_no_site_stays_as_it_is(tmp_path: Path
     data.mkdir(mode=0o700)
     (data / "letter.txt").touch()
     done = manage("verify", "--all", data=data)
-    assert done.stderr.startswith(f"There is no site in {data}. Name the data directory")
+    assert done.stderr.startswith(f"There is no site in {data}. Name the right data directory")
     assert [path.name for path in data.iterdir()] == ["letter.txt"]
     done = manage("verify", "--all", data=data, database=f"sqlite:///{other}")
-    assert done.stderr.startswith(f"There is no site at {other}. Name the data directory")
+    assert done.stderr.startswith(f"There is no site at {other}. Name the right data directory")
     assert [path.name for path in data.iterdir()] == ["letter.txt"] and not other.exists()
 
 
@@ -152,7 +152,7 @@ def test_a_restore_makes_a_site_of_a_good_file_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     key = (data / "secret_key").read_text()
     done = manage("verify", "--all", data=data)
-    assert (done.returncode, done.stdout) == (0, "1 runs verify.\n")
+    assert (done.returncode, done.stdout) == (0, "1 run verifies.\n")
     assert (data / "secret_key").read_text() == key
 
 
@@ -164,7 +164,7 @@ def test_a_full_disk_is_not_taken_for_a_wrong_address(tmp_path: Path) -> None:
             cursor.execute("CREATE TABLE long AS SELECT randomblob(100000) AS bytes")
     database.close()
     assert sentence_of(full.value) == str(DatabaseAway(full.value))
-    assert str(DatabaseAway(full.value)).startswith("There is no room left where the database is. Make room")
+    assert str(DatabaseAway(full.value)).startswith("The database's disk is full. Free some space")
 
 
 def test_a_data_directory_of_another_user_is_refused_in_a_sentence() -> None:
@@ -202,7 +202,7 @@ def test_a_database_of_a_newer_version_is_refused_and_named() -> None:
     MigrationRecorder(connection).record_applied("runs", "9999_later")
     try:
         with pytest.raises(
-            CommandError, match=r"that of a newer version \(runs\.9999_later is not known here\)"
+            CommandError, match=r"has changed the database \(runs\.9999_later is unknown here\)"
         ):
             prepare_database()
         with pytest.raises(CommandError, match="newer version") as refused:

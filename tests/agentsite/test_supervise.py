@@ -128,9 +128,9 @@ async def test_a_child_that_is_stopped_for_a_moment_only_goes_on(tmp_path: Path)
 
 async def test_a_child_that_ends_by_itself_is_not_told_as_dead(tmp_path: Path) -> None:
     running, said = supervisor(tmp_path, child("worker", "print('all done')", tmp_path))
-    with pytest.raises(GaveUp, match=r"^The worker ended by itself 3 times right after starting"):
+    with pytest.raises(GaveUp, match=r"^The worker exited 3 times right after starting"):
         await running.run()
-    ended = "The worker ended by itself (exit code 0); starting it again."
+    ended = "The worker exited (exit code 0); starting it again."
     assert said == [f"{ended} Its last lines:\n    all done"] * 3
 
 
@@ -336,7 +336,7 @@ def test_what_a_killed_supervisor_left_is_stopped(tmp_path: Path) -> None:
     record.write_text(json.dumps({"children": {"web": passport(orphan.pid)}}))
     stop_leftovers(record, said.append)
     assert orphan.wait(LONGEST_S) == -signal.SIGTERM
-    assert said == ["A previous start was killed and left behind: web. Stopping that first."]
+    assert said == ["A killed start left these processes: web. Stopping them first."]
     assert not record.exists()
 
 

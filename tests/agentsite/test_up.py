@@ -130,7 +130,7 @@ def test_an_old_copy_of_the_database_that_is_put_back_after_a_power_cut_is_notic
             path.unlink()
         (tmp_path / "old").rename(database)
         site.start()
-        assert "This database is not the one that was here last: it may be an old copy." in site.output
+        assert "This database is not the last one used here: it may be an old copy." in site.output
 
 
 def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(tmp_p
     site.start()
     try:
         assert not any(map(is_alive, orphans))
-        assert "A previous start was killed and left behind" in site.output
+        assert "A killed start left these processes" in site.output
         assert set(site.pids) == EVERYBODY
     finally:
         assert site.stop() == 0

@@ -98,7 +98,7 @@ def whole(copy: Run) -> Iterator[Violation]:
         )
         if row is None or '"run.forked"' not in row:
             yield Violation("I9", copy.pk, f"row {upto + 1} does not say that it was forked")
-    elif "came out otherwise" in str(
+    elif "The replay differs." in str(
         copy.steps.order_by("-seq").values_list("facts_json", flat=True).first()
     ):
         yield Violation(

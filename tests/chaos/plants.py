@@ -163,7 +163,7 @@ def _torn_copy(cast: Cast) -> list[Violation]:
 def _wrong_replay(cast: Cast) -> list[Violation]:
     with _for_a_moment():
         last = Step.objects.filter(run=cast.replay).order_by("-seq")[0]
-        Step.objects.filter(pk=last.pk).update(facts_json='[{"message":"The replay came out otherwise."}]')
+        Step.objects.filter(pk=last.pk).update(facts_json='[{"message":"The replay differs."}]')
         return list(copies.whole(cast.replay))
 
 

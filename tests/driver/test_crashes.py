@@ -303,8 +303,8 @@ def test_an_answer_that_waits_for_a_worker_is_kept_while_a_person_looks_why_they
     told = json.loads(run.steps.get(kind="pause").facts_json)[0]
     assert told["by"] == "the runtime"
     assert told["message"] == (
-        "3 workers in a row stopped while they drove this run. The answer that waits for it is kept. "
-        "Look at the worker's log, then resume the run."
+        "3 workers in a row stopped while they drove this run. The answer for it is kept. "
+        "Check the worker's log, then resume the run."
     )
     lose_worker(run)
     assert leases.claim(run.pk, "another") is None, "no further worker is lost on it"
@@ -378,7 +378,7 @@ def test_a_worker_that_leaves_a_model_call_in_order_is_not_lost() -> None:
     assert work(run).status == "succeeded"
     told = run.steps.filter(kind="recovered").values_list("facts_json", flat=True)
     assert len(told) == leases.MOST_LOST
-    assert not any("lost or stopped" in text for text in told)
+    assert not any("another one continues" in text for text in told)
     assert run.output_tokens == 20 + leases.MOST_LOST
 
 

@@ -261,7 +261,7 @@ def test_a_reply_with_more_room_may_cost_more() -> None:
     run = work(launch(cut, FINAL, rules=rules))
     assert (pending(run).kind, pending(run).title) == (
         "manual",
-        "The next model call may cost $0.0020. Go on?",
+        "The next model call may cost $0.0020. Continue?",
     )
     decide(run, "resume")
     assert work(run).status == "succeeded"

@@ -72,8 +72,8 @@ def test_the_rows_say_that_the_tool_was_asked_and_what_it_said() -> None:
     for run in (happened, cut):
         assert "Result (send, learned by asking the tool): in the outbox" in rows[run]
         told = run.steps.get(facts_json__contains="found_out").facts_json
-        assert "Nobody had heard how send ended. It was asked, and says that the call happened." in told
-    why = "A worker was lost or stopped, and send says that the call did not happen. It is made anew."
+        assert "The outcome of send was unknown. The tool was asked and says that the call happened." in told
+    why = "The worker stopped mid-call. send says that the call did not happen, so the worker retries it."
     assert f'Calls (retried): {why} send(to="bob")' in rows[anew]
     assert "Result (send): sent 1" in rows[anew] and "Result (send): sent 1" in rows[answered]
     for run in rows:
@@ -158,7 +158,7 @@ def test_a_call_that_was_cut_off_is_not_made_again_by_itself() -> None:
     question = pending(run)
     assert (question.kind, run.status) == ("may_have_happened", "waiting")
     assert question.why == (
-        "The call was cut off: no answer came, and nobody has heard how it ended. Calling it twice may do harm."
+        "The call was cut off without an answer; the outcome is unknown. A second call may cause harm."
     )
     decide(run, "respond", message="it was sent")
     assert (work(run).status, run.tool_calls) == ("succeeded", 1)
@@ -169,13 +169,13 @@ def test_that_the_tool_was_asked_and_could_not_tell_is_said_too() -> None:
     cut, lost = launch(think("send", to="bob"), FINAL, rules=ALLOW), lost_run()
     slice_of(cut, after=cut_off, only="send", far_side_is_silent=True)
     slice_of(lost, far_side_is_silent=True)
-    told = "send was asked whether it happened, and could not tell. Calling it twice may do harm."
+    told = "send can't tell whether the call happened. A second call may cause harm."
     causes = {
-        cut: "The call was cut off: no answer came,",
-        lost: "The worker was lost or stopped while send ran,",
+        cut: "The call was cut off without an answer; the outcome is unknown.",
+        lost: "The worker stopped mid-call; the outcome is unknown.",
     }
     for run, cause in causes.items():
-        assert pending(run).why == f"{cause} and nobody has heard how it ended. {told}"
+        assert pending(run).why == f"{cause} {told}"
         decide(run, "respond", message="it was sent")
         assert work(run).status == "succeeded"
         assert actions.replay(run, by=None)[1] is None
@@ -214,7 +214,7 @@ def test_a_call_that_was_cut_off_and_did_not_happen_is_tried_three_times_in_all(
     assert len({one.key for one in tried}) == 3
     assert (run.status, run.tool_calls) == ("succeeded", 0)
     fact = json.loads(run.steps.filter(edge="executed")[0].facts_json)[0]
-    assert (fact["error"], fact["ran"]) == ("send was cut off, and says that the call did not happen.", False)
+    assert (fact["error"], fact["ran"]) == ("send was cut off and says that the call did not happen.", False)
     assert copying.totals_at(run, run.head).tool_calls == 0
     assert actions.replay(run, by=None)[1] is None
 

@@ -22,8 +22,8 @@ from tests.workers import slice_of
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
 
 SENTENCE = (
-    "The machine older is not here any more. Its runs stay as they are: they can be seen, and go on, where a version "
-    "of agentsite is started that has it."
+    "The machine older is not installed. Its runs can be viewed; they continue once a version of agentsite "
+    "with this machine runs."
 )
 ASKS = [{"when": {"tool": "send"}, "do": "ask", "deadline_s": 60}]
 
@@ -132,7 +132,10 @@ def test_its_pages_say_what_is_wrong_and_what_to_do() -> None:
 @pytest.mark.parametrize("command", ["pause", "abort", "export", "replay"])
 def test_its_commands_say_what_is_wrong_and_what_to_do(command: str) -> None:
     run = launch(FINAL)
-    with without_its_machine(run), pytest.raises(CommandError, match="The machine older is not here") as end:
+    with (
+        without_its_machine(run),
+        pytest.raises(CommandError, match="The machine older is not installed") as end,
+    ):
         call_command(command, str(run.pk))
     assert end.value.returncode == 2
 

@@ -86,8 +86,8 @@ def test_a_rule_that_comes_before_a_visit_that_needs_no_question_leaves_the_step
 @pytest.mark.parametrize(
     ("verdict", "kind", "why"),
     [
-        ("reject", "visit", "A host is allowed with an approval; nothing was decided."),
-        ("approve", "send", "This question is about no host; nothing was decided."),
+        ("reject", "visit", "Only an approval can allow a host; nothing was decided."),
+        ("approve", "send", "This question is not about a host; nothing was decided."),
     ],
 )
 def test_a_host_is_allowed_by_nothing_but_an_approval_of_its_question(

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 
 from runs import actions, driver
 from runs.adapters.scripted import parse_script
+from runs.engine.facts import Exited, Notice
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
 from runs.reading.as_test import pytest_file
@@ -102,6 +103,29 @@ def test_calls_that_failed_and_were_tried_again_are_replayed() -> None:
     check_replay(run)
 
 
+def test_a_replay_keeps_the_words_that_the_record_has_for_notices_and_ends() -> None:
+    flaky = {**TOOLS["search"], "results": [{"error": "busy", "kind": "transient"}, {"output": "found"}]}
+    run = work(
+        launch(played=script({"$error": "transient"}, think("search", q="a"), tools={"search": flaky}))
+    )
+    record = driver.record_of(run)
+    rows = [
+        row.model_copy(update={"facts": [_as_worded_then(fact) for fact in row.facts]}) for row in record.rows
+    ]
+    replay = driver.made_again(record.model_copy(update={"rows": rows}))
+    said = [fact.message for row in replay.rows for fact in row.facts if isinstance(fact, Notice | Exited)]
+    assert replay.difference is None
+    assert replay.ended
+    assert said == ["In the words of its time."] * 3
+    assert run.exit_reason == "model_error"
+
+
+def _as_worded_then(fact: dict[str, Any]) -> dict[str, Any]:
+    told = {"react.notice": {"message": "In the words of its time."}}
+    told["react.exit"] = told["react.notice"]
+    return fact | told.get(fact["kind"], {})
+
+
 def test_a_run_that_waits_is_replayed_as_far_as_it_is_and_its_replay_waits_for_nobody() -> None:
     run = work(launch(think("search", q="a"), think("send", to="bob"), FINAL))
     made = check_replay(run)
@@ -182,7 +206,7 @@ def test_the_first_row_that_came_out_otherwise_is_named() -> None:
     seq = _tampered(run)
     made, difference = actions.replay(run, by=None)
     assert difference is not None
-    assert (difference.seq, difference.what) == (seq, "what it concluded")
+    assert (difference.seq, difference.what) == (seq, "the facts")
     assert (made.status, made.exit_reason, made.copied_upto) == ("failed", "fatal_error", seq - 1)
     run.delete()
 
@@ -196,7 +220,7 @@ def test_the_command_says_what_came_out_and_its_exit_code_is_1_on_a_difference()
     with pytest.raises(CommandError) as told:
         call_command("replay", str(run.pk), stdout=io.StringIO())
     assert told.value.returncode == 1
-    assert str(told.value).startswith(f"Run {run.pk}, row {seq}: what it concluded is ")
+    assert str(told.value).startswith(f"Run {run.pk}, step {seq}: the facts is ")
     run.delete()
 
 
@@ -289,7 +313,7 @@ def test_a_test_of_a_run_passes_and_fails_once_the_log_is_changed(tmp_path: Path
     assert changed != text
     bad = outcome_of(changed, tmp_path)
     assert bad.returncode == 1
-    assert f"Run {run.pk}, row " in bad.stdout
+    assert f"Run {run.pk}, step " in bad.stdout
 
 
 @pytest.mark.parametrize("to", [0, -1, 999])

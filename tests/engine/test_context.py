@@ -487,7 +487,7 @@ def test_a_wish_waits_where_all_that_is_old_was_taken_back_since(share: float) -
     blocks, limit = taken_back(share)
     call, facts = fitted(window(blocks, limit))
     assert (call.sanitize, [fact.code for fact in facts]) == (False, ["compaction_waits"])
-    assert "taken back" in facts[0].message and "Nothing is old" not in facts[0].message
+    assert "reverted" in facts[0].message and "Nothing is old" not in facts[0].message
     said_so = [*blocks, act(96, facts[0])]
     assert folded(said_so).wanted == CompactionWanted(by="alice")
     assert facts[0].message not in read(said_so), "that is for people"

@@ -257,7 +257,7 @@ def test_a_question_that_holds_nothing_back_can_not_let_it_go() -> None:
     start = replace(ScriptedWorld().start(TOY).snapshot, pending=asked)
     move = kernel.decide(TOY, start, HumanSaid(verdict="approve")).move
     assert isinstance(move, Stop) and move.reason == "fatal_error"
-    assert "holds nothing back" in str(move.facts)
+    assert "holds no call" in str(move.facts)
 
 
 def test_the_call_that_waits_for_a_summary_keeps_its_place_and_its_gates() -> None:
@@ -540,8 +540,7 @@ def test_another_call_of_a_lost_worker_is_a_persons_to_judge(
     assert run.interrupts == ["tool_call", "may_have_happened"]
     questions = [row.effect for row in run.rows if row.effect and row.effect["kind"] == "human_call"]
     assert questions[1]["why"] == (
-        "The worker was lost or stopped while save ran, and nobody has heard how it ended. "
-        "Calling it twice may do harm."
+        "The worker stopped mid-call; the outcome is unknown. A second call may cause harm."
     )
     report = run.facts("react.tool.result")[0]
     assert (report.value, report.error, report.ran, run.totals.tool_calls) == (value, error, True, calls)

@@ -14,6 +14,7 @@ from runs.engine.facts import Fact
 from runs.engine.machine import Machine, State
 from runs.engine.replaying import Opening, Record, RecordedRow, Replay
 from runs.machines import CATALOGUE
+from tests.earlier_words import worded_then
 from tests.machines.plays import PLAYS
 from tests.machines.tapes import Tape, TapedWorld
 from tests.worlds import Run, ScriptedWorld
@@ -127,8 +128,7 @@ def _in_words_only(record: Record) -> dict[str, Any]:
         for fact in row["facts"]:
             if fact["kind"] in ("react.notice", "react.exit"):
                 fact.pop("rule", None)
-        for name in ("figures", "cost_usd"):
-            (row["effect"] or {}).pop(name, None)
+        row["effect"] = worded_then(row["effect"]) if row["effect"] else None
     return kept
 
 
@@ -200,7 +200,7 @@ def test_a_changed_row_is_found(machine: Machine, data: st.DataObject) -> None:
     replay = Replay(machine, _changed(record, row.seq, **change)).upto()
     assert replay.difference is not None
     assert replay.difference.seq <= row.seq + 1
-    assert str(replay.difference).startswith(f"Run 1, row {replay.difference.seq}: ")
+    assert str(replay.difference).startswith(f"Run 1, step {replay.difference.seq}: ")
 
 
 @every_machine

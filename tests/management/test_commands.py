@@ -206,7 +206,7 @@ def test_a_given_answer_that_does_not_fit_is_bad_input_and_the_run_is_told_of(
     run = Run.objects.get()
     assert (run.status, caught.value.returncode) == ("waiting", 2)
     assert str(caught.value).startswith(
-        "settings.answers: resume is no answer to this question (tool_call). Possible: approve"
+        "settings.answers: resume is not an answer to this question (tool_call). Possible: approve"
     )
     if as_json:
         assert json.loads(out.getvalue())["run"]["id"] == str(run.pk)
@@ -244,17 +244,17 @@ def test_decide_by_command() -> None:
     assert "no argument cc" in refused(
         "decide", question, "--verdict", "edit", "--args", '{"to": "a", "cc": 1}'
     )
-    assert "is no answer" in refused("decide", question, "--verdict", "top_up")
+    assert "is not an answer" in refused("decide", question, "--verdict", "top_up")
     assert "is no JSON" in refused("decide", question, "--verdict", "edit", "--args", "{")
-    assert "There is no interrupt" in refused("decide", "nope", "--verdict", "approve")
-    assert "There is no interrupt" in refused("decide", "0" * 32, "--verdict", "approve")
+    assert "There is no question" in refused("decide", "nope", "--verdict", "approve")
+    assert "There is no question" in refused("decide", "0" * 32, "--verdict", "approve")
     with pytest.raises(CommandError) as caught:
         call_command("decide", question, "--verdict", "approve", "--revision", "5")
     assert caught.value.returncode == 1
     words = ("decide", question, "--verdict", "edit", "--args", '{"to": "eve"}', "--message", "eve")
     assert told(*words) == (f"Recorded: edit on run {run.pk}.\n", 0)
     assert told(*words) == (f"Recorded: edit on run {run.pk}.\n", 0)
-    with pytest.raises(CommandError, match="the operator decided already") as caught:
+    with pytest.raises(CommandError, match="the operator already decided at") as caught:
         call_command("decide", question, "--verdict", "reject")
     assert caught.value.returncode == 1
     assert work(run).status == "succeeded"
@@ -300,12 +300,12 @@ def test_a_call_that_may_have_happened_is_made_again_only_by_who_is_sure() -> No
     run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
     journey = die_in(run, before=kill, only="send")
     words = ("decide", str(pending(work(run)).pk), "--verdict", "approve")
-    twice = 'This makes the call send(to="bob") once more: if it has happened already, it happens twice.'
+    twice = 'This runs the call send(to="bob") again. If it already happened, this could duplicate it.'
     assert refused(*words) == f"{twice} Check outside first, then add --sure. Nothing was decided."
     assert journey.at.asked is not None
     journey.keep(journey.at.asked, ToolReturned(value="sent 1"))
     came_back = card_of(pending(run), None).late_end
-    sentence = r"The lost worker came back on .* UTC with the outcome of the call\. It was done: sent 1"
+    sentence = r"The lost worker returned on .* UTC with the outcome of the call\. It was done: sent 1"
     assert re.fullmatch(sentence, came_back)
     assert refused(*words).startswith(f"{came_back}. {twice}")
     assert pending(run).status == "pending"
@@ -354,7 +354,7 @@ def test_several_open_questions_are_listed_and_none_is_decided() -> None:
 
 def test_who_names_no_interrupt_is_told_where_they_are() -> None:
     said = refused("decide", "1", "--verdict", "approve")
-    assert said.startswith("There is no interrupt 1, and no run of this number.")
+    assert said.startswith("There is no question 1 and no run of this number.")
     assert "export RUN" in said and "Needs you" in said
 
 
@@ -375,12 +375,12 @@ def test_a_way_back_past_what_stays_done_is_told_and_wants_to_be_sure() -> None:
     stays = (
         "Side effects after step {} stay, and may be repeated:\n"
         f'  sends send(to="bob") in step {sent}\n'
-        "Going on from there is likely to cost $0.001 again: 1 model call, 120 tokens, 1 tool call, "
-        "if it goes the same way.\n"
+        "Estimated to add: $0.001 (1 model call, 120 tokens, 1 tool call), "
+        "if the run repeats its steps.\n"
     )
     first, last = transitions(run)[0], transitions(run)[-1]
     words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(first))
-    assert refused(*words) == stays.format(first) + "Say --sure with it to roll back. Nothing was changed."
+    assert refused(*words) == stays.format(first) + "Add --sure to roll back. Nothing was changed."
     assert "not a live transition" in refused(*words[:-1], "1")
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (stays.format(first) + f"Recorded: rollback on run {run.pk}.\n", 0)
@@ -393,7 +393,7 @@ def test_a_way_back_past_what_stays_done_is_told_and_wants_to_be_sure() -> None:
     assert told(*words) == (f"Recorded: rollback on run {run.pk}.\n", 0)
     goes_back, rows = ("rollback", str(run.pk), "--to"), run.steps.count()
     assert refused(*goes_back, str(first)) == stays.format(first) + (
-        "Say --sure with it to roll back. Nothing was changed."
+        "Add --sure to roll back. Nothing was changed."
     )
     assert "not a live transition" in refused(*goes_back, "1")
     assert run.steps.count() == rows
@@ -412,7 +412,7 @@ def test_a_rollback_during_a_call_that_sends_wants_to_be_sure() -> None:
 
     world = slice_of(run, before=go_back, only="send")
     assert 'send(to="bob")' in refusals[0] and "(may have happened)" in refusals[0]
-    assert refusals[0].endswith("Say --sure with it to roll back. Nothing was changed.")
+    assert refusals[0].endswith("Add --sure to roll back. Nothing was changed.")
     assert (world.calls, run.status, "rewind" in kinds(run)) == (
         ["decision", "search", "decision", "send", "decision"],
         "succeeded",
@@ -440,13 +440,13 @@ def test_a_way_back_past_what_people_did_to_the_context_is_told_and_wants_to_be_
             f"Changes to the context after step {at} are rolled back:\n"
             f"  Summary corrected: step {seq}, version 2, by the operator: “A digit.” (step {run.head + 1})\n"
             f"  Pinned for the model: step {row} by the operator (step {run.head + 2})\n"
-            "Going on from there is likely to cost $0.00 again: 0 model calls, 0 tokens, 0 tool calls, "
-            "if it goes the same way.\n",
+            "Estimated to add: $0.00 (0 model calls, 0 tokens, 0 tool calls), "
+            "if the run repeats its steps.\n",
         )
 
     run, at, lost = mended()
     words = ("decide", str(run.pk), "--verdict", "rollback", "--to-step", str(at))
-    assert refused(*words) == lost + "Say --sure with it to roll back. Nothing was changed."
+    assert refused(*words) == lost + "Add --sure to roll back. Nothing was changed."
     assert pending(run).status == "pending"
     assert told(*words, "--sure") == (f"{lost}Recorded: rollback on run {run.pk}.\n", 0)
     work(run)
@@ -457,7 +457,7 @@ def test_a_way_back_past_what_people_did_to_the_context_is_told_and_wants_to_be_
 
     run, at, lost = mended()
     goes_back = ("rollback", str(run.pk), "--to", str(at))
-    assert refused(*goes_back) == lost + "Say --sure with it to roll back. Nothing was changed."
+    assert refused(*goes_back) == lost + "Add --sure to roll back. Nothing was changed."
     said, code = told(*goes_back, "--sure")
     assert (code, said.startswith(f"{lost}Run {run.pk}: ")) == (0, True)
     said, code = told("rollback", str(run.pk), "--to", str(at))

@@ -120,7 +120,7 @@ def test_a_fork_whose_given_answer_does_not_fit_is_told_of(as_json: bool) -> Non
     run = work(launch(think("send", to="bob"), FINAL))
     out = io.StringIO()
     words = ("fork", str(run.pk), "--at=0", '--run-settings={"answers": [{"verdict": "top_up"}]}', "--inline")
-    with pytest.raises(CommandError, match=r"settings\.answers: top_up is no answer") as caught:
+    with pytest.raises(CommandError, match=r"settings\.answers: top_up is not an answer") as caught:
         call_command(*words, *(["--json"] if as_json else []), stdout=out)
     made = Run.objects.get(copied_from=run)
     assert (caught.value.returncode, made.status) == (2, "waiting")
@@ -165,9 +165,9 @@ def test_a_new_run_that_may_do_again_what_was_done_wants_to_be_sure(name: str) -
     assert str(caught.value) == (
         f"Side effects after step {at} stay, and may be repeated:\n"
         f'  sends send(to="bob") in step {sent}\n'
-        "Going on from there is likely to cost $0.002 again: 2 model calls, 240 tokens, 1 tool call, "
-        "if it goes the same way.\n"
-        "Say --sure with it to start the new run. None was started."
+        "Estimated to add: $0.002 (2 model calls, 240 tokens, 1 tool call), "
+        "if the run repeats its steps.\n"
+        "Add --sure to start the new run. None was started."
     )
     assert told(*words, "--sure")[1] == 0
     assert work(Run.objects.get(copied_from=run)).tool_calls == 2
@@ -192,6 +192,6 @@ def test_rerun_prints_no_estimate_of_what_can_not_be_done(more: tuple[str, ...])
 @pytest.mark.parametrize("name", ["fork", "launch"])
 def test_the_help_says_how_the_settings_of_the_run_are_written(name: str) -> None:
     parser = load_command_class("runs", name).create_parser("manage.py", name)
-    assert "also written --settings '{…}', which is not Django's own option" in " ".join(
+    assert "--settings '{…}' means the same here, not Django's own option" in " ".join(
         parser.format_help().split()
     )

@@ -57,8 +57,8 @@ def interrupted(process: Popen[str]) -> list[str]:
 def test_a_call_that_ctrl_c_cuts_off_is_named(tmp_path: Path) -> None:
     with at_the_gate(tmp_path) as (run, process):
         assert interrupted(process) == [
-            f"Interrupted. Run {run.pk} stays queued. Cut off in the middle: run {run.pk}, gate. "
-            "Nobody has heard how it ended."
+            f"Interrupted. Run {run.pk} stays queued. Cut off mid-call: run {run.pk}, gate. "
+            "The outcome is unknown."
         ]
     assert status() == "started"
 

@@ -69,7 +69,7 @@ def test_where_two_runs_part_is_said_first() -> None:
     replies = (SEARCHES[0], think("send", to="ann"), OTHER_FINAL)
     right = done(played=script(*replies, usage=usage))
     said = told(left, right)
-    assert said[0].startswith("The same for 2 steps, then they part")
+    assert said[0].startswith("The same for 2 steps, then they differ")
     assert said[1] == f'Then #{left.pk} went for search(q="moon"), and #{right.pk} send(to="ann").'
     assert said[2] == "The answers differ."
     assert said[-1].startswith(f"#{right.pk} cost $0.003 more")

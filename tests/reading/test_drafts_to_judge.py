@@ -109,7 +109,7 @@ def test_rules_on_calls_hold_for_it_too(do: str) -> None:
 
 def test_the_approval_is_for_the_draft_that_was_seen() -> None:
     run = rejected(LAST)
-    with pytest.raises(actions.Conflict, match="not the one that you saw"):
+    with pytest.raises(actions.Conflict, match="call has changed since you saw it"):
         decide(run, "approve", fingerprint="0" * 16)
     assert pending(run).status == Interrupt.Status.PENDING
 

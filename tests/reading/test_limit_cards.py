@@ -122,7 +122,7 @@ def test_the_row_of_a_question_says_whose_limit_it_is_where_the_run_shares_it() 
     """And so do its card and the list of what was decided, when the limit has no figures of its own any more."""
     run, copy = filled_by_another()
     question = pending(copy)
-    said = f"Cost limit of run {run.pk} reached: $0.004 of $0.004 used by it and all that came from it"
+    said = f"Cost limit of run {run.pk} and its forks reached: $0.004 of $0.004 used"
     row = row_views(copy, limit=1, before=question.seq + 1)[0]
     assert row.line.text == said
     summary = next(step["summary"] for step in export(copy)["steps"] if step["seq"] == question.seq)
@@ -294,8 +294,7 @@ def test_a_shared_limit_that_is_not_used_up_is_said_in_words_too() -> None:
     asked = at_limit(at(900, 1000, 7))
     assert asked.figures is not None
     assert as_asked(asked.title, asked.figures.model_dump()) == (
-        "Token limit of run 7: 900 of 1,000 used by it and all that came from it; "
-        "the next call may use more than is left"
+        "Token limit of run 7 and its forks: 900 of 1,000 used; the next call may use more than is left"
     )
 
 
@@ -307,10 +306,10 @@ def test_what_others_have_only_set_aside_is_not_said_to_be_used() -> None:
     decide(run, "approve")
     question = pending(work(run))
     said = as_asked(question.title, question.figures)
-    assert "used or set aside by it and all that came from it" in said
+    assert "used or reserved" in said
     assert question.why.startswith(
-        f"The limit cost_usd of run {run.pk} is 0.003, for it and all that came from it. "
-        "Of what counts, 0.008 is set aside for calls under way in other runs."
+        f"Run {run.pk} and its forks share the limit cost_usd of 0.003. "
+        "0.008 of it is reserved for calls under way in other runs."
     )
     assert at_limit(AtLimit.model_validate(question.figures)).title == question.title
     copy, differs = actions.replay(Run.objects.get(pk=run.pk), by=None)
@@ -319,14 +318,10 @@ def test_what_others_have_only_set_aside_is_not_said_to_be_used() -> None:
     assert question.why in asked.request_json
 
 
-def test_the_words_at_a_limit_tell_an_older_reader_what_was_set_aside_with_or_without_room() -> None:
-    for used in (900, 1000):
-        asked = at_limit(at(used, 1000, 7, 250))
-        assert asked.figures is not None
-        told = figures_told(asked.title, asked.why)
-        assert told == asked.figures.model_dump() | {"rounded": True}
-    plain = at_limit(at(900, 1000, 7))
-    assert "set aside" not in f"{plain.title} {plain.why}"
+@pytest.mark.parametrize("used", [900, 1000])
+def test_the_words_at_a_limit_say_what_is_reserved_only_if_something_is(used: int) -> None:
+    assert "250 of it is reserved" in at_limit(at(used, 1000, 7, 250)).why
+    assert "reserved" not in at_limit(at(used, 1000, 7)).why
 
 
 def test_what_a_question_at_a_limit_says_decides_nothing() -> None:

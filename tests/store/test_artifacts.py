@@ -188,7 +188,7 @@ def test_where_one_file_of_a_result_is_refused_none_is_written_and_the_name_mean
     assert rows(run) == [("report.md", 1, "file")]
     errors = [fact["error"] for fact in facts_of(run) if fact["kind"] == "react.tool.result"]
     assert errors[0] is None
-    assert errors[1].startswith("'Report.md' can't stand beside 'report.md'")
+    assert errors[1].startswith("'Report.md' conflicts with 'report.md'")
     assert RunFolder(creating.folder_of(run.pk)).read("report.md") == b"one"
     assert artifact_view(run, kept_with_live(run, "report.md")).on_disk == ""
     assert kept_in(run) == {sha256(b"one").hexdigest()}
@@ -298,7 +298,7 @@ def test_a_reached_quota_is_an_error_of_the_tool_and_nothing_is_lost(monkeypatch
     assert rows(run) == [("a.txt", 1, "file")]
     errors = [fact["error"] for fact in facts_of(run) if fact["kind"] == "react.tool.result"]
     assert errors[0] is None
-    assert "the run would keep 2 with 7 bytes; it may keep 2000 with 6. Nothing was written" in errors[1]
+    assert "This call would make 2 with 7 bytes; the limits are 2000 and 6. Nothing was written" in errors[1]
     assert artifacts.artifact_text(run, "a.txt") == "one"
     assert RunFolder(creating.folder_of(run.pk)).read("a.txt") == b"one"
 
@@ -468,7 +468,7 @@ def test_the_text_of_an_artifact() -> None:
 def test_a_file_from_before_there_were_versions_is_read_as_it_stands() -> None:
     run = work(launch(FINAL))
     RunFolder(creating.folder_of(run.pk)).write("old.txt", b"old \xff")
-    assert artifacts.artifact_text(run, "old.txt") == "[application/octet-stream, 5 bytes; it holds no text]"
+    assert artifacts.artifact_text(run, "old.txt") == "[application/octet-stream, 5 bytes; not text]"
     RunFolder(creating.folder_of(run.pk)).write("old.txt", b"old")
     assert artifacts.artifact_text(run, "old.txt") == "old"
     assert [(view.name, view.versions) for view in files_of(run)] == [("old.txt", 0)]
@@ -508,9 +508,9 @@ def test_the_export_says_what_a_name_means() -> None:
 DAMAGES: tuple[tuple[dict[str, Any], str], ...] = (
     ({"version": 3}, "should be version 2"),
     ({"seq": 1}, "should be version 1"),
-    ({"name": "b.txt", "version": 1}, "not what its facts and the answer"),
+    ({"name": "b.txt", "version": 1}, "its artifacts do not match"),
     *(
-        ({column: value}, "not what its facts and the answer")
+        ({column: value}, "its artifacts do not match")
         for column, value in (("sha256", "0" * 64), ("size", 5), ("error", "x"), ("kind", "display"))
     ),
 )

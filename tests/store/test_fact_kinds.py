@@ -66,7 +66,7 @@ def test_verify_names_a_row_whose_column_is_not_that_of_its_facts(other: str) ->
     assert step.fact_kinds != other
     Step.objects.filter(pk=step.pk).update(fact_kinds=other)
     misfit = misfit_of(run)
-    assert misfit is not None and misfit.seq == step.seq and "fact kinds" in misfit.why
+    assert misfit is not None and misfit.seq == step.seq and "fact_kinds" in misfit.why
 
 
 def test_arguments_that_read_like_a_code_answer_no_wish() -> None:

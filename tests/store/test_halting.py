@@ -664,8 +664,7 @@ def test_the_page_says_what_it_does_asks_why_and_halts_by_post_alone() -> None:
     page = client.get(reverse("halt")).content.decode()
     assert "Resume the site?" in page and "<title>Resume site" in page
     assert (
-        "Runs that continue: 1"
-        in client.post(reverse("halt"), {"deed": "unhalt"}, follow=True).content.decode()
+        "1 run continues." in client.post(reverse("halt"), {"deed": "unhalt"}, follow=True).content.decode()
     )
     assert halting.halt_now() is None
 
@@ -736,7 +735,7 @@ def test_the_commands_halt_and_let_go_on() -> None:
             "--inline",
             stdout=io.StringIO(),
         )
-    assert "Runs that continue: 2" in told("unhalt")
+    assert "2 runs continue." in told("unhalt")
     with pytest.raises(CommandError, match="not halted"):
         told("unhalt")
 
@@ -775,7 +774,7 @@ def test_the_page_takes_a_reason_that_was_forgotten_and_asks_for_none_that_is_th
 
 
 HALTED = r"The site is halted \(since [-0-9]+ [:0-9]+ UTC, by the operator: bad prices\)\. "
-HALTED += r"Nothing begins until: manage\.py unhalt\n"
+HALTED += r"To resume the site: manage\.py unhalt\n"
 
 
 def test_who_lets_a_run_go_on_while_all_is_halted_is_told_that_nothing_moves() -> None:
@@ -817,7 +816,9 @@ def test_a_run_that_the_halt_keeps_from_being_executed_here_is_no_bad_input() ->
         ((f"--batch={json.dumps([item, item])}",), '"error": "The site is halted'),
     ):
         out = io.StringIO()
-        with pytest.raises(CommandError, match=r"bad prices.* Let them: manage\.py unhalt") as caught:
+        with pytest.raises(
+            CommandError, match=r"bad prices.* To resume the site: manage\.py unhalt"
+        ) as caught:
             call_command("launch", *words, stdout=out)
         assert caught.value.returncode == STOPPED
         assert said in out.getvalue()

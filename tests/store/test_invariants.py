@@ -35,7 +35,7 @@ def decided_run() -> Run:
 def test_a_run_that_waits_for_nobody() -> None:
     run = launch(FINAL)
     Run.objects.filter(pk=run.pk).update(status="waiting")
-    assert why(run).startswith("I1: the run waits, and its last move asks nobody")
+    assert why(run).startswith("I1: the run waits, but its last move asks for no answer")
 
 
 def test_a_run_that_waits_for_a_question_that_is_gone() -> None:
@@ -53,7 +53,7 @@ def test_a_run_that_goes_on_after_its_end() -> None:
     columns = {"node": "end", "facts_json": "[]", "state_json": None, "ms": 0.0, "hash": digest}
     Step.objects.create(run=run, seq=row.seq, kind=row.kind, at=row.at, **columns)
     Run.objects.filter(pk=run.pk).update(head=row.seq, head_hash=digest)
-    assert why(run) == "I2: the run had ended, and goes on with a row of kind recovered"
+    assert why(run) == "I2: a step of kind recovered follows the end of the run"
 
 
 def test_one_key_for_two_calls() -> None:
@@ -61,7 +61,7 @@ def test_one_key_for_two_calls() -> None:
     assert why(run) == ""
     first, second = run.exchanges.filter(name="send").order_by("seq")
     run.exchanges.filter(pk=second.pk).update(key=first.key)
-    assert why(run) == "I4: its key is that of another call"
+    assert why(run) == "I4: it has the key of another call"
 
 
 def _unsaid(run: Run) -> None:

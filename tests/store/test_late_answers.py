@@ -380,7 +380,7 @@ def test_the_time_of_a_model_call_that_was_cut_counts_though_it_is_not_paid(cloc
 
     def cut(*_: Any) -> Failed:
         stopped()
-        return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+        return Failed(blame="recoverable", message="The call was cut off: the run no longer needs it.")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(errors.Fenced):
         patch.setattr(ScriptedModel, "ask", cut)
@@ -497,7 +497,7 @@ def test_a_summary_that_was_cut_is_no_answer() -> None:
 
     def cut(*_: Any) -> Failed:
         moved()
-        return Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+        return Failed(blame="recoverable", message="The call was cut off: the run no longer needs it.")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(errors.Fenced):
         patch.setattr(Reader, "summarise", cut)
@@ -528,7 +528,7 @@ def test_a_worker_that_wakes_up_tells_the_card_how_its_call_ended(answer: Any, t
     run, journey = frozen_in_a_deed()
     client = signed_in(cast_member("root", is_superuser=True))
     page = f"/interrupts/{pending(run).pk}/"
-    assert "came back" not in client.get(page).text
+    assert "worker returned on" not in client.get(page).text
     journey.keep(journey.at.asked, answer)
     assert f"with the outcome of the call. {told}</span>" in client.get(page).text
     assert f"with the outcome of the call. {told}</span>" in client.get(f"/runs/{run.pk}/").text
@@ -545,7 +545,7 @@ def told_in(run: Run, name: str) -> list[str]:
     return [said.group(1) if (said := CAME_BACK.search(page)) else "" for page in pages]
 
 
-CAME_BACK = re.compile(r"came back on [^<]* with the outcome of the call. ([^<]*)</span>")
+CAME_BACK = re.compile(r"returned on [^<]* with the outcome of the call. ([^<]*)</span>")
 
 
 @pytest.mark.parametrize("verdict", ["respond", "reject", "approve"])

@@ -75,5 +75,5 @@ def test_a_run_that_moves_while_it_is_verified_fits(words: list[str]) -> None:
     out = io.StringIO()
     with just_after("runs_step", moving_on(run)):
         call_command("verify", *(words or [str(run.pk)]), stdout=out)
-    assert "steps verified" in out.getvalue() or "1 runs verify" in out.getvalue()
+    assert "steps verified" in out.getvalue() or "1 run verifies" in out.getvalue()
     assert work(run).finished

@@ -139,16 +139,13 @@ def during_send(**parts: Any) -> Run:
     return run
 
 
-RESTORED = (
-    "This site was restored from a backup that was made after send had begun, "
-    "and before anybody had heard how it ended."
-)
+RESTORED = "This site was restored from a backup made during the call; the outcome is unknown."
 
 
 def test_a_call_in_whose_middle_the_backup_was_made_is_asked_about_with_that_cause() -> None:
     run = work(during_send())
     assert pending(run).kind == "may_have_happened"
-    assert pending(run).why == f"{RESTORED} Calling it twice may do harm."
+    assert pending(run).why == f"{RESTORED} A second call may cause harm."
     decide(run, "respond", message="it was sent")
     assert work(run).status == "succeeded"
     assert actions.replay(run, by=None)[1] is None
@@ -163,7 +160,7 @@ def test_a_worker_that_was_lost_after_the_restore_is_the_cause() -> None:
     actions.resume(run, by=None)
     decide(work(run), "approve")
     die_in(run, before=kill, only="send")
-    assert pending(work(run)).why.startswith("The worker was lost or stopped while send ran,")
+    assert pending(work(run)).why.startswith("The worker stopped mid-call;")
 
 
 def test_a_call_that_did_not_happen_says_that_a_restore_had_it_made_anew() -> None:
@@ -171,7 +168,8 @@ def test_a_call_that_did_not_happen_says_that_a_restore_had_it_made_anew() -> No
     slice_of(run, far_side=NotHappened.FOR_SURE)
     (anew,) = run.steps.filter(kind="ask", facts_json__contains="not_happened")
     assert (
-        "This site was restored from a backup, and send says that the call did not happen." in anew.facts_json
+        "This site was restored from a backup. send says that the call did not happen, so the worker retries it."
+        in anew.facts_json
     )
     assert run.status == "succeeded"
 
@@ -263,13 +261,13 @@ def test_a_run_whose_model_can_not_be_called_goes_on_only_where_it_is_named() ->
     restore()
     client = root()
     page = html.unescape(client.get(PAGE).text)
-    assert "Only if ticked: There is no model 'gone' here, or it is switched off." in page
+    assert "Only if ticked: The site has no model 'gone', or it is switched off." in page
     assert "Only if ticked: The model 'locked' can't be called. The stored secret" in page
     client.post(PAGE, {"all": "yes"})
     assert status_of(gone, fine, locked) == ["paused", "queued", "paused"]
     lines = told("resume", "--restored")
     assert lines[0] == "Resumed: 0."
-    assert lines[1].startswith(f"Run {gone.pk} stays paused: There is no model 'gone' here")
+    assert lines[1].startswith(f"Run {gone.pk} stays paused: The site has no model 'gone'")
     assert lines[2].endswith(f"To resume it: manage.py resume {locked.pk}")
     client.post(PAGE, {"run": [str(gone.pk)]})
     assert status_of(gone) == ["queued"]
@@ -374,8 +372,8 @@ def test_the_command_says_what_it_needs() -> None:
     run = launch(FINAL)
     number = str(run.pk)
     for words, said in (
-        (("resume",), "Name a run, or say --restored; not both."),
-        (("resume", number, "--restored"), "Name a run, or say --restored; not both."),
+        (("resume",), "Name a run or add --restored, not both."),
+        (("resume", number, "--restored"), "Name a run or add --restored, not both."),
         (("resume", number, "--except", number), "--except goes with --restored."),
         (("resume", "--restored", "--except", "999999"), "There is no run 999999."),
     ):

@@ -69,7 +69,7 @@ def test_a_row_that_is_missing_is_found() -> None:
     run.steps.filter(seq=3).delete()
     misfit = misfit_of(run)
     assert misfit is not None
-    assert "row 3 is missing" in misfit.why
+    assert "step 3 is missing" in misfit.why
     other = busy_run()
     other.steps.filter(seq=other.head).delete()
     assert misfit_of(other) is not None
@@ -81,7 +81,7 @@ def test_a_row_in_another_place_is_found() -> None:
     run.steps.filter(seq=head).update(seq=head + 1)
     misfit = misfit_of(run)
     assert misfit is not None
-    assert f"row {head} is missing" in misfit.why
+    assert f"step {head} is missing" in misfit.why
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_forged_row_with_a_right_hash_is_found_by_its_fold() -> None:
     Run.objects.filter(pk=run.pk).update(head_hash=step.hash)
     misfit = misfit_of(run)
     assert misfit is not None
-    assert (misfit.seq, "its state is not what its facts make" in misfit.why) == (step.seq, True)
+    assert (misfit.seq, "its state does not follow" in misfit.why) == (step.seq, True)
 
 
 def forge(run: Run, column: str, before: str, after: str, **which: Any) -> None:
@@ -208,47 +208,53 @@ def dearer(run: Run) -> None:
 
 
 FORGED: dict[str, tuple[Callable[[Run], Any], str]] = {
-    "status": (lambda run: Run.objects.filter(pk=run.pk).update(status="failed"), "status is not that"),
-    "ok": (lambda run: Run.objects.filter(pk=run.pk).update(ok=False), "ok is not that"),
-    "source": (lambda run: Run.objects.filter(pk=run.pk).update(answer_source="x"), "answer_source is not"),
+    "status": (lambda run: Run.objects.filter(pk=run.pk).update(status="failed"), "status does not match"),
+    "ok": (lambda run: Run.objects.filter(pk=run.pk).update(ok=False), "ok does not match"),
+    "source": (
+        lambda run: Run.objects.filter(pk=run.pk).update(answer_source="x"),
+        "answer_source does not match",
+    ),
     "calls": (lambda run: Run.objects.filter(pk=run.pk).update(tool_calls=0), "tool_calls is 0"),
-    "cached": (lambda run: Run.objects.filter(pk=run.pk).update(cached_model_calls=99), "to be cached"),
-    "usage": (dearer, "cost is not what it cost"),
+    "cached": (
+        lambda run: Run.objects.filter(pk=run.pk).update(cached_model_calls=99),
+        "more cached model calls",
+    ),
+    "usage": (dearer, "its cost is not that of"),
     "result": (
         lambda run: forge(run, "answer_json", "three", "four", name="search"),
-        "result is not what was answered",
+        "its result is not the answer",
     ),
     "request": (
         lambda run: forge(run, "request_json", '"a"', '"b"', name="search"),
-        "marked as another one than its request",
+        "its exchange does not match its request",
     ),
     "held": (
         lambda run: forge(run, "request_json", '"bob"', '"eve"', name="tool_call"),
-        "asks for another call than its rows",
+        "another call than its steps",
     ),
     "by": (
         lambda run: forge(run, "answer_json", '"by":"', '"by":"not ', name="tool_call", status="answered"),
-        "I5: the answer that its decision became is another",
+        "I5: its decision differs from the recorded answer",
     ),
     "shown": (lambda run: decided(run).update(args_json="{}"), "its question shows another call"),
-    "title": (lambda run: decided(run).update(title="Really?"), "its question is another one than was asked"),
-    "host": (lambda run: decided(run).update(host="evil.test"), "its question is another one than was asked"),
+    "title": (lambda run: decided(run).update(title="Really?"), "its question differs from its request"),
+    "host": (lambda run: decided(run).update(host="evil.test"), "its question differs from its request"),
     "allowed": (
         lambda run: Decision.objects.filter(interrupt__run=run, verdict="approve").update(allow_host=True),
-        "the decision is another",
+        "the decision differs",
     ),
-    "question": (lambda run: decided(run)[0].delete(), "its question is not there"),
+    "question": (lambda run: decided(run)[0].delete(), "its question is missing"),
     "moved": (
         lambda run: decided(run).filter(seq=decided(run)[0].seq).update(seq=999),
-        "its answer is another",
+        "the recorded answer differs",
     ),
     "name": (
         lambda run: Decision.objects.filter(interrupt__run=run, verdict="approve").update(by_name="eve"),
-        "the decision is another",
+        "the decision differs",
     ),
     "amount": (
         lambda run: Decision.objects.filter(interrupt__run=run, verdict="top_up").update(args_json='{"a":2}'),
-        "the decision is another",
+        "the decision differs",
     ),
 }
 
@@ -269,7 +275,7 @@ def test_a_question_that_was_moved_to_another_run_is_found_in_both() -> None:
     Interrupt.objects.filter(pk=first.pk).update(run=other, seq=1)
     for one in (run, other):
         misfit = misfit_of(one)
-        assert misfit is not None and ("question is not there" in misfit.why or "I5: " in misfit.why)
+        assert misfit is not None and ("question is missing" in misfit.why or "I5: " in misfit.why)
 
 
 def test_a_child_is_that_of_the_row_that_asked_for_it() -> None:
@@ -283,7 +289,7 @@ def test_a_child_is_that_of_the_row_that_asked_for_it() -> None:
     for changes in ({"parent": other}, {"parent_seq": 1}, {"parent": None}):
         Run.objects.filter(pk=child.pk).update(**changes)
         misfit = misfit_of(parent)
-        assert misfit is not None and "is not marked as its child" in misfit.why
+        assert misfit is not None and "is not its child" in misfit.why
         misfit = misfit_of(child)
         assert changes == {"parent": None} or (misfit is not None and "did not ask for it" in misfit.why)
         Run.objects.filter(pk=child.pk).update(parent=parent, parent_seq=child.parent_seq)
@@ -310,7 +316,7 @@ def test_a_fork_is_that_of_the_run_that_its_row_names() -> None:
         Run.objects.filter(pk=fork.pk).update(**changes)
         misfit = misfit_of(fork)
         assert misfit is not None, changes
-        assert (misfit.seq, "is a fork of" in misfit.why) == (row, True)
+        assert (misfit.seq, "its source of the fork" in misfit.why) == (row, True)
         Run.objects.filter(pk=fork.pk).update(copied_from=source, copied_upto=fork.copied_upto, origin="fork")
     assert misfit_of(fork) is None
 
@@ -324,10 +330,10 @@ def test_the_command_says_what_it_found() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runs_step SET node = 'validate' WHERE run_id = %s AND seq = 4", (run.pk,))
     out = io.StringIO()
-    with pytest.raises(CommandError, match=r"1 run\(s\) do not verify") as caught:
+    with pytest.raises(CommandError, match=r"1 run does not verify") as caught:
         call_command("verify", "--all", stdout=out)
     assert caught.value.returncode == 1
-    assert out.getvalue().startswith(f"Run {run.pk}: row 4: ")
+    assert out.getvalue().startswith(f"Run {run.pk}: step 4: ")
     assert f"Run {other.pk}" not in out.getvalue()
 
 
@@ -345,21 +351,21 @@ def unbound(statement: str, *values: Any) -> None:
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE runs_run SET script_id = 'gone' WHERE id = %s", "launched with can't be read (ScriptText"),
-        ("UPDATE runs_run SET site_skills_id = 'gone' WHERE id = %s", "launched with can't be read (Scri"),
+        ("UPDATE runs_run SET script_id = 'gone' WHERE id = %s", "launch settings can't be read (ScriptText"),
+        ("UPDATE runs_run SET site_skills_id = 'gone' WHERE id = %s", "launch settings can't be read (Scri"),
         ("UPDATE runs_run SET head = 'many' WHERE id = %s", "head is many"),
         (
             "UPDATE runs_run SET goal = CAST(x'ff' AS TEXT) WHERE id = %s",
-            "what is kept of it can't be read (",
+            "its stored data can't be read (",
         ),
-        ("UPDATE runs_step SET at = 'soon' WHERE run_id = %s", "what is kept of it can't be read ("),
+        ("UPDATE runs_step SET at = 'soon' WHERE run_id = %s", "its stored data can't be read ("),
         (
             "UPDATE runs_step SET facts_json = CAST(x'ff' AS TEXT) WHERE run_id = %s",
-            "what is kept of it can't",
+            "its stored data can't",
         ),
         (
             "UPDATE runs_exchange SET answer_json = x'ff' WHERE run_id = %s",
-            "what is kept of it can't be read (",
+            "its stored data can't be read (",
         ),
     ],
 )
@@ -370,11 +376,11 @@ def test_what_can_not_be_read_is_a_fault_of_its_run_and_the_others_are_verified(
     other.steps.filter(seq=4).update(node="validate")
     unbound(statement, run.pk)
     out = io.StringIO()
-    with pytest.raises(CommandError, match=r"2 run\(s\) do not verify"):
+    with pytest.raises(CommandError, match=r"2 runs do not verify"):
         call_command("verify", "--all", stdout=out)
     first, second = out.getvalue().splitlines()
     assert first.startswith(f"Run {run.pk}: ") and said in first
-    assert second.startswith(f"Run {other.pk}: row 4: ")
+    assert second.startswith(f"Run {other.pk}: step 4: ")
 
 
 @pytest.mark.parametrize("words", [(), ("1", "--all"), ("nope",), ("999999",), ("9" * 30,)])

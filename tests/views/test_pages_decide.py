@@ -187,7 +187,7 @@ def test_a_second_decision_says_who_decided_and_keeps_the_text() -> None:
     when = f"{decided(run).at:%H:%M} UTC</time> ({decided(run).at:%-d %b})."
     assert "<strong>the operator approved this at <time" in answer.text and when in compact(answer.text)
     assert "Your answer was not recorded; your text is kept below." in compact(answer.text)
-    assert "decided already" not in answer.text and "on the web" not in answer.text
+    assert "already decided" not in answer.text and "on the web" not in answer.text
     assert "Please &lt;do not&gt;." in answer.text
     assert "Approved" in answer.text
     assert decided(run).verdict == "approve"
@@ -281,7 +281,7 @@ def test_a_card_that_is_out_of_date_decides_nothing(seen: dict[str, str]) -> Non
     run = run_with_letter(alice())
     answer = send_card(signed_in(bob()), run, "approve", **seen)
     assert answer.status_code == 409
-    assert "Look again before you decide." in answer.text
+    assert "Read it again before you decide." in answer.text
     assert not Decision.objects.exists()
 
 
@@ -344,7 +344,7 @@ def test_rolling_back_past_what_stays_done_shows_it_first_and_wants_a_tick() -> 
     client, target = signed_in(bob()), transitions(run)[0]
     answer = send_card(client, run, "rollback", to_step=str(target), **{"arg.body": "Not yet."})
     assert answer.status_code == 422
-    assert STAYS_DONE in answer.text and "likely to cost $0.001 again: 1 model call," in answer.text
+    assert STAYS_DONE in answer.text and "Estimated to add: $0.001 (1 model call," in answer.text
     assert f'name="stays_done" value="{target}"' in answer.text and "Not yet." in answer.text
     assert '<details class="reveal reveal--more" id="card-more" open>' in answer.text
     assert f'<option value="{target}" selected>' in answer.text
@@ -487,7 +487,7 @@ def test_a_checkpoint_goes_on() -> None:
         interrupt_every=1,
     )
     client = signed_in(bob())
-    assert "1 steps done. Go on?" in client.get(f"/runs/{run.pk}/").text
+    assert "1 turn done. Continue?" in client.get(f"/runs/{run.pk}/").text
     send_card(client, run, "resume")
     assert work(run).status == "succeeded"
 

@@ -221,7 +221,7 @@ def test_state_limits_and_settings_are_changed_by_the_form() -> None:
         ({"verdict": "edit", "args": '{"n": 1}', "sure": "yes"}, "to: send needs the argument to."),
         ({"verdict": "approve", "args": "", "sure": "yes"}, "The new arguments must be a JSON object."),
         ({"verdict": "approve", "args": "{"}, "Invalid JSON"),
-        ({"verdict": "reject", "args": '{"to": "carol"}'}, "Arguments go with edit and top_up"),
+        ({"verdict": "reject", "args": '{"to": "carol"}'}, "Only edit and top_up take arguments"),
         ({"said": "Not bob."}, "Choose an answer for what you typed."),
         ({"args": '{"to": "carol"}'}, "Choose an answer for what you typed."),
         ({"verdict": "respond"}, "Write the answer."),
@@ -345,7 +345,7 @@ def test_an_answer_is_kept_for_no_other_question_than_the_one_that_was_seen() ->
     answer = client.post(reverse("fork", args=[run.pk]), form)
     assert (answer.status_code, Run.objects.count()) == (422, 1)
     text, now = answer.text, pending(run)
-    assert f"The next question is now the one in step {now.seq}, not the one in step {form['asked']}." in text
+    assert f"The next question is now in step {now.seq}, not in step {form['asked']}." in text
     assert "Your answer was not recorded" in text
     assert "Bob may know." in text
     assert "&quot;to&quot;: &quot;bob&quot;" in text
@@ -574,7 +574,7 @@ def test_a_rollback_page_says_what_it_costs_and_can_keep_the_answers() -> None:
     at = transitions(run, "executed")[0]
     client = signed_in(owner)
     text = client.get(reverse("rewind", args=[run.pk]), {"to": str(at)}).content.decode()
-    assert "likely to cost" in text
+    assert "Estimated to add" in text
     assert "Keep the answers" in text
     client.post(reverse("rewind", args=[run.pk]), as_sent(text) | {"answers": "keep"})
     run.refresh_from_db()
@@ -613,7 +613,7 @@ def test_a_rollback_is_confirmed_once_for_what_its_page_told() -> None:
 
     answer = rolled_back(client, run, fields)
     assert (answer.status_code, run.head) == (409, before), "what was sent again was never told"
-    assert "have changed since you looked" in answer.text
+    assert "have changed since you read them" in answer.text
     assert answer.text.count("<code>send(") == 2
     anew = as_sent(answer.text)
     assert (anew["answers"], anew["note"]) == ("keep", "Not <so>.")
@@ -677,7 +677,7 @@ def test_a_new_run_is_not_begun_from_a_page_that_did_not_tell_what_was_done_sinc
     answer = client.post(reverse("fork", args=[run.pk]), fields)
     assert (answer.status_code, Run.objects.count()) == (409, 1)
     assert "Not started." in answer.text
-    assert "have changed since you looked" in answer.text
+    assert "have changed since you read them" in answer.text
     assert answer.text.count("<code>send(") == 2
     anew = as_sent(answer.text)
     changed = {name for name in fields if anew[name] != fields[name]}

@@ -12,7 +12,9 @@ from runs.adapters.models import EXTRAS
 class Command(BaseCommand):
     """Installs it by hash into `.venv`."""
 
-    help = "Install what models of a provider, or MCP servers, need. `up` does the same for those it finds."
+    help = (
+        "Install the packages for a provider's models or for MCP servers. `up` does this for those it finds."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the kinds of models."""

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentsite import archive
 from runs.management.lost_files import lost_files
+from runs.reading.words import plural
 from runs.store import backups
 
 
@@ -33,16 +34,18 @@ class Command(BaseCommand):
         parser.add_argument(
             "--data", metavar="DIR", help="the data directory (default: var, beside manage.py)"
         )
-        parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+        parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
         parser.add_argument(
-            "--without-lost", action="store_true", help="even where files that runs made are lost"
+            "--without-lost", action="store_true", help="back up even if files of runs are missing"
         )
 
     def handle(self, *args: Any, file: str, force: bool, without_lost: bool, **options: Any) -> None:
         """Write the backup, and print its contents."""
         began = time.monotonic()
         if not backups.is_migrated():
-            why = "The database is that of an older version. Start this one once (up), or use the older one's backup."
+            why = (
+                "An older version made the database. Start this one once (up), or back up with the older one."
+            )
             raise CommandError(why, returncode=2)
         path = _place(file)
         lost = lost_files().notice
@@ -57,7 +60,7 @@ class Command(BaseCommand):
         rows = sum(part.rows or 0 for part in manifest.parts.values())
         files = sum(name.startswith("runs/") for name in manifest.parts)
         self.stdout.write(
-            f"{file}: {manifest.runs} runs ({manifest.unfinished} unfinished), {rows} rows, {files} files, "
+            f"{file}: {plural(manifest.runs, 'run')} ({manifest.unfinished} unfinished), {rows} rows, {files} files, "
             f"{path.stat().st_size / 1e6:.1f} MB, in {time.monotonic() - began:.1f} s."
         )
         if lost:
@@ -71,15 +74,15 @@ class Command(BaseCommand):
 def _place(text: str) -> Path:
     """Return the named file, in an existing directory."""
     if text == "-":
-        why = "A backup is a file, and is not printed. Name one, e.g. site.zip."
+        why = "A backup can't be printed. Name a file, e.g. site.zip."
         raise CommandError(why, returncode=2)
     path = Path(text)
     if path.is_dir():
         raise CommandError(f"{text} is a directory. Name a file, e.g. {path / 'site.zip'}.", returncode=2)
     if text.endswith("/"):
-        why = f"There is no directory {text}. Make it first, and name a file in it, e.g. {path / 'site.zip'}."
+        why = f"The directory {text} does not exist. Make it first and name a file in it, e.g. {path / 'site.zip'}."
         raise CommandError(why, returncode=2)
     if not path.parent.is_dir():
-        why = f"{text} can't be written: there is no directory {path.parent}. Make it first."
+        why = f"{text} can't be written: the directory {path.parent} does not exist. Make it first."
         raise CommandError(why, returncode=2)
     return path

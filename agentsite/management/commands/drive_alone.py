@@ -12,7 +12,7 @@ from runs import driver, hints
 class Command(BaseCommand):
     """Drives one run for one slice."""
 
-    help = "Drive one run for one slice, in a process of its own. The worker starts it; people don't need it."
+    help = "Drive one run for one slice, in a process of its own. For the worker's own use."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -16,6 +16,7 @@ from agentsite.stopped import sentence_of
 from agentsite.supervise import held, stop_leftovers
 from runs.management.asking import halt_notice
 from runs.management.lost_files import lost_files
+from runs.reading.words import plural
 from runs.store import backups
 
 
@@ -74,13 +75,14 @@ class Command(BaseCommand):
         """Print the new state, and what to do."""
         made_at = backup.manifest.made_at
         self.stdout.write(
-            f"Restored the site of {made_at:%Y-%m-%d %H:%M:%S} UTC: {done.runs} runs, in {seconds:.1f} s."
+            f"Restored the site of {made_at:%Y-%m-%d %H:%M:%S} UTC: {plural(done.runs, 'run')}, in {seconds:.1f} s."
         )
         self.stdout.write("Everyone must sign in again; earlier sign-in links no longer work.")
         if done.paused:
             self.stdout.write(
-                f"Paused, each with a note: {done.paused} unfinished run(s). Resume them on the page of runs or with "
-                "manage.py resume --restored. Each asks before a call with side effects: it may have been made."
+                f"Paused, each with a note: {plural(done.paused, 'unfinished run')}. Resume them on the page of "
+                "runs or with manage.py resume --restored. Each asks before a call with side effects: it could "
+                "repeat one."
             )
         if lost := lost_files().notice:
             self.stdout.write(f"Missing from the backup: {lost}")
@@ -88,8 +90,8 @@ class Command(BaseCommand):
             self.stdout.write(notice)
         if done.lost_keys:
             self.stdout.write(
-                f"This site has another secret key than the one of the backup: {done.lost_keys} stored key(s) of "
-                "models can't be opened. Bring the old SECRET_KEY (or the file secret_key) back, or enter them again."
+                f"The backup was made with another secret key: {plural(done.lost_keys, 'stored model key')} can't be "
+                "opened. Put the old SECRET_KEY (or the file secret_key) back, or enter the keys again."
             )
 
 
@@ -98,8 +100,8 @@ class BrokeOff(CommandError):
 
     def __init__(self, why: OSError) -> None:
         super().__init__(
-            f"The restore broke off. {sentence_of(why) or why} It is brought to its end then, or at the next start, "
-            "if its data is in the database already; else the site is as it was before."
+            f"The restore broke off. {sentence_of(why) or why} If its data is already in the database, the next "
+            "restore or start completes it; else the site is unchanged."
         )
 
 
@@ -126,6 +128,6 @@ def refuse_another_schema(backup: archive.Backup) -> None:
         older = "an older" if first in mine else "a newer"
         raise archive.BadBackup(
             backup.path,
-            f"it was made by {older} version ({first} makes the difference). Restore it with that version, "
+            f"{older} version made it (they differ in {first}). Restore it with that version, "
             "then start this one, which migrates it.",
         )

@@ -25,7 +25,7 @@ process with asynchronous tests, and tests with real servers mostly wait."""
 class Command(BaseCommand):
     """Runs pytest several times, two at once; the second lane's output is shown at the end."""
 
-    help = "Install what the tests need and run them; takes pytest's own arguments."
+    help = "Install the packages of the tests and run them; takes pytest's own arguments."
     requires_system_checks: list[str] = []
 
     def run_from_argv(self, argv: list[str]) -> None:

@@ -231,7 +231,7 @@ class Sessions:
             )
         if record.status == 404:
             session.retire()
-            return NotReached(name, "it does not know the session any more (HTTP 404).")
+            return NotReached(name, "it no longer knows the session (HTTP 404).")
         if record.status in http.REJECTED:
             return ServerRefused(f"The server {name} refused the call (HTTP {record.status}).")
         if record.status or fault.code in UNSURE:

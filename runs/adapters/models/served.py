@@ -85,7 +85,7 @@ class ServedModel:
         try:
             told = call(self._settings, request, left_out, deadline, self._net, heard, read)
         except Cut:
-            cut = Failed(blame="recoverable", message="The call was cut: it is no longer wanted.")
+            cut = Failed(blame="recoverable", message="The call was cut off: the run no longer needs it.")
             return self._paid(cut, heard)
         except Refused as refused:
             return self._paid(self._refused(refused), heard)
@@ -94,7 +94,7 @@ class ServedModel:
             return Failed(blame="fatal", message=self._scrubbed(why))
         except Unread as fault:
             log.warning("%s: %s", self._name, self._scrubbed(repr(fault.__cause__)))
-            why = "Its reply has a form that can't be read."
+            why = "Its reply is unreadable."
             return self._paid(Failed(blame="transient", message=f"{self._name} gave no reply. {why}"), heard)
         except (TimeoutError, ConnectionError) as fault:
             return self._paid(self._unreached(fault), heard)
@@ -188,10 +188,10 @@ class ServedModel:
         """Return the meaning of an error: by its code and words first, since servers differ in their statuses."""
         status, told, said = refused.status, refused.told, refused.said
         if refused.overflowed:
-            message = f"{self._name} refuses so large a request." if status == 413 and not said else said
+            message = f"{self._name} refuses a request of this size." if status == 413 and not said else said
             return ContextOverflowed(message=self._scrubbed(message))
         if refused.lacks_credit:
-            why = f"{self._name} says that the account has no credit left ({told}): {said}"
+            why = f"{self._name} reports no credit left ({told}). Check the key's account. It says: {said}"
             return Failed(blame="fatal", message=self._scrubbed(why), asks=True, model=self._settings.name)
         option = refused.option
         if option == "seed":
@@ -205,7 +205,7 @@ class ServedModel:
         if status in (408, 409, 425, 429) or status >= 500:
             wait = refused.wait_s
             asks = f", and asks to wait {wait:g} seconds" if wait else ""
-            why = self._scrubbed(f"{self._name} is busy or ill ({told}{asks}): {said}")
+            why = self._scrubbed(f"{self._name} is busy or failing ({told}{asks}): {said}")
             return Failed(blame="transient", message=why, wait_s=wait, **self._when_away())
         return Failed(blame="fatal", message=self._scrubbed(self._advice(status, told, said)))
 
@@ -215,11 +215,11 @@ class ServedModel:
             case 404 | 405:
                 return (
                     f"{self._name} knows no model “{settings.model_id}”, or no chat completions under "
-                    f"{settings.base_url} ({told}). Check the model id and the base URL, which mostly "
+                    f"{settings.base_url} ({told}). Check the model id and the base URL, which usually "
                     f"ends in /v1. It says: {said}"
                 )
             case _ if 300 <= status < 400:
-                return f"{self._name} sends elsewhere ({told}). Set the base URL to its new place."
+                return f"{self._name} redirects ({told}). Set the base URL to its new address."
         return (
             f"{self._name} does not take the request ({told}). If it is about the reply's format, "
             f"choose another output mode than {settings.output_mode}. It says: {said}"

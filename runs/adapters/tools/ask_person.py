@@ -21,7 +21,7 @@ class NobodyAsked(ToolError):
     """A call that no gate has turned into a question."""
 
     def __init__(self) -> None:
-        super().__init__("Nobody was asked. Call ask_person in a run, where a person can answer.")
+        super().__init__("No person was asked. Call ask_person in a run, where a person can answer.")
 
 
 def _run(arguments: AskArguments, place: Place) -> Result:

@@ -31,7 +31,7 @@ class WriteFileArguments(Arguments):
         json_schema_extra=must(NAME_SENTENCE),
         description="Name of a file, such as notes/tides.txt.",
     )
-    content: str = Field(description="The whole text of the file; one that is there is replaced.")
+    content: str = Field(description="Full file text. Overwrites an existing file.")
 
 
 class ListFilesArguments(Arguments):

@@ -48,22 +48,36 @@ class Difference(Value):
     made: str
 
     def __str__(self) -> str:
-        return (
-            f"Run {self.run}, row {self.seq}: {self.what} is {self.made}, and the record has {self.recorded}."
-        )
+        return f"Run {self.run}, step {self.seq}: {self.what} is {self.made}; the record has {self.recorded}."
 
 
 def parts(row: RecordedRow, facts: tuple[Fact, ...], made: Made) -> Iterator[tuple[str, Any, Any]]:
     """Yield each part of the step except the state: its name, as recorded, as replayed."""
     yield "its number", row.seq, made.seq
-    yield "the kind of row", row.kind, made.kind
+    yield "the kind of step", row.kind, made.kind
     yield "the node", row.node, made.node
     yield "the edge", row.edge, made.edge
     yield "the next node", row.to, made.to
-    yield "what it concluded", _dumped(facts), _dumped(_facts_as_old(made.facts, facts))
+    yield "the facts", _dumped(facts), _dumped(_facts_as_old(made.facts, facts))
     recorded = EFFECT.validate_python(row.effect) if row.effect else None
-    yield "what it asked", _asked(recorded), _asked(_as_old(made.effect, recorded))
+    yield "the request", _asked(recorded), _asked(_as_old(made.effect, recorded))
     yield "the attempt", row.attempt, made.attempt
+
+
+def worded(made: tuple[Fact, ...], recorded: tuple[Fact, ...]) -> tuple[Fact, ...]:
+    """Return the facts with the record's words for people: a version may word them better."""
+    if len(made) != len(recorded):
+        return made
+    return tuple(_worded(fact, old) for fact, old in zip(made, recorded, strict=True))
+
+
+def _worded(fact: Fact, old: Fact) -> Fact:
+    match fact, old:
+        case (Notice(), Notice()) if fact.code == old.code:
+            return fact.model_copy(update={"message": old.message})
+        case (Exited(), Exited()) if fact.reason == old.reason:
+            return fact.model_copy(update={"message": old.message})
+    return fact
 
 
 def _as_old(effect: Effect | None, recorded: Effect | None) -> Effect | None:

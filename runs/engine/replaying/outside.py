@@ -22,6 +22,7 @@ from runs.engine.facts import (
 )
 from runs.engine.machine import Machine
 from runs.engine.moves import Ask, Move, Rewind, Stop
+from runs.engine.replaying.differing import worded
 from runs.engine.replaying.record import RecordedRow
 from runs.engine.rules import NamedRule
 from runs.engine.settings import LIMIT_REASONS, PAID_LIMITS, LimitName
@@ -79,14 +80,14 @@ def unanswered(
         return Ask(_as_worded(kernel.uncertain(snapshot, "worker lost"), row), lapsed)
     if _made_anew(row, facts):
         return Ask(pending.effect, facts, attempt=row.attempt)
-    outside = stop_or_rewind(row, facts, None)
+    outside: Move | None = stop_or_rewind(row, facts, None)
     if outside is None and isinstance(pending.effect, ModelCall):
-        return kernel.asked_anew(machine, snapshot)
-    if outside is None and isinstance(pending.effect, ToolCall):
-        return kernel.looked_at_again(machine, snapshot, passed)
+        outside = kernel.asked_anew(machine, snapshot)
+    elif outside is None and isinstance(pending.effect, ToolCall):
+        outside = kernel.looked_at_again(machine, snapshot, passed)
     if outside is None:
-        raise LookupError("what was asked in the row before has no answer in the record")
-    return outside
+        raise LookupError("the request of the step before has no answer in the record")
+    return replace(outside, facts=worded(outside.facts, facts))
 
 
 def _as_worded(question: HumanCall, row: RecordedRow) -> HumanCall:

@@ -21,7 +21,7 @@ from runs.engine.facts import (
 from runs.engine.gates import after_restore, answered_by
 from runs.engine.machine import END, Block, Machine, State, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
-from runs.engine.replaying.differing import Difference, Made, parts, shown
+from runs.engine.replaying.differing import Difference, Made, parts, shown, worded
 from runs.engine.replaying.outside import (
     GIVEN,
     asks_whether_it_happened,
@@ -123,7 +123,7 @@ class Replay:
             move, totals = self._move(row, facts)
             made, after = self._advanced(row, move, totals)
         except Exception as fault:  # any fault of a changed record or machine is a finding
-            return self._other(row, "what follows", "this row", f"nothing ({type(fault).__name__}: {fault})")
+            return self._other(row, "the next step", "this one", f"nothing ({type(fault).__name__}: {fault})")
         difference = self._compared(row, facts, made)
         if difference is None:
             self._take(row, made, after)
@@ -147,7 +147,8 @@ class Replay:
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
             return unanswered(self.machine, snapshot, row, facts, self.passed), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
-        move = replace(move, facts=tuple(fact for fact in move.facts if fact in facts or not is_newer(fact)))
+        made = tuple(fact for fact in move.facts if fact in facts or not is_newer(fact))
+        move = replace(move, facts=worded(made, facts))
         outside = stop_or_rewind(row, facts, move)
         return (outside, snapshot.totals.after(answer)) if outside is not None else (move, totals)
 

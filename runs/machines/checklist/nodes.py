@@ -186,7 +186,7 @@ def _follow(
     if reply.action == "clarify" and state.settings.on_clarify == "exit":
         return Go("exit", (*facts, Exited(reason="clarify", message=" ".join(reply.asks))))
     if reply.action == "clarify":
-        why = "The model needs to know more before it goes on."
+        why = "The model needs more information to continue."
         return Ask(HumanCall(about="question", title=reply.asks[0], why=why, questions=reply.asks), facts)
     return Go("exit", (*facts, Answered(text=reply.summary), Exited(reason="complete")))
 

@@ -33,7 +33,7 @@ from runs.machines.contract.telling import artifacts, block, budget, budget_text
 
 CONTRACT = Machine(
     name="contract",
-    line="Fills the slots of a contract, under budgets; what was made is put into the slots before the run ends.",
+    line="Fills the slots of a contract under budgets; artifacts go into the slots before the run ends.",
     start="decision",
     deciding="decision",
     nodes={

@@ -83,7 +83,7 @@ def _run(state: ContractState) -> Ask:
     call = _inspected(state)
     spec = call.spec
     if spec is None or call.flaws:
-        raise Fatal(f"The tool {_call_of(state).tool_id} is not what it was when the call was checked.")
+        raise Fatal(f"The tool {_call_of(state).tool_id} changed after the call was checked.")
     called = ToolCalled(tool=spec.name, args=call.args)
     if spec.child:
         return Ask(ChildRun(name=spec.child, goal=str(call.args["goal"])), (called,))

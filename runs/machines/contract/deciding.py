@@ -105,8 +105,8 @@ def _judged(state: ContractState, found: Read[Reply] | Unread) -> Ask | Go:
 def _question(reply: Reply) -> HumanCall:
     """Return the questions for a person. Readers show `questions`; `why` has them as records do."""
     questions = tuple(filter(str.strip, reply.questions or ()))
-    title = questions[0] if questions else "The agent asks before it goes on."
-    why = "\n".join(filter(None, (*questions[1:], reply.notes))) or "The agent can't decide this by itself."
+    title = questions[0] if questions else "The agent needs an answer to continue."
+    why = "\n".join(filter(None, (*questions[1:], reply.notes))) or "The agent can't decide this alone."
     return HumanCall(about="question", title=title, why=why, questions=questions)
 
 

@@ -29,7 +29,7 @@ def budget_text(state: PlannedState) -> str:
 
 PLANNED = Machine(
     name="planned",
-    line="Follows a plan step by step, says why a step was skipped, and plans again where steps fail.",
+    line="Follows a plan step by step, says why it skips a step, and plans again after failures.",
     start="plan",
     deciding="select",
     nodes={"plan": plan, "select": select, "execute": execute, "finish": finish},

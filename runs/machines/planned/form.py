@@ -8,7 +8,7 @@ _ROWS = Rows(
     "rows",
     "The plan",
     (
-        Column("tool", "Tool", code=True, tools=True, required="Name the tool that this row calls."),
+        Column("tool", "Tool", code=True, tools=True, required="Name the tool that this step calls."),
         Column(
             "args",
             "Arguments",
@@ -25,7 +25,7 @@ _ROWS = Rows(
         list,
         'a JSON list, such as [{"tool": "calculator", "args": {"expression": "6 * 7"}}]',
         text="Rows",
-        hint="JSON list; replaces the rows above",
+        hint="JSON list; replaces the steps above",
         placeholder='[{"tool": "calculator", "args": {"expression": "6 * 7"}, "thought": "why"}]',
         rows=4,
         place="fold",

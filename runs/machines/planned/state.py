@@ -42,7 +42,7 @@ def _index_flaw(state: PlannedState) -> str:
     rows = len(state.plan)
     if state.plan_index <= rows:
         return ""
-    return f"this must be from 0 to {rows}, the number of rows in the plan"
+    return f"this must be from 0 to {rows}, the number of steps in the plan"
 
 
 def _pending_flaw(state: PlannedState) -> str:
@@ -50,8 +50,8 @@ def _pending_flaw(state: PlannedState) -> str:
     if pending is None or pending < rows:
         return ""
     if rows == 0:
-        return "the plan has no rows, so none can be pending: leave this empty"
-    return f"this must be a row of the plan, from 0 to {rows - 1}"
+        return "the plan has no steps, so none can be pending: leave this empty"
+    return f"this must be a step of the plan, from 0 to {rows - 1}"
 
 
 class PlannedState(State):

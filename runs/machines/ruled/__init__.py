@@ -46,7 +46,7 @@ def budget_text(state: RuledState) -> str:
 
 RULED = Machine(
     name="ruled",
-    line="Every thought is checked by rules before it may act; rejected ones are tried again, then shown to a person.",
+    line="Every thought is checked by rules before it may act; rejected ones are retried, then shown to a person.",
     start="thought",
     deciding="thought",
     nodes={
@@ -61,7 +61,7 @@ RULED = Machine(
         Edge("thought", "thought", "validate"),
         Edge("validate", "pass", "action"),
         Edge("validate", "retry", "thought", "retryable violation"),
-        Edge("validate", "terminal", END, "terminal violation, or retries with nobody to ask"),
+        Edge("validate", "terminal", END, "terminal violation, or no retries left and no person to ask"),
         Edge("action", "subgraph", "subgraph", "a fixed subgraph has not run yet"),
         Edge("subgraph", "merged", "action"),
         Edge("action", "executed", "observation", "also when there is nothing to execute"),

@@ -46,7 +46,7 @@ class Command(BaseCommand):
         """Print the comparison."""
         left, right = _both(options["run"], options["other"])
         if left.pk == right.pk:
-            raise bad_input("That is one run, twice. Name two.")
+            raise bad_input("Both names mean the same run. Name two.")
         found = compare(left, right)
         if options["json"]:
             self.stdout.write(json.dumps(as_json(found), ensure_ascii=False, indent=2))

@@ -23,14 +23,14 @@ from runs.store import decisions
 class Command(RunsCommand):
     """Takes one decision; the same one again returns the first one's outcome."""
 
-    help = "Decide a pending interrupt. Exit code 2: not possible; 1: another decision was recorded."
+    help = "Answer an open question. Exit code 2: not possible; 1: another decision was recorded."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the parts of the decision."""
         parser.add_argument(
             "interrupt", metavar="INTERRUPT", help="its id, or the number of a run with one open question"
         )
-        parser.add_argument("--verdict", required=True, metavar="V", help="what the interrupt's kind allows")
+        parser.add_argument("--verdict", required=True, metavar="V", help="a verdict that its kind allows")
         parser.add_argument(
             "--args",
             dest="new_args",
@@ -124,7 +124,7 @@ def _lost_call_warning(interrupt: Interrupt) -> str:
     call = call_text(interrupt.tool, interrupt.args)
     late_end = late_end_of(interrupt.run, unsure_of(interrupt))
     known = f"{late_end.rstrip('.')}. " if late_end else ""
-    return f"{known}This makes the call {call} once more: if it has happened already, it happens twice."
+    return f"{known}This runs the call {call} again. If it already happened, this could duplicate it."
 
 
 def _rollback_warning(interrupt: Interrupt, options: dict[str, Any]) -> str:

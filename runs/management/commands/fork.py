@@ -19,9 +19,8 @@ class Command(CopyingCommand):
     """Begins a new run at a step of another one, with the given changes."""
 
     help = (
-        "Fork a run at a live transition (0: from the beginning). The old run stays as it is; what it did outside "
-        "stays done, and what the copied steps used counts. What people did to the context after that step is not "
-        "in the fork."
+        "Fork a run at a live transition (0: from the beginning). The old run is unchanged, and its side effects "
+        "stay. The usage of copied steps counts. Later changes to the context are not copied."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -31,24 +30,21 @@ class Command(CopyingCommand):
         parser.add_argument(
             "--run-settings",
             metavar="FILE|JSON",
-            help="the settings that are to be others, by name; null takes one away; "
-            "answers are those of the whole run: as many as the copied steps have used are passed over; "
-            "also written --settings '{…}', which is not Django's own option here",
+            help="changed settings, by name; null removes one. "
+            "answers cover the whole run: those used by copied steps are skipped. "
+            "--settings '{…}' means the same here, not Django's own option",
         )
         parser.add_argument(
             "--script",
             metavar="FILE|JSON",
-            help="another script, that of the whole run: what the copied steps have used of each role and tool "
-            "is passed over, and the rest is played",
+            help="another script, for the whole run: replies and results used by copied steps are skipped",
         )
-        parser.add_argument(
-            "--state", metavar="FILE|JSON", help="control values that are to be others, by name"
-        )
+        parser.add_argument("--state", metavar="FILE|JSON", help="changed control values, by name")
         parser.add_argument(
             "--decision",
             metavar="JSON",
-            help="the answer to the first question after the step: {verdict, args, message}; with question, the step "
-            "of the one that you saw, to no other",
+            help="the answer to the first question after the step: {verdict, args, message}; "
+            "question, the step of that question, makes sure that it answers no other",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

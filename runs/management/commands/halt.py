@@ -28,4 +28,6 @@ class Command(RunsCommand):
             return
         why = f" Why: {visible(halt.reason)}" if halt.reason else ""
         self.stdout.write(f"Halted by {halt.by_name} since {halt.at:%Y-%m-%d %H:%M:%S} UTC.{why}")
-        self.stdout.write("A call under way is cut, or finished where it can't be. Resume with unhalt.")
+        self.stdout.write(
+            "Calls under way are cut off or, where that is impossible, finished. Resume with unhalt."
+        )

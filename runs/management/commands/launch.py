@@ -59,7 +59,7 @@ class Command(RunsCommand):
         parser.add_argument(
             "--run-settings",
             metavar="FILE|JSON",
-            help="the settings of the run; also written --settings '{…}', which is not Django's own option here",
+            help="the settings of the run; --settings '{…}' means the same here, not Django's own option",
         )
         parser.add_argument("--script", metavar="FILE|JSON", help="prepared replies in place of a model")
         add_following(parser)

@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from runs import actions
 from runs.management.asking import RunsCommand, run_of
 from runs.reading.exporting import export
+from runs.reading.words import plural
 
 
 class Command(RunsCommand):
@@ -31,6 +32,8 @@ class Command(RunsCommand):
         if options["json"]:
             self.stdout.write(json.dumps(export(made), ensure_ascii=False))
         else:
-            self.stdout.write(f"Run {made.pk}: {made.copied_upto} steps of run {run.pk} match.")
+            self.stdout.write(
+                f"Run {made.pk}: {plural(made.copied_upto or 0, 'step')} of run {run.pk} match."
+            )
         if difference is not None:
             raise CommandError(str(difference), returncode=1)

@@ -17,14 +17,12 @@ from runs.store import copying
 class Command(CopyingCommand):
     """Asks the model anew from a step on, in a new run; prints the likely cost."""
 
-    help = "Run again from a live transition (0: from the beginning), in a new run. --estimate only says what it costs."
+    help = "Run again from a live transition (0: from the beginning), in a new run. --estimate only prints the cost."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the option that only estimates."""
         super().add_arguments(parser)
-        parser.add_argument(
-            "--estimate", action="store_true", help="say what it is likely to cost, and do nothing"
-        )
+        parser.add_argument("--estimate", action="store_true", help="print the estimated cost and do nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Rerun, or only print the estimate."""

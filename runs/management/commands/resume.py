@@ -23,7 +23,7 @@ class Command(SteeringCommand):
         parser.add_argument(
             "--restored",
             action="store_true",
-            help="every run that a restore paused, except those whose model can't be called: name these one by one",
+            help="all runs that a restore paused; name those whose model can't be called one by one",
         )
         parser.add_argument(
             "--except",
@@ -41,7 +41,7 @@ class Command(SteeringCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Resume the run, or the runs, and print where each is."""
         if options["restored"] == bool(options["run"]):
-            raise bad_input("Name a run, or say --restored; not both.")
+            raise bad_input("Name a run or add --restored, not both.")
         if options["left_out"] and not options["restored"]:
             raise bad_input("--except goes with --restored.")
         if options["run"]:

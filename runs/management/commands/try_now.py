@@ -12,7 +12,7 @@ from runs.models import Run
 class Command(SteeringCommand):
     """Makes the next attempt of a waiting call at once."""
 
-    help = "Make the next attempt of a call at once, where the run waits for it."
+    help = "Retry a call now if the run is waiting for its retry."
 
     def steer(self, run: Run, options: dict[str, Any]) -> Run:
         """Make the attempt due."""

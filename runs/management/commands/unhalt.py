@@ -6,6 +6,7 @@ from typing import Any
 
 from runs import actions
 from runs.management.asking import RunsCommand
+from runs.reading.words import continuing
 
 
 class Command(RunsCommand):
@@ -16,4 +17,4 @@ class Command(RunsCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Resume the site, and print how many runs go on."""
         wanting = actions.unhalt_site(by=None)
-        self.stdout.write(f"Site resumed. Runs that continue: {wanting}.")
+        self.stdout.write(f"Site resumed. {continuing(wanting)}")

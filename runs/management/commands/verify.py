@@ -14,6 +14,7 @@ from runs.engine.tools import ToolSpec
 from runs.management.asking import bad_input, run_of
 from runs.management.lost_files import lost_files
 from runs.models import Run
+from runs.reading.words import plural
 from runs.store import verifying
 from runs.store.backups import newer_database, unknown_migrations
 from runs.store.db import of_one_moment
@@ -36,7 +37,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Verify, and print the result."""
         if options["all"] == bool(options["run"]):
-            raise bad_input("Name a run, or say --all; not both.")
+            raise bad_input("Name a run or add --all, not both.")
         if unknown := unknown_migrations():
             raise bad_input(newer_database(unknown))
         runs = Run.objects.order_by("pk").only("pk") if options["all"] else [run_of(options["run"])]
@@ -50,9 +51,11 @@ class Command(BaseCommand):
             if lost and lost.notice:
                 self.stdout.write(f"Run {run.pk}: {lost.notice}")
         if faults:
-            raise CommandError(f"{faults} run(s) do not verify.", returncode=1)
+            raise CommandError(
+                "1 run does not verify." if faults == 1 else f"{faults} runs do not verify.", returncode=1
+            )
         if options["all"]:
-            self.stdout.write(f"{len(runs)} runs verify.")
+            self.stdout.write("1 run verifies." if len(runs) == 1 else f"{len(runs)} runs verify.")
 
 
 def _verified(run: Run) -> tuple[str, bool]:
@@ -66,7 +69,7 @@ def _verified(run: Run) -> tuple[str, bool]:
 @of_one_moment
 def _of_one_moment(run: Run) -> tuple[str, bool]:
     misfit = verifying.verify(run, _tools(run))
-    return (f"{run.head} steps verified.", True) if misfit is None else (str(misfit), False)
+    return (f"{plural(run.head, 'step')} verified.", True) if misfit is None else (str(misfit), False)
 
 
 def _tools(run: Run) -> dict[str, ToolSpec]:

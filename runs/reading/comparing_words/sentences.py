@@ -64,7 +64,7 @@ def _course(found: Comparison) -> Said:
     left, right = found.left, found.right
     if not found.same_machine:
         return _say(
-            f"#{left.pk} is a run of {left.machine}, #{right.pk} of {right.machine}: only totals and answers "
+            f"#{left.pk} is a run of {left.machine}, #{right.pk} of {right.machine}. Only totals and answers "
             "can be compared."
         )
     if not found.places:
@@ -73,7 +73,7 @@ def _course(found: Comparison) -> Said:
         return _say(f"Step for step the same: all {words.plural(found.same_steps, 'step')}.")
     alike = words.plural(found.begins_alike, "step")
     begins = (
-        f"The same for {alike}, then they part"
+        f"The same for {alike}, then they differ"
         if found.begins_alike
         else "They differ from the first step on"
     )
@@ -97,7 +97,7 @@ def _parting(found: Comparison) -> list[Said]:
     if what is None:
         return []
     ends = place is found.places[-1]
-    before = f"{other} has nothing more; {there} goes on: " if ends else f"Then only in {there}: "
+    before = f"{other} has no more steps; {there} continues: " if ends else f"Then only in {there}: "
     return [_say(before, *_deed(what), ".")]
 
 
