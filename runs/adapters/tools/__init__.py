@@ -70,11 +70,15 @@ def _tools_at(name: str) -> tuple[Tool, ...]:
     return tuple(tools)
 
 
-TOOLS: Mapping[str, Tool] = MappingProxyType(
-    {tool.name: tool for tool in (*_LIST, *tools_named(os.environ.get(VARIABLE, "")))}
-)
+_OWN = tools_named(os.environ.get(VARIABLE, ""))
+
+TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in (*_LIST, *_OWN)})
+
+OWN = frozenset(tool.name for tool in _OWN)
+"""The names of the site's own tools."""
 
 __all__ = [
+    "OWN",
     "TOOLS",
     "Arguments",
     "BadToolName",
