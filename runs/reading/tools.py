@@ -185,11 +185,13 @@ def _argument(name: str, told: Any, required: bool) -> Argument:  # noqa: FBT001
 
 def _kind(schema: Mapping[str, Any]) -> str:
     if isinstance(options := schema.get("anyOf"), list):
-        return _or(dict.fromkeys(_kind(one) for one in options if isinstance(one, Mapping)))
+        return _or(dict.fromkeys(_kind(one if isinstance(one, Mapping) else {}) for one in options))
     if isinstance(choices := schema.get("enum"), list):
-        return f"one of {', '.join(map(str, choices))}"
+        return f"one of {', '.join(map(_value, choices))}"
     if "const" in schema:
-        return str(schema["const"])
+        return _value(schema["const"])
+    if "$ref" in schema:
+        return "object"
     kinds = schema.get("type", [])
     named = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
     return _or(_KINDS.get(str(one), str(one)) for one in named) or "any JSON"
@@ -203,14 +205,18 @@ def _bounds(schema: Mapping[str, Any]) -> str:
         ("maximum", "at most {:,}"),
     )
     found = [words.format(schema[key]) for key, words in said if isinstance(schema.get(key), int | float)]
-    if schema.get("minLength") == 1:
-        found.remove("at least 1 characters")
+    found = [one for one in found if one != "at least 1 characters"]
     return ", ".join([*found, *([str(schema[MUST])] if MUST in schema else [])])
 
 
 def _default(schema: Mapping[str, Any]) -> str:
     value = schema.get("default")
     return "" if value in (None, "", [], {}) else f"default {json.dumps(value, ensure_ascii=False)}"
+
+
+def _value(value: Any) -> str:
+    """Return a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _or(texts: Iterable[str]) -> str:

@@ -20,14 +20,16 @@ from tests.running import work
 pytestmark = [pytest.mark.django_db]
 
 
-def approved_tool() -> McpTool:
+PRINT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}, "copies": {"type": "integer", "maximum": 9}},
+    "required": ["text"],
+}
+
+
+def approved_tool(schema: dict[str, Any] = PRINT) -> McpTool:
     """A tool of a server that an administrator has approved."""
     McpServer.objects.create(name="office", command="printer")
-    schema = {
-        "type": "object",
-        "properties": {"text": {"type": "string"}, "copies": {"type": "integer", "maximum": 9}},
-        "required": ["text"],
-    }
     kept.keep_found(
         "office", (Definition(name="print", description="Prints <b>a page</b>.", input_schema=schema),)
     )
@@ -159,3 +161,46 @@ def test_a_tool_that_is_not_there_is_not_found() -> None:
     client = signed_in(alice())
     assert client.get("/tools/nosuch/").status_code == 404
     assert client.get("/tools/a/b/").status_code == 404
+
+
+ODD: dict[str, Any] = {
+    "type": "object",
+    "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}},
+    "properties": {
+        "anything": True,
+        "nothing": {},
+        "level": {"enum": [1, 2, None]},
+        "point": {"$ref": "#/$defs/Point"},
+        "either": {"anyOf": [True, {"type": "string"}, {"type": "null"}]},
+        "kinds": {"type": ["string", "null"], "default": {"a": [1]}},
+        "bounds": {"type": "number", "minimum": 0.5, "maximum": 1e9},
+        "a\u202eb": {"type": "string"},
+    },
+    "required": ["anything"],
+    "additionalProperties": {"type": "string"},
+}
+
+
+def test_an_odd_schema_of_a_server_is_shown_and_can_be_tried() -> None:
+    tool = approved_tool(ODD)
+    client = signed_in(alice())
+    assert client.get("/tools/").status_code == 200
+    page = client.get(f"/tools/{tool.full_name}/").text
+    assert "one of 1, 2, None" not in page and "one of 1, 2, null" in page
+    assert "text or null" in page
+    assert "\u202e" not in page[: page.index('id="try-title"')]
+    answer = tries(client, tool.full_name, anything='{"deep": [1]}', point='{"x": 1}', level="2")
+    assert answer.status_code == 302, answer.text
+    assert work(Run.objects.get()).interrupts.get().args == {
+        "anything": {"deep": [1]},
+        "point": {"x": 1},
+        "level": 2,
+    }
+
+
+def test_a_call_that_the_server_s_schema_refuses_is_told_above_the_fields() -> None:
+    tool = approved_tool(ODD)
+    answer = tries(signed_in(alice()), tool.full_name, anything="1", point='{"y": 1}')
+    assert answer.status_code == 422
+    assert "point" in answer.text and "required" in answer.text
+    assert not Run.objects.exists()
