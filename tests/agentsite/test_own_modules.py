@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from agentsite.environment import ROOT
+from tests.own_modules import MACHINE, TOOL, data_dir_with, manage
 
-EXAMPLES = re.findall(
-    r"^```python\n(.*?)^```$", (ROOT / "docs" / "extending.md").read_text("utf-8"), re.M | re.S
-)
-TOOL, MACHINE = EXAMPLES[:2]
 LOST = MACHINE.replace('"answered", END', '"answered", "lost"')
 
 PRINT_TOOLS = "from runs.adapters.tools import OWN; print(sorted(OWN))"
 
 
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    folder = tmp_path / "data"
-    folder.mkdir(mode=0o700)
-    (folder / "modules").mkdir()
-    return folder
-
-
-def manage(data_dir: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    environ |= {
-        "AGENTSITE_DATA_DIR": str(data_dir),
-        "REDIS_URL": "",
-        "DJANGO_SETTINGS_MODULE": "agentsite.settings",
-    }
-    command = [sys.executable, "manage.py", *words]
-    return subprocess.run(
-        command, cwd=ROOT, env=environ | variables, capture_output=True, text=True, check=False
-    )
-
-
-def test_tools_and_machines_are_found_in_the_data_directory(data_dir: Path) -> None:
-    (data_dir / "modules" / "shop_tools.py").write_text(TOOL, "utf-8")
-    (data_dir / "modules" / "one_answer.py").write_text(MACHINE, "utf-8")
+def test_tools_and_machines_are_found_in_the_data_directory(tmp_path: Path) -> None:
+    data_dir = data_dir_with(tmp_path, shop_tools=TOOL, one_answer=MACHINE)
     own = {"AGENTSITE_TOOLS": "shop_tools:TOOL", "AGENTSITE_MACHINES": "one_answer:ONE_ANSWER"}
     shown = manage(data_dir, "machines", "one_answer", **own)
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -53,8 +24,8 @@ def test_tools_and_machines_are_found_in_the_data_directory(data_dir: Path) -> N
     assert listed.stdout.strip() == "['stock']", listed.stderr
 
 
-def test_a_module_there_hides_none_that_is_installed(data_dir: Path) -> None:
-    (data_dir / "modules" / "json.py").write_text("raise RuntimeError('hidden')\n", "utf-8")
+def test_a_module_there_hides_none_that_is_installed(tmp_path: Path) -> None:
+    data_dir = data_dir_with(tmp_path, json="raise RuntimeError('hidden')\n")
     assert manage(data_dir, "machines").returncode == 0
 
 
@@ -75,10 +46,10 @@ def test_a_module_there_hides_none_that_is_installed(data_dir: Path) -> None:
     ids=["syntax", "name", "import", "graph", "call"],
 )
 def test_a_fault_is_told_with_its_file_and_line(
-    data_dir: Path, variable: str, words: tuple[str, ...], code: str, line: int, said: str
+    tmp_path: Path, variable: str, words: tuple[str, ...], code: str, line: int, said: str
 ) -> None:
+    data_dir = data_dir_with(tmp_path, faulty=code)
     file = data_dir / "modules" / "faulty.py"
-    file.write_text(code, "utf-8")
     done = manage(data_dir, *words, **{variable: "faulty:X"})
     assert done.returncode == 74
     assert "Traceback" not in done.stderr
@@ -86,9 +57,8 @@ def test_a_fault_is_told_with_its_file_and_line(
     assert re.search(rf"{re.escape(str(file))}, line {line}\b", done.stderr), done.stderr
 
 
-def test_a_fault_two_modules_deep_is_told_where_it_is(data_dir: Path) -> None:
-    (data_dir / "modules" / "outer.py").write_text("import inner\n", "utf-8")
-    inner = data_dir / "modules" / "inner.py"
-    inner.write_text("\n1 / 0\n", "utf-8")
+def test_a_fault_two_modules_deep_is_told_where_it_is(tmp_path: Path) -> None:
+    data_dir = data_dir_with(tmp_path, outer="import inner\n", inner="\n1 / 0\n")
     done = manage(data_dir, "machines", AGENTSITE_MACHINES="outer:X")
+    inner = data_dir / "modules" / "inner.py"
     assert f"{inner}, line 2: ZeroDivisionError: division by zero" in done.stderr

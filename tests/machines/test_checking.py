@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentsite.environment import ROOT
 from runs.engine.effects import Answer
 from runs.engine.facts import Fact
 from runs.engine.machine import Machine
@@ -24,10 +20,8 @@ from runs.machines.ruled.facts import StepCommitted
 from runs.machines.ruled.state import RuledState
 from tests.machines.checking import check
 from tests.machines.laws import LAWS
+from tests.own_modules import MACHINE, data_dir_with, manage
 
-EXAMPLES = re.findall(
-    r"^```python\n(.*?)^```$", (ROOT / "docs" / "extending.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-)
 FEW = 20
 
 
@@ -86,29 +80,8 @@ def test_the_world_that_breaks_a_law_is_made_small() -> None:
     assert sizes and max(sizes) < 60  # no world begins with fewer
 
 
-def manage(data_dir: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    environ |= {
-        "AGENTSITE_DATA_DIR": str(data_dir),
-        "REDIS_URL": "",
-        "DJANGO_SETTINGS_MODULE": "agentsite.settings",
-    }
-    command = [sys.executable, "manage.py", *words]
-    return subprocess.run(
-        command, cwd=ROOT, env=environ | variables, capture_output=True, text=True, check=False
-    )
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    folder = tmp_path / "data"
-    folder.mkdir(mode=0o700)
-    (folder / "modules").mkdir()
-    return folder
-
-
-def test_a_machine_of_one_module_needs_no_play_of_its_own(data_dir: Path) -> None:
-    (data_dir / "modules" / "one_answer.py").write_text(EXAMPLES[1], "utf-8")
+def test_a_machine_of_one_module_needs_no_play_of_its_own(tmp_path: Path) -> None:
+    data_dir = data_dir_with(tmp_path, one_answer=MACHINE)
     named = {"AGENTSITE_MACHINES": "one_answer:ONE_ANSWER"}
     done = manage(data_dir, "check_machine", "one_answer", "--worlds", "10", **named)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -117,18 +90,12 @@ def test_a_machine_of_one_module_needs_no_play_of_its_own(data_dir: Path) -> Non
     assert [path.name for path in data_dir.iterdir()] == ["modules"]
 
 
-def test_a_broken_machine_of_the_site_ends_with_1(data_dir: Path) -> None:
-    broken = (
-        EXAMPLES[1]
-        .replace(
-            'edges=(Edge("answering", "answered", END),)',
-            'edges=(Edge("answering", "answered", END), Edge("answering", "again", "answering"))',
-        )
-        .replace(
-            'return Go("answered", (Answered(text=text), Exited(reason="complete")))', 'return Go("again")'
-        )
-    )
-    (data_dir / "modules" / "again.py").write_text(broken, "utf-8")
+def test_a_broken_machine_of_the_site_ends_with_1(tmp_path: Path) -> None:
+    broken = MACHINE.replace(
+        'edges=(Edge("answering", "answered", END),)',
+        'edges=(Edge("answering", "answered", END), Edge("answering", "again", "answering"))',
+    ).replace('return Go("answered", (Answered(text=text), Exited(reason="complete")))', 'return Go("again")')
+    data_dir = data_dir_with(tmp_path, again=broken)
     done = manage(
         data_dir,
         "check_machine",
@@ -143,7 +110,7 @@ def test_a_broken_machine_of_the_site_ends_with_1(data_dir: Path) -> None:
     assert "BROKEN  halt" in done.stdout
 
 
-def test_an_unknown_machine_is_bad_input(data_dir: Path) -> None:
-    done = manage(data_dir, "check_machine", "nosuch")
+def test_an_unknown_machine_is_bad_input(tmp_path: Path) -> None:
+    done = manage(data_dir_with(tmp_path), "check_machine", "nosuch")
     assert (done.returncode, done.stdout) == (2, "")
     assert "There is no machine nosuch. Machines: contract" in done.stderr
