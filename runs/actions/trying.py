@@ -73,6 +73,8 @@ def _found_by(tool: Tool, args: dict[str, Any]) -> tuple[Problem, ...]:
         return tuple(_problem(error) for error in fault.errors())
     except ToolError as fault:
         return (Problem("", str(fault)),)
+    except ImportError:  # the call says what the installation lacks
+        return ()
     return ()
 
 

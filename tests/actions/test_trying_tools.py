@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from runs import actions
 from runs.actions import BadArguments
-from runs.models import Run, SiteRule
+from runs.adapters.mcp import Definition
+from runs.models import McpServer, McpTool, Run, SiteRule
+from runs.store import mcp as kept
 from tests.cast import alice, bob, charlie
 from tests.running import check_everything, decide, pending, work
 
@@ -88,6 +91,18 @@ def test_bad_arguments_are_told_by_name_and_nothing_runs(
     (problem,) = caught.value.problems
     assert problem.path == field and sentence in problem.message
     assert not Run.objects.exists()
+
+
+def test_without_the_packages_of_a_server_the_call_itself_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    McpServer.objects.create(name="office", command="printer")
+    kept.keep_found("office", (Definition(name="print", input_schema={"type": "object"}),))
+    tool = McpTool.objects.get()
+    tool.effects = "read"
+    kept.approve(tool, tool.found_sha256, "root")
+    monkeypatch.setitem(sys.modules, "runs.adapters.mcp.schemas", None)
+    run = tried("office.print")
+    assert run.status == "failed"
+    assert "the installation lacks" in str(calls_of(run))
 
 
 def test_a_tool_that_is_not_there_is_told() -> None:
