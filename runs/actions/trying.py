@@ -86,5 +86,5 @@ def _problem(error: Any) -> Problem:
 
 def _script_of(name: str, args: dict[str, Any]) -> dict[str, Any]:
     call = {"thought": f"I call {name}.", "action": {"tool": name, "args": args}}
-    end = {"thought": f"FINAL ANSWER: The trial of {name} is over. Its step shows what came of the call."}
+    end = {"thought": f"FINAL ANSWER: {name} was tried. The timeline has the result."}
     return {"replies": {"decision": [call, end]}}
