@@ -30,7 +30,7 @@ WANT_A_SITE = frozenset(
     }
 )
 """Commands that need an existing site."""
-WANT_NONE = frozenset({"add_provider", "help", "machines", "restore", "test"})
+WANT_NONE = frozenset({"add_provider", "check_machine", "help", "machines", "restore", "test"})
 """Commands that make no site either; `restore` does once its file is checked. All others make a missing one."""
 
 SiteWanted = Literal["there", "none", "made"]

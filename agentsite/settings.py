@@ -17,12 +17,14 @@ from agentsite.environment import (
 )
 from agentsite.mail import mail_of
 from agentsite.registered import document_folders_of, sql_databases_of
+from runs.modules import look_in
 
 ENVIRONMENT = read_environment()
 BASE_DIR = ROOT
 if (_site := site_wanted(sys.argv)) == "there":
     refuse_without_site(ENVIRONMENT)
 DATA_DIR, SECRET_KEY = data_in(ENVIRONMENT, _site)
+look_in(DATA_DIR / "modules")  # tools and machines of the site's own
 DEBUG = ENVIRONMENT.debug
 HTTPS = ENVIRONMENT.https
 ALLOWED_HOSTS = list(ENVIRONMENT.allowed_hosts)

@@ -18,6 +18,7 @@ from runs.actions.servers import (
 )
 from runs.actions.site import MAX_HALT_REASON, check_rule, halt_site, register_model, unhalt_site
 from runs.actions.steering import Resumption, abort, decide, pause, resume, resume_restored, rewind, try_now
+from runs.actions.trying import BadArguments, check_trial, check_trying, try_tool
 from runs.rights import may_decide, may_halt, may_launch, may_manage_servers, may_mend, may_steer
 from runs.store.errors import BadDecision, Conflict, NotPossible, ToldOtherwise
 from runs.store.halting import AlreadyHalted
@@ -27,6 +28,7 @@ __all__ = [
     "MAX_NOTE",
     "AlreadyHalted",
     "Answers",
+    "BadArguments",
     "BadDecision",
     "BadLaunch",
     "Conflict",
@@ -43,6 +45,8 @@ __all__ = [
     "check_launch",
     "check_rule",
     "check_servers",
+    "check_trial",
+    "check_trying",
     "compact_now",
     "continue_run",
     "decide",
@@ -69,6 +73,7 @@ __all__ = [
     "start_run",
     "switch_tool_off",
     "try_now",
+    "try_tool",
     "undo_summary",
     "unhalt_site",
     "unpin",

@@ -132,5 +132,6 @@ def _schema_of(arguments: type[Arguments] | Schema) -> dict[str, Any]:
     schema = arguments.model_json_schema()
     schema.pop("title", None)
     for described in schema.get("properties", {}).values():
-        described.pop("title", None)
+        if isinstance(described, dict):  # JSON schema's `true` fits anything
+            described.pop("title", None)
     return {"properties": {}, "required": [], **schema}

@@ -429,7 +429,7 @@ def _question(rule: InterruptRule, about: Any, title: str, why: str) -> HumanCal
 
 def _matches(rule: InterruptRule, call: ToolCall | ChildRun) -> bool | str:
     """Return whether the rule's keys hold for the call; a text says why this is unknown."""
-    if not _is_about(rule, call.tool, call.effects):
+    if not is_about(rule, call.tool, call.effects):
         return False
     unsure = ""
     for path, test in (rule.when.args or {}).items():
@@ -440,7 +440,7 @@ def _matches(rule: InterruptRule, call: ToolCall | ChildRun) -> bool | str:
     return unsure or True
 
 
-def _is_about(rule: InterruptRule, tool: str, effects: EffectClass) -> bool:
+def is_about(rule: InterruptRule, tool: str, effects: EffectClass) -> bool:
     """Return True if the rule looks at calls of such a tool."""
     when = rule.when
     named = when.tool is None or fnmatchcase(tool, when.tool)

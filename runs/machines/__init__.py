@@ -4,11 +4,12 @@ A new machine of agentsite is a folder here and a name in the list below. The en
 (`AGENTSITE_MACHINES`); the site's settings pass them to `install`.
 """
 
+import sys
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
 
 from runs.engine.machine import Machine
+from runs.modules import CannotLoad, load
 
 _LIST = (
     "runs.machines.contract:CONTRACT",
@@ -57,16 +58,16 @@ FOLDERS: dict[str, Path] = {}
 def install(names: Iterable[str]) -> None:
     """Add the machines named as `package:NAME`; raises `BadMachineName` if one is not there."""
     for name in names:
-        module, _, attribute = name.partition(":")
         try:
-            package = import_module(module)
-            machine = getattr(package, attribute)
-        except (ImportError, AttributeError, ValueError) as fault:
+            machine = load(name)
+        except CannotLoad as fault:
             raise BadMachineName(name, str(fault)) from fault
         if not isinstance(machine, Machine):
             raise BadMachineName(name, f"it is {type(machine).__name__}, not a Machine")
         if CATALOGUE.get(machine.name, machine) is not machine:
             raise BadMachineName(name, f"there is a machine {machine.name} already")
+        module = name.partition(":")[0]
+        package = sys.modules[module]
         CATALOGUE[machine.name] = machine
         PACKAGES[machine.name] = module
         if hasattr(package, "__path__"):

@@ -153,9 +153,16 @@ def fields_of(schema: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[Argum
     required = schema.get("required", [])
     names = [*properties, *(name for name in args if name not in properties)]
     fields = [
-        _field(name, properties.get(name, {}), args.get(name, MISSING), name in required) for name in names
+        _field(name, _schema_of(properties, name), args.get(name, MISSING), name in required)
+        for name in names
     ]
     return tuple(sorted(fields, key=lambda field: field.shape in ("text", "json")))
+
+
+def _schema_of(properties: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an argument's schema; JSON schema's `true` demands nothing."""
+    found = properties.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _field(name: str, schema: Mapping[str, Any], value: Any, required: bool) -> ArgumentField:  # noqa: FBT001
@@ -166,15 +173,19 @@ def _field(name: str, schema: Mapping[str, Any], value: Any, required: bool) -> 
     return ArgumentField(name, shape, text, required, about, options, nullable, was=text, given=given)
 
 
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "null"
+
+
 def _shape(
     name: str,
     schema: Mapping[str, Any],
     value: Any,
     required: bool,  # noqa: FBT001
 ) -> tuple[Shape, tuple[str, ...], bool]:
-    options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
+    options = [option for option in schema.get("anyOf", ()) if not _is_null(option)]
     nullable = "anyOf" in schema and len(options) < len(schema["anyOf"])
-    if len(options) == 1:
+    if len(options) == 1 and isinstance(options[0], dict):
         schema = options[0]
     elif options:
         return "json", (), nullable
@@ -237,7 +248,9 @@ def read_arguments(
             continue
         if value is not MISSING:
             read[field.name] = value
-        wrong = "" if value is MISSING else _wrong(schema.get("properties", {}).get(field.name, {}), value)
+        wrong = (
+            "" if value is MISSING else _wrong(_schema_of(schema.get("properties", {}), field.name), value)
+        )
         fields.append(replace(kept, error=f"{field.name} {wrong}." if wrong else ""))
     return ReadArguments(read, tuple(fields))
 

@@ -275,6 +275,7 @@ NOT_RUN = {
     "local_model": "needs the network, and serves until Ctrl-C",
     "test": "runs all tests",
     "restore": "needs a stopped site and a data directory of its own",
+    "check_machine": "its machine is installed when a process starts; tests/machines/test_checking.py runs it",
     "tests.chaos": "kills processes for minutes",
 }
 """The commands that no test runs here, each with the reason: their arguments are read, and their help is printed."""

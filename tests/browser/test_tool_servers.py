@@ -29,7 +29,7 @@ def test_a_server_is_added_its_tool_approved_and_called(
     plain = browser.new_context(base_url=site.url, viewport=size, java_script_enabled=False)
     page = plain.new_page()
     sign_in(page, site.fresh_link())
-    page.goto("/tools/")
+    page.goto("/servers/")
     page.get_by_role("link", name="Add server").first.click()
     page.locator("#name").fill(name)
     page.get_by_role("button", name="Save and look for tools").click()
@@ -45,7 +45,7 @@ def test_a_server_is_added_its_tool_approved_and_called(
     plain.close()
 
     page = browser.new_context(base_url=site.url, viewport=size, storage_state=state).new_page()
-    for seen in (address, "/tools/", "/tools/add/"):
+    for seen in (address, "/servers/", "/servers/add/"):
         page.goto(seen)
         check_page(page)
     launch(page, f"{name}.echo")

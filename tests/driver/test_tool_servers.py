@@ -80,7 +80,7 @@ def test_only_administrators_see_and_change_servers(person: Any) -> None:
     tool = server.tools.get()
     client = signed_in(person())
     assert "Tool servers" not in client.get("/runs/").text
-    for address in ("/tools/", "/tools/add/", f"/tools/{server.pk}/"):
+    for address in ("/servers/", "/servers/add/", f"/servers/{server.pk}/"):
         assert client.get(address).status_code == 403
     for name, args in (
         ("server-add", ()),
@@ -98,8 +98,8 @@ def test_only_administrators_see_and_change_servers(person: Any) -> None:
 
 def test_an_address_that_only_takes_a_form_leads_to_the_servers_page() -> None:
     server = office()
-    answer = signed_in(root()).get(f"/tools/{server.pk}/look/", headers={"accept": "text/html"})
-    assert (answer.status_code, answer.headers["Location"]) == (302, f"/tools/{server.pk}/")
+    answer = signed_in(root()).get(f"/servers/{server.pk}/look/", headers={"accept": "text/html"})
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/servers/{server.pk}/")
 
 
 # --- naming a server ------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ GOOD = {"name": "clock", "kind": "stdio", "command": "mcp-server-time", "timeout
 def test_a_server_is_added_and_a_worker_is_to_look_at_it() -> None:
     answer = post(signed_in(root()), "server-add", **GOOD)
     server = McpServer.objects.get()
-    assert answer.headers["Location"] == f"/tools/{server.pk}/"
+    assert answer.headers["Location"] == f"/servers/{server.pk}/"
     assert (server.name, server.command, server.timeout_s, server.version) == (
         "clock",
         "mcp-server-time",
@@ -118,7 +118,7 @@ def test_a_server_is_added_and_a_worker_is_to_look_at_it() -> None:
         1,
     )
     assert server.look_wanted_at is not None
-    assert "looking for tools" in signed_in(User.objects.get()).get("/tools/").text
+    assert "looking for tools" in signed_in(User.objects.get()).get("/servers/").text
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_server_is_deleted_once_its_name_is_typed() -> None:
     refused = client.post(reverse("server-delete", args=[server.pk]), {"name": "offic"}, follow=True)
     assert "Not deleted. Type office to delete the server." in refused.text
     assert McpServer.objects.exists()
-    assert post(client, "server-delete", server.pk, name="office").headers["Location"] == "/tools/"
+    assert post(client, "server-delete", server.pk, name="office").headers["Location"] == "/servers/"
     assert not McpServer.objects.exists()
 
 
@@ -187,7 +187,7 @@ def test_a_new_tool_is_off_proposed_to_send_and_its_hints_decide_nothing() -> No
     server = office(PRINT.model_copy(update={"hints": {"readOnlyHint": True}}))
     tool = server.tools.get()
     assert (tool.effects, tool.reads, tool.repeatable, tool.is_on) == ("send", "untrusted", False, False)
-    page = signed_in(root()).get(f"/tools/{server.pk}/").text
+    page = signed_in(root()).get(f"/servers/{server.pk}/").text
     assert "The server says, unchecked: only reads." in page
     assert "&lt;b&gt;big&lt;/b&gt;" in page
     assert "not approved" in page
@@ -225,7 +225,7 @@ def test_a_changed_definition_is_off_and_shown_as_a_difference_until_the_change_
     tool = approved(server, effects="read")
     kept.keep_found("office", (COLOUR,))
     assert "office.print" not in driver.tools_here()
-    page = client.get(f"/tools/{server.pk}/").text
+    page = client.get(f"/servers/{server.pk}/").text
     assert "changed, off" in page
     assert "Approve the change" in page
     assert "<del>" in page and "<ins>" in page and "mails it" in page
@@ -247,7 +247,7 @@ def test_a_tool_that_is_gone_is_off_and_stays_listed_and_one_never_approved_is_f
     approved(server)
     kept.keep_found("office", ())
     assert [tool.name for tool in server.tools.all()] == ["print"]
-    assert "no longer there" in signed_in(root()).get(f"/tools/{server.pk}/").text
+    assert "no longer there" in signed_in(root()).get(f"/servers/{server.pk}/").text
     assert "office.print" not in driver.tools_here()
     kept.keep_found("office", (PRINT,))
     assert "office.print" in driver.tools_here()
@@ -265,7 +265,7 @@ def test_a_tool_that_is_gone_is_off_and_stays_listed_and_one_never_approved_is_f
 def test_a_definition_that_can_not_be_used_can_not_be_approved(update: dict[str, Any], why: str) -> None:
     server, client = office(PRINT.model_copy(update=update)), signed_in(root())
     tool = server.tools.get()
-    assert why in client.get(f"/tools/{server.pk}/").text
+    assert why in client.get(f"/servers/{server.pk}/").text
     post(client, "server-tool", server.pk, tool.pk, sha256=tool.found_sha256, effects="read")
     tool.refresh_from_db()
     assert not tool.is_on
@@ -304,10 +304,10 @@ def test_why_a_server_can_not_be_reached_is_told_on_its_page() -> None:
     McpServer.objects.update(command="no-such-program")
     kept.want_look(server)
     assert driver.look_at_wanted()
-    page = signed_in(root()).get(f"/tools/{server.pk}/").text
+    page = signed_in(root()).get(f"/servers/{server.pk}/").text
     assert "The server office can&#x27;t be reached: its process ended." in page
     assert "no-such-program: No such file or directory" in page
-    assert "be reached" in signed_in(User.objects.get()).get("/tools/").text
+    assert "be reached" in signed_in(User.objects.get()).get("/servers/").text
 
 
 def test_pages_load_no_library_of_servers() -> None:
@@ -330,7 +330,7 @@ def _no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_packages")
 def test_without_its_packages_each_page_says_how_to_get_them_and_nothing_is_started() -> None:
     server = office()
-    for address in ("/tools/", "/tools/add/", f"/tools/{server.pk}/"):
+    for address in ("/servers/", "/servers/add/", f"/servers/{server.pk}/"):
         page = signed_in(User.objects.filter(username="root").first() or root()).get(address).text
         assert "The packages for MCP servers are not installed." in page
         assert "python3 manage.py add_provider mcp" in page

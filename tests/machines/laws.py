@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import pairwise
+from math import isclose
 from typing import Any
-
-import pytest
 
 from runs.engine.effects import (
     ANSWER,
@@ -55,7 +54,7 @@ def replay(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
         facts = machine.facts.validate_python(json.loads(json.dumps(row.facts)))
         before = states[facts[0].to_seq] if row.kind == "rewind" else states[max(states, default=0)]
         states[row.seq] = machine.fold(before, facts)
-        assert states[row.seq] == run.snapshot.state
+        assert states[row.seq] == run.snapshot.state, f"the fold of step {row.seq} gives another state"
         assert states[row.seq] == run.state_of(row)
 
     states[0] = machine.open(run.terms)
@@ -110,7 +109,7 @@ def graph(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
     for row in run.rows:
         assert row.node == at
         if row.kind == "transition":
-            assert (row.node, row.edge, row.to) in edges
+            assert (row.node, row.edge, row.to) in edges, f"step {row.seq} takes no declared edge"
         elif row.kind == "stop":
             assert (row.edge, row.to) == (None, END)
         else:
@@ -126,8 +125,8 @@ def halt(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
     given_away = gifts - world.gifts + MOST_DEATHS - world.deaths
     rows = play_of(machine).rows(run) * (1 + (COMPACTION_ROWS if run.window() else 0))
     bound = (rows + GIFT_ROWS) * (1 + given_away)
-    assert run.ended
-    assert len(run.rows) <= bound
+    assert run.ended, f"the run has not ended after {len(run.rows)} rows"
+    assert len(run.rows) <= bound, f"the run has {len(run.rows)} rows; its bound is {bound}"
 
 
 def budget(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
@@ -139,7 +138,9 @@ def budget(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
         for line in machine.budget(run.state):
             if line.name not in play.advisory and not line.scope.startswith("stage"):
                 over = run.rows[-1].state[play.overdrawn[line.name]] if line.name in play.overdrawn else 0
-                assert 0 <= line.used <= line.limit + over, line
+                assert 0 <= line.used <= line.limit + over, (
+                    f"{line.name} is {line.used:g} of {line.limit + over:g} at step {run.rows[-1].seq}"
+                )
 
     run.watchers.append(look)
     run.drive(world)
@@ -153,7 +154,7 @@ def one_exit(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
     for earlier, later in pairwise(reasons):
         assert later in (earlier, play_of(machine).reworded.get(earlier))
     assert run.exit_reason == reasons[-1]
-    assert run.exit_reason in machine.exit_reasons
+    assert run.exit_reason in machine.exit_reasons, f"{run.exit_reason} is no declared exit reason"
     assert sum(row.to == END for row in run.rows) == 1
     assert run.status in ("succeeded", "stopped", "failed", "cancelled")
 
@@ -209,7 +210,7 @@ def totals(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
 
     run.watchers.append(look)
     run.drive(world)
-    assert run.totals.cost_usd == pytest.approx(sum(map(_cost, run.answers)))
+    assert isclose(run.totals.cost_usd, sum(map(_cost, run.answers)), rel_tol=1e-6, abs_tol=1e-12)
     assert run.totals.tool_calls <= sum(map(_may_count, run.answers))
 
 

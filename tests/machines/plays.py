@@ -6,6 +6,7 @@ A new machine of agentsite adds its play here. One from elsewhere has it as `PLA
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from runs.engine.machine import Machine
@@ -357,6 +358,14 @@ PLAYS: dict[str, Play] = {
     ),
 }
 """By the machine's name."""
+
+
+def has_play(machine: Machine) -> bool:
+    """Whether its play is here or in its package; a machine of one module has none."""
+    if machine.name in PLAYS:
+        return True
+    package = import_module(PACKAGES[machine.name])
+    return hasattr(package, "__path__") and find_spec(f"{package.__name__}.play") is not None
 
 
 def play_of(machine: Machine) -> Play:

@@ -75,6 +75,8 @@ class Play:
     """Counters that may pass it by what a name in the state says."""
     reworded: Mapping[str, str] = field(default_factory=dict)
     """Exit reasons that may be turned into another one, once."""
+    reply: Callable[[Run, ModelCall, Tape], Any] | None = None
+    """Makes a model's reply to a call, in place of `replies`."""
 
 
 def _spec(name: str, effects: Any, params: dict[str, str], required: list[str], **more: Any) -> ToolSpec:
@@ -266,8 +268,8 @@ class TapedWorld:
             self.deaths -= 1
             return WorkerDied()
         match pending.effect:
-            case ModelCall(role=role):
-                return self._reply(role)
+            case ModelCall() as asked:
+                return self._reply(run, asked)
             case ToolCall(infra=True):
                 return self._recalled()
             case ToolCall():
@@ -279,7 +281,7 @@ class TapedWorld:
             case Compaction():
                 return self._summary()
 
-    def _reply(self, role: str) -> Answer:
+    def _reply(self, run: Run, call: ModelCall) -> Answer:
         match self.tape.below(64):
             case 58 | 59 | 60:
                 return Failed(blame="transient", message="busy")
@@ -287,13 +289,15 @@ class TapedWorld:
                 return ContextOverflowed(message="too long")
             case 63:
                 return Failed(blame="fatal", message="gone")
-        replies = self.play.replies[role]
-        if self.tape.below(2):
-            reply = replies[self.tape.one_of(self.favourites) % len(replies)]
-        else:
-            reply = self.tape.one_of(NOT_OBJECTS) if self.tape.chance(16) else self.tape.one_of(replies)
+        reply = self.play.reply(run, call, self.tape) if self.play.reply else self._chosen(call.role)
         text = clean_text(reply) if isinstance(reply, str) else json.dumps(reply)
         return ModelReplied(text=text, usage=self.tape.one_of(USAGES))
+
+    def _chosen(self, role: str) -> Any:
+        replies = self.play.replies[role]
+        if self.tape.below(2):
+            return replies[self.tape.one_of(self.favourites) % len(replies)]
+        return self.tape.one_of(NOT_OBJECTS) if self.tape.chance(16) else self.tape.one_of(replies)
 
     def _summary(self) -> Answer:
         match self.tape.below(8):

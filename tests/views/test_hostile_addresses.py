@@ -130,6 +130,7 @@ class World:
             "server_id": str(server.pk),
             "tool_id": str(tool.pk),
             "part": "state",
+            "tool": "http_request",
         }
 
     def of(self, route: Route) -> list[str]:

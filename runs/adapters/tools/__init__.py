@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib import import_module
 from types import MappingProxyType
 
 from django.core.exceptions import ImproperlyConfigured
@@ -26,6 +25,7 @@ from runs.adapters.tools import (
     send_mail,
     sql_query,
 )
+from runs.modules import CannotLoad, load
 
 _LIST = (
     calculator.TOOL,
@@ -59,10 +59,9 @@ def tools_named(names: str) -> tuple[Tool, ...]:
 
 
 def _tools_at(name: str) -> tuple[Tool, ...]:
-    module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as fault:
+        found = load(name)
+    except CannotLoad as fault:
         raise BadToolName(name, str(fault)) from fault
     tools = (found,) if isinstance(found, Tool) else found
     if not isinstance(tools, list | tuple) or not all(isinstance(tool, Tool) for tool in tools):
@@ -70,11 +69,15 @@ def _tools_at(name: str) -> tuple[Tool, ...]:
     return tuple(tools)
 
 
-TOOLS: Mapping[str, Tool] = MappingProxyType(
-    {tool.name: tool for tool in (*_LIST, *tools_named(os.environ.get(VARIABLE, "")))}
-)
+_OWN = tools_named(os.environ.get(VARIABLE, ""))
+
+TOOLS: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in (*_LIST, *_OWN)})
+
+OWN = frozenset(tool.name for tool in _OWN)
+"""The names of the site's own tools."""
 
 __all__ = [
+    "OWN",
     "TOOLS",
     "Arguments",
     "BadToolName",
