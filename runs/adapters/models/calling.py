@@ -91,7 +91,7 @@ async def _call(
         opening = model_request_stream(
             model,
             messages,
-            model_settings=options_of(request, settings, left_out),
+            model_settings=options_of(request, settings, left_out, model.profile),
             model_request_parameters=form_of(request, settings, mode),
         )
         try:
