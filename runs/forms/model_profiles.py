@@ -59,6 +59,7 @@ class ModelProfileForm(forms.ModelForm):
         model = ModelProfile
         exclude = ("sealed_key",)
         field_classes = {"base_url": AddressField}
+        labels: ClassVar[Any] = {"base_url": "Address", "timeout_s": "Timeout", "enabled": "Runs may use it"}
         help_texts: ClassVar[Any] = {
             "key_variable": "Name of an environment variable that holds the key. It begins with AGENTSITE_KEY_.",
             "base_url": "Up to and with the version. Leave empty for the provider's own.",
@@ -175,3 +176,12 @@ class ProfilePage(ModelProfileForm):
         self.fields["model_id"].widget.attrs |= {"list": "model-ids", "spellcheck": "false"}
         if address_hint:
             self.fields["base_url"].widget.attrs["placeholder"] = address_hint
+        if not self.instance.sealed_key:
+            del self.fields["forget_key"]
+        if not self.instance.key_variable:
+            del self.fields["send_variable"]
+
+    def _check_server(self, kind: str, data: dict[str, Any]) -> None:
+        """Switch a profile without a model off, until one is chosen of the server's list."""
+        data["enabled"] = bool(data.get("enabled") and data.get("model_id"))
+        super()._check_server(kind, data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -79,11 +79,8 @@ def choose(request: HttpRequest, profile_id: int) -> HttpResponse:
 
 
 def _form(request: HttpRequest, found: ModelProfile, preset: Preset | None = None) -> ProfilePage:
-    """Return the filled form; a profile without a model is off until one is chosen of the server's list."""
-    data: QueryDict = request.POST.copy()
-    if not data.get("model_id", "").strip() and data.get("kind") != ModelProfile.Kind.SCRIPT:
-        data.pop("enabled", None)
-    return ProfilePage(data, instance=found, address_hint=preset.address_hint if preset else "")
+    """Return the filled form."""
+    return ProfilePage(request.POST, instance=found, address_hint=preset.address_hint if preset else "")
 
 
 def _saved(request: HttpRequest, form: ProfilePage) -> HttpResponse:
@@ -119,8 +116,8 @@ def _sections(form: ProfilePage) -> list[dict[str, object]]:
     return [
         {
             "title": title,
-            "fields": [form[name] for name in names],
-            "is_open": title in OPEN or any(form[name].errors for name in names),
+            "fields": [form[name] for name in names if name in form.fields],
+            "is_open": title in OPEN or any(name in form.errors for name in names),
         }
         for title, names in SECTIONS
     ]

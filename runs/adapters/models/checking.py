@@ -248,7 +248,7 @@ class _Test:
         room = next(rooms, 0)
         if room < context and room:
             yield Finding(
-                tone="bad",
+                tone="warn",
                 text=f"The server takes {room:,} tokens; the profile says {context:,}. Set Context tokens to {room}.",
             )
             return
