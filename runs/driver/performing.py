@@ -19,6 +19,7 @@ from runs.driver.recall import recall
 from runs.driver.streaming import Watcher
 from runs.driver.turns import Turn, turn_at
 from runs.driver.window import ANY, Reader
+from runs.engine import timeline
 from runs.engine.context import CHARACTERS_PER_TOKEN
 from runs.engine.effects import (
     Answer,
@@ -115,7 +116,8 @@ class Performer:
             return None
         self.attempts.count(asked)
         reads = self.ports.reads_prompt
-        messages = self.reader.messages(call) if reads else ()
+        parts = self.reader.pieces(call) if reads else []
+        messages = timeline.messages(parts)
         asked.prompt_chars = sum(len(message.text) for message in messages)
         asked.prompt_upto = snapshot.head
         request = ModelRequest(
@@ -125,6 +127,7 @@ class Performer:
             reply_schema=at.machine.reply_schema(call.reply, snapshot.state) if reads else None,
             reply_name=call.reply,
             reply_tokens=call.reply_tokens,
+            passing=timeline.passing(parts),
             room=call.room,
         )
         with self._turn(asked.prompt_chars) as turn, self.hold.outside(slow=self.ports.slow):

@@ -13,7 +13,7 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings as Options
 from pydantic_ai.tools import ToolDefinition
 
-from runs.adapters.models.settings import ModelSettings, OutputMode
+from runs.adapters.models.settings import Kind, ModelSettings, OutputMode
 from runs.engine.context import CHARACTERS_PER_TOKEN
 from runs.engine.ports import Message, ModelRequest
 
@@ -49,19 +49,43 @@ def options_in(
     return frozenset(had - set(left_out))
 
 
-def messages_of(request: ModelRequest, mode: OutputMode, left_out: Collection[str]) -> list[ai.ModelMessage]:
-    """Return the messages. Neighbours of one author become one, since many chat templates want them to alternate."""
-    found: list[Message] = []
+SEAM = "\n\n"
+"""Between parts of one author."""
+
+
+def messages_of(
+    request: ModelRequest, mode: OutputMode, left_out: Collection[str], kind: Kind
+) -> list[ai.ModelMessage]:
+    """Return the messages. Neighbours of one author become one, since many chat templates want them to alternate.
+
+    For a provider that caches only up to a mark, the mark comes before the part that the next prompt does not repeat.
+    """
+    found = list(request.messages)
+    passing = request.passing
     if request.reply_schema is not None and mode in ("json_object", "prompted"):
-        found.append(Message(author="system", text=_in_words(request.reply_schema)))
+        # At the end: it changes with the state of a run, and the head of a prompt is what providers cache.
+        found.append(Message(author="user", text=_in_words(request.reply_schema)))
+        if passing is not None:
+            passing += len(found[-1].text) + (len(SEAM) if passing else 0)
     joined: list[Message] = []
-    for message in (*found, *request.messages):
+    for message in found:
         author = "user" if message.author == "system" and "system" in left_out else message.author
         text = message.text
         if joined and joined[-1].author == author:
-            text = f"{joined.pop().text}\n\n{text}"
+            text = f"{joined.pop().text}{SEAM}{text}"
         joined.append(Message(author=author, text=text))
+    if kind == "anthropic" and passing is not None and joined[-1].author == "user":
+        return [*map(_as_sent, joined[:-1]), _marked(joined[-1].text, passing)]
     return [_as_sent(message) for message in joined]
+
+
+def _marked(text: str, passing: int) -> ai.ModelMessage:
+    """Return a user's message with a mark before its last characters, `passing` in number, and their seam."""
+    at = len(text) - passing - len(SEAM) if passing else len(text)
+    if at <= 0:
+        return ai.ModelRequest(parts=[ai.UserPromptPart(text)])
+    ending = [text[at:]] if passing else []
+    return ai.ModelRequest(parts=[ai.UserPromptPart([text[:at], ai.CachePoint(), *ending])])
 
 
 def options_of(
@@ -78,6 +102,8 @@ def options_of(
         options["temperature"] = request.temperature
     if settings.seed is not None:
         options["seed"] = settings.seed
+    if settings.kind == "anthropic" and request.passing is not None:
+        options["anthropic_cache_instructions"] = True  # type: ignore[typeddict-unknown-key]
     if settings.kind == "responses":
         options["openai_store"] = False  # type: ignore[typeddict-unknown-key]
     return options
