@@ -9,6 +9,8 @@ from runs.driver.ports import ModelUnusable, model_settings, remember
 from runs.models import ModelCheck, ModelProfile
 from runs.store import halting, model_checks
 
+FAULT = Checked(findings=(Finding(tone="bad", text="The test met a fault. The worker's log has it."),))
+
 
 def check_wanted() -> bool:
     """Test a profile for which a person requested it. Return whether there was one."""
@@ -17,7 +19,11 @@ def check_wanted() -> bool:
     wanted = model_checks.take_wanted()
     if wanted is None:
         return False
-    model_checks.keep(wanted, checked(wanted).model_dump_json())
+    found = FAULT
+    try:
+        found = checked(wanted)
+    finally:
+        model_checks.keep(wanted, found.model_dump_json())
     return True
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from django.utils import timezone
 
 from runs.adapters.models.findings import Checked, Finding, Offered, too_long_words
 from runs.adapters.prices import listed_models
@@ -12,11 +14,15 @@ from runs.driver.ports import has_price, tariff_of
 from runs.models import ModelCheck, ModelProfile
 from runs.reading.words import Word, money
 
+LOST_S = 420
+"""Seconds after which a test counts as lost with its worker; longer than any test."""
+
 STATES = {
     "off": Word("off", "stop", "quiet"),
     "script": Word("script", "list", "quiet"),
     "asked": Word("waiting for a worker", "clock", "busy"),
     "testing": Word("testing", "clock", "busy"),
+    "lost": Word("worker lost, test again", "alert", "ask"),
     "new": Word("not tested", "dot", "quiet"),
     "good": Word("works", "check", "good"),
     "warn": Word("works, see notes", "alert", "ask"),
@@ -91,7 +97,7 @@ def profile_views() -> list[ProfileView]:
 
 def profile_view(profile: ModelProfile) -> ProfileView:
     """Return one profile."""
-    check = ModelCheck.objects.filter(profile=profile).first() if profile.pk else None
+    check: ModelCheck | None = getattr(profile, "test", None) if profile.pk else None
     result = Checked.model_validate_json(check.found_json) if check and check.found_json else None
     findings = result.findings if result else ()
     return ProfileView(
@@ -107,8 +113,10 @@ def profile_view(profile: ModelProfile) -> ProfileView:
 def _state(profile: ModelProfile, check: ModelCheck | None, findings: Sequence[Finding]) -> str:
     if profile.kind == ModelProfile.Kind.SCRIPT:
         return "script" if profile.enabled else "off"
-    if check and (check.wanted_at or check.since):
-        return "asked" if check.wanted_at else "testing"
+    if check and check.wanted_at:
+        return "asked"
+    if check and check.since:
+        return "lost" if timezone.now() - check.since > timedelta(seconds=LOST_S) else "testing"
     if not profile.enabled:
         return "off"
     tones = {one.tone for one in findings}

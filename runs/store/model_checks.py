@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from django.db.models import Q
-from django.db.models.functions import Now
-
 from runs.models import ModelCheck, ModelProfile
 from runs.store.db import again, now
-
-LOST_S = 420
-"""Seconds after which a test whose worker is gone is made again; longer than any test."""
 
 
 @again
@@ -28,13 +20,10 @@ def forget(profile: ModelProfile) -> None:
 
 
 def take_wanted() -> ModelCheck | None:
-    """Return a test that is to be made, to one worker only."""
-    lost = Q(since__lt=Now() - timedelta(seconds=LOST_S))
-    wanted = ModelCheck.objects.filter(Q(wanted_at__isnull=False) | lost).order_by("wanted_at")
-    for check in wanted.select_related("profile"):
-        same = Q(wanted_at=check.wanted_at, since=check.since)
-        began = now()
-        if ModelCheck.objects.filter(same, pk=check.pk).update(wanted_at=None, since=began):
+    """Return a test that is to be made, to one worker only. One whose worker is lost is not made again: it costs."""
+    for check in ModelCheck.objects.filter(wanted_at__isnull=False).order_by("wanted_at"):
+        mine, began = ModelCheck.objects.filter(pk=check.pk, wanted_at=check.wanted_at), now()
+        if mine.update(wanted_at=None, since=began):
             check.wanted_at, check.since = None, began
             return check
     return None

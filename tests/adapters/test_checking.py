@@ -90,6 +90,10 @@ def test_without_a_model_the_list_is_offered() -> None:
     assert [one.model_id for one in found.offered] == ["a", "b"]
 
 
+def test_a_key_that_a_server_lists_is_no_model() -> None:
+    assert [one.model_id for one in checked(models=("a", KEY), model_id=UNCHOSEN).offered] == ["a"]
+
+
 def test_a_model_that_is_not_on_the_list_is_called_all_the_same() -> None:
     found = checked(Says(FOUND), COUNTING, models=("a", "b"), too_long=False)
     assert told(found)[0] == "warn: The server lists 2 models, and “fake” is none of them."
@@ -158,7 +162,7 @@ def test_a_server_that_cuts_prompts_is_found_out() -> None:
     assert told(found)[-1].startswith(
         "bad: The server cuts long prompts without a word: it read 2,048 tokens"
     )
-    assert "Set Context tokens to 2048" in told(found)[-1]
+    assert "Set Context tokens to at most 2048" in told(found)[-1]
 
 
 def test_a_server_with_more_room_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from runs import actions, driver
 from runs.adapters.models.presets import PRESETS
 from runs.adapters.secrets import unseal
 from runs.models import ModelCheck, ModelProfile
-from runs.reading.model_profiles import profile_view
+from runs.reading.model_profiles import LOST_S, profile_view
 from runs.store import model_checks
+from runs.store.db import now
 from tests.cast import alice, bob, cast_member, charlie, person, signed_in
 from tests.fake_model_server import FakeModelServer, Refuses, Says
 from tests.served import PROFILE
@@ -180,16 +182,29 @@ def test_a_change_voids_the_result_and_a_test_under_way_does_not_bring_it_back(a
     assert profile_view(profile).state == "asked"
 
 
-def test_a_lost_test_is_made_again(admin: Client) -> None:
-    added(admin)
+def test_a_lost_test_is_not_made_again_by_itself(admin: Client) -> None:
+    profile = added(admin)
     assert model_checks.take_wanted() is not None
+    ModelCheck.objects.update(since=now() - timedelta(seconds=LOST_S + 1))
     assert model_checks.take_wanted() is None
-    check = ModelCheck.objects.get()
-    assert check.since is not None
-    ModelCheck.objects.update(
-        since=check.since - 2 * (model_checks.LOST_S * check.since.resolution * 1_000_000)
-    )
-    assert model_checks.take_wanted() is not None
+    text = page(admin, profile)
+    assert "worker lost, test again" in text
+    assert "Test connection" in text
+
+
+def test_a_fault_of_the_test_itself_is_told_and_not_repeated(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = added(admin)
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("a fault of our own")
+
+    monkeypatch.setattr(driver.model_checks, "checked", broken)
+    with pytest.raises(RuntimeError):
+        driver.check_wanted()
+    assert "The test met a fault." in page(admin, profile)
+    assert not driver.check_wanted()
 
 
 def test_a_profile_that_can_not_be_called_says_why(admin: Client) -> None:

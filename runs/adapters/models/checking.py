@@ -227,12 +227,12 @@ class _Test:
                 yield _unknown(
                     "The server took a prompt over the context, and does not tell how much it read."
                 )
-            case ModelReplied(usage=usage) if usage.input_tokens < context * 0.95:
+            case ModelReplied(usage=usage) if usage.input_tokens < words * 0.95:
                 room = usage.input_tokens
                 yield Finding(
                     tone="bad",
                     text=f"The server cuts long prompts without a word: it read {room:,} tokens of about {words:,}. "
-                    f"Set Context tokens to {room}, or give the server a larger context.",
+                    f"Set Context tokens to at most {room}, or give the server a larger context.",
                 )
             case ModelReplied(usage=usage):
                 yield Finding(

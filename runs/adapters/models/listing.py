@@ -60,7 +60,8 @@ def offered(settings: ModelSettings, deadline: Deadline, net: Net | None = None)
             raise Refused(reply.status, as_object(body).get("error") or "no words", reply.headers)
         if reply.status != 200:
             raise NoList
-    return tuple(_models(body))[:MOST]
+    key = settings.api_key.get_secret_value()
+    return tuple(one for one in _models(body) if not key or key not in one.model_id)[:MOST]
 
 
 def _decoded(body: bytes) -> Any:
