@@ -10,7 +10,7 @@ import pytest
 
 from runs.adapters.models.checking import UNCHOSEN, check
 from runs.adapters.models.findings import Checked
-from tests.adapters.asking import KEY, settings
+from tests.adapters.asking import KEY, delta, events, settings
 from tests.adapters.dialects import MODELS, reply
 from tests.fake_model_server import (
     Asked,
@@ -31,6 +31,8 @@ OVERFLOW = {
 }
 COUNTING = Says("one, two, three, four", pieces=8)
 TOO_LONG = Refuses(400, OVERFLOW)
+COUNTED = [events(delta(content=word), done=False) for word in ("one", ", two", ", three", ", four")]
+"""A stream without its end."""
 
 
 def checked(
@@ -135,6 +137,13 @@ def test_a_server_that_does_not_count_is_told() -> None:
 def test_a_reply_at_once_is_told() -> None:
     found = checked(Says(FOUND), SaysAtOnce("one, two"), too_long=False)
     assert "Replies come whole" in told(found)[-1]
+
+
+def test_a_stream_without_an_end_is_a_note() -> None:
+    endless = Sends(b"".join(COUNTED), headers=(("Content-Type", "text/event-stream"),), size=40)
+    found = checked(Says(FOUND), endless, too_long=False)
+    assert told(found)[-1].startswith("warn: Replies stream, but this one did not end. The model server")
+    assert "broke off in the middle" in told(found)[-1]
 
 
 def test_a_silent_server_ends_the_test_by_its_deadline() -> None:
