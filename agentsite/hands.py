@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 
@@ -31,7 +32,8 @@ class Hands:
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(HANDS, thread_name_prefix="hand")
         self.taken: set[int] = set()
-        self.looking: Future[None] | None = None
+        self.looking: dict[str, Future[None]] = {}
+        """What is looked at now, beside runs."""
         self.waited_for = False
         """True if more runs wait than there are hands."""
 
@@ -44,10 +46,11 @@ class Hands:
             self.taken.add(run_id)
             self.threads.submit(self.drive, run_id)
 
-    def look_at_servers(self) -> None:
-        """List the requested tools of MCP servers, one server at a time."""
-        if self.looking is None or self.looking.done():
-            self.looking = self.threads.submit(_look_at_servers)
+    def look_beside(self) -> None:
+        """List the requested tools of MCP servers and test models as requested, one of each at a time."""
+        for what, look in (("an MCP server", driver.look_at_wanted), ("a model", driver.check_wanted)):
+            if what not in self.looking or self.looking[what].done():
+                self.looking[what] = self.threads.submit(_look, what, look)
 
     def let_go(self) -> None:
         """Begin nothing new."""
@@ -64,13 +67,13 @@ class Hands:
             connections.close_all()
 
 
-def _look_at_servers() -> None:
+def _look(what: str, look: Callable[[], bool]) -> None:
     try:
-        while driver.look_at_wanted():
+        while look():
             pass
     except Exception as fault:
         if not health.is_away(fault):
-            log.exception("an MCP server can't be looked at")
+            log.exception("%s can't be looked at", what)
     finally:
         connections.close_all()
 
@@ -95,7 +98,7 @@ def _look_again_and_again() -> None:
     while not driver.closing():
         try:
             hands.take(late_runs())
-            hands.look_at_servers()
+            hands.look_beside()
         except Exception as fault:
             if health.is_away(fault):
                 health.wait_until_back(driver.closing)

@@ -37,6 +37,11 @@ def may_manage_servers(person: Person) -> bool:
     return _has(person, "runs.change_mcpserver")
 
 
+def may_manage_models(person: Person) -> bool:
+    """Return whether the person may add and change profiles of models, and have them tested."""
+    return _has(person, "runs.change_modelprofile") and _has(person, "runs.add_modelprofile")
+
+
 def decides(person: Person) -> bool:
     """Return True if the person may answer the interrupts of visible runs."""
     return _has(person, "runs.decide_interrupt")

@@ -103,13 +103,26 @@ CONTEXT_LENGTH = Refuses(
 TOO_MANY_REQUESTS = Refuses(429, {"message": "Slow down."}, (("Retry-After", "7"),))
 
 
+def listed(*names: str, **fields: Any) -> Sends:
+    """A list of models, each with the fields."""
+    data = [{"id": name, "object": "model"} | fields for name in names]
+    return Sends(json.dumps({"object": "list", "data": data}).encode())
+
+
 class FakeModelServer(OnThread):
     """Plays `behaviours` in order, one per request; a function chooses by the request instead."""
 
     def __init__(self, behaviours: Sequence[Behaviour] | Callable[[Asked], Behaviour]) -> None:
         self._behaviours = behaviours
         self.asked: list[Asked] = []
+        self.listed: list[Asked] = []
+        """The requests for its models."""
+        self.models: Behaviour = listed("fake")
         super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), _handling(self)))
+
+    def models_are(self, *names: str, **fields: Any) -> None:
+        """List these models from now on."""
+        self.models = listed(*names, **fields)
 
     @property
     def base_url(self) -> str:
@@ -144,8 +157,9 @@ class _Handling(BaseHTTPRequestHandler):
         """Tests read what was asked, not a log."""
 
     def do_GET(self) -> None:
-        models = {"object": "list", "data": [{"id": "fake", "object": "model"}]}
-        self._send(200, json.dumps(models).encode(), (("Content-Type", "application/json"),))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server_of.listed.append(Asked(self.path, headers, {}))
+        self._behave(self.server_of.models)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))

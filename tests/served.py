@@ -22,9 +22,10 @@ NO_CREDIT = Refuses(402, {"message": "The plan ended in June."})
 
 
 def launched(server: FakeModelServer, **fields: Any) -> Run:
+    settings = {name: fields.pop(name) for name in ("limits", "rules") if name in fields}
     about = {"base_url": server.base_url, "model_id": "tiny-1"} | fields
     ModelProfile.objects.update_or_create(name="tiny", defaults=about)
-    return launch(goal="Work out 12*7+9", model="tiny", on_retries="stop", on_limit="stop")
+    return launch(goal="Work out 12*7+9", model="tiny", on_retries="stop", on_limit="stop", **settings)
 
 
 def once(run: Run) -> Run:

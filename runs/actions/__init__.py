@@ -8,6 +8,13 @@ from runs.actions.continuing import check_continuing, continue_run
 from runs.actions.copying import Answers, check_first_answer, fork, replay, rerun
 from runs.actions.launching import BadLaunch, Problem, check_launch, start_run
 from runs.actions.mending import compact_now, edit_summary, pin, undo_summary, unpin
+from runs.actions.models import (
+    check_models,
+    choose_model,
+    have_tested,
+    keep_profile,
+    save_profile,
+)
 from runs.actions.servers import (
     approve_tool,
     check_servers,
@@ -43,10 +50,12 @@ __all__ = [
     "check_continuing",
     "check_first_answer",
     "check_launch",
+    "check_models",
     "check_rule",
     "check_servers",
     "check_trial",
     "check_trying",
+    "choose_model",
     "compact_now",
     "continue_run",
     "decide",
@@ -54,6 +63,8 @@ __all__ = [
     "edit_summary",
     "fork",
     "halt_site",
+    "have_tested",
+    "keep_profile",
     "look_for_tools",
     "may_decide",
     "may_halt",
@@ -69,6 +80,7 @@ __all__ = [
     "resume",
     "resume_restored",
     "rewind",
+    "save_profile",
     "save_server",
     "start_run",
     "switch_tool_off",

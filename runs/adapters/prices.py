@@ -155,6 +155,34 @@ def _asked(model_id: str, counts: Counts, base_url: str | None = None) -> _Parts
     return _Parts(float(read), float(wrote), float(found.total_price - read - wrote))
 
 
+def context_of(model_id: str, base_url: str) -> int | None:
+    """Return the context of a model in tokens, by the public list; None for one of this network, or on no list."""
+    if _is_local(base_url):
+        return None
+    try:
+        from genai_prices import data_snapshot
+
+        known = data_snapshot.get_snapshot()
+    except ImportError:
+        return None
+    for url in (base_url, None):
+        try:
+            return known.find_provider_model(model_id, None, None, url)[1].context_window
+        except LookupError:
+            continue
+    return None
+
+
+def listed_models(base_url: str) -> list[str]:
+    """Return the models of the provider at an address, by the public list."""
+    try:
+        from genai_prices import data_snapshot
+
+        return sorted(one.id for one in data_snapshot.get_snapshot().find_provider("", None, base_url).models)
+    except (ImportError, LookupError):
+        return []
+
+
 def _is_local(url: str) -> bool:
     """Return True if the address is of this machine or network: there even a known model is free."""
     try:

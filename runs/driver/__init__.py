@@ -20,6 +20,7 @@ from runs.driver.desk import DESK
 from runs.driver.draining import cut_off, drain, what_is_cut
 from runs.driver.holds import closing, held, holds_any, reopen
 from runs.driver.mcp import look_at_wanted, tools_here
+from runs.driver.model_checks import check_wanted
 from runs.driver.ports import load_libraries, no_price, tool_specs, unfit_for, why_not, without_price
 from runs.driver.replaying import Difference, made_again, record_of, replay_run
 from runs.driver.slices import WHOLE, BadAnswer, Slice
@@ -34,6 +35,7 @@ __all__ = [
     "Difference",
     "NoMachine",
     "Slice",
+    "check_wanted",
     "closing",
     "cut_off",
     "drain",

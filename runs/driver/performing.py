@@ -19,6 +19,7 @@ from runs.driver.recall import recall
 from runs.driver.streaming import Watcher
 from runs.driver.turns import Turn, turn_at
 from runs.driver.window import ANY, Reader
+from runs.engine import timeline
 from runs.engine.context import CHARACTERS_PER_TOKEN
 from runs.engine.effects import (
     Answer,
@@ -111,24 +112,30 @@ class Performer:
         at.last_reply = asked.seq
         if call.cacheable and self.went_back and (known := self._remembered(asked.prompt_hash)) is not None:
             return known
-        if not self.attempts.reserve(call, call.role, asked, snapshot.limits):
-            return None
-        self.attempts.count(asked)
         reads = self.ports.reads_prompt
-        messages = self.reader.messages(call) if reads else ()
+        parts = self.reader.pieces(call) if reads else []
+        messages = timeline.messages(parts)
         asked.prompt_chars = sum(len(message.text) for message in messages)
-        asked.prompt_upto = snapshot.head
-        request = ModelRequest(
-            role=call.role,
-            nth=asked.nth,
-            messages=messages,
-            reply_schema=at.machine.reply_schema(call.reply, snapshot.state) if reads else None,
-            reply_name=call.reply,
-            reply_tokens=call.reply_tokens,
-            room=call.room,
-        )
-        with self._turn(asked.prompt_chars) as turn, self.hold.outside(slow=self.ports.slow):
-            answer = turn.heard(self.ports.model.ask(request, Watcher(self.hold, snapshot.node).watch))
+        with self._turn(
+            asked.prompt_chars
+        ) as turn:  # first: what is reserved counts as paid if the turn fails
+            if not self.attempts.reserve(call, call.role, asked, snapshot.limits):
+                return None
+            self.attempts.count(asked)
+            asked.prompt_upto = snapshot.head
+            request = ModelRequest(
+                role=call.role,
+                nth=asked.nth,
+                messages=messages,
+                reply_schema=at.machine.reply_schema(call.reply, snapshot.state) if reads else None,
+                reply_name=call.reply,
+                reply_tokens=call.reply_tokens,
+                passing=timeline.passing(parts),
+                room=call.room,
+            )
+            turn.asked = True
+            with self.hold.outside(slow=self.ports.slow):
+                answer = turn.heard(self.ports.model.ask(request, Watcher(self.hold, snapshot.node).watch))
         if isinstance(answer, ModelReplied):
             self.reader.counted(answer.usage.input_tokens, asked.prompt_chars)
         return answer
@@ -144,14 +151,16 @@ class Performer:
         return known.model_copy(update={"usage": Usage(), "cached": True})
 
     def _summarise(self, compaction: Compaction, asked: Asked) -> Answer:
-        if not self.attempts.reserve(compaction.holds, "summary", asked, self.at.snapshot.limits):
-            return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
-        self.attempts.count(asked)
-        asked.prompt_upto = self.at.snapshot.head
         characters = compaction.tokens_before * CHARACTERS_PER_TOKEN
-        with self._turn(characters) as turn, self.hold.outside(slow=self.ports.slow):
-            answer = self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
-            return turn.heard(answer)
+        with self._turn(characters) as turn:
+            if not self.attempts.reserve(compaction.holds, "summary", asked, self.at.snapshot.limits):
+                return Failed(blame="recoverable", message="The limits leave no room for it.", ran=False)
+            self.attempts.count(asked)
+            asked.prompt_upto = self.at.snapshot.head
+            turn.asked = True
+            with self.hold.outside(slow=self.ports.slow):
+                answer = self.reader.summarise(compaction, asked.nth, lambda so_far: self.hold.wanted())
+                return turn.heard(answer)
 
     def _turn(self, characters: int) -> AbstractContextManager[Turn]:
         """Take the call's turn at a model with limits."""

@@ -84,10 +84,12 @@ def ports_of(run: Run) -> Ports:
     if profile is None:
         raise NoSuchModel(run.model_name)
     served = model_settings(profile).model_copy(update={"fallback": _fallback(run, profile)})
-    model = ServedModel(served, remember=partial(_remember, profile.pk))
+    model = ServedModel(served, remember=partial(remember, profile.pk))
     key = f"{profile.address} {profile.model_id} 0"
     if profile.seed is not None:
         key = f"{key} seed {profile.seed}"
+    if profile.effort:
+        key = f"{key} effort {profile.effort}"
     tokens, price, limits = prompt_tokens(profile), price_of(profile), turns.limits_of(profile)
     return Ports(model, key, True, profile.guided, tokens, price, tools, limits=limits)
 
@@ -187,7 +189,7 @@ def model_settings(profile: ModelProfile) -> ModelSettings:
         raise ModelUnusable(profile.name, f"Correct its profile, {where}: {first['msg']}.") from None
 
 
-def _remember(profile: int, left_out: frozenset[str]) -> None:
+def remember(profile: int, left_out: frozenset[str]) -> None:
     """Store the options refused by the profile's server, so no later call meets the refusal."""
     ModelProfile.objects.filter(pk=profile).update(left_out=" ".join(sorted(left_out)))
 
@@ -218,6 +220,7 @@ def _model_settings(profile: ModelProfile) -> ModelSettings:
             "timeout_s": profile.timeout_s,
             "patience_s": profile.patience_s,
             "guided": profile.guided,
+            "effort": profile.effort,
             "seed": profile.seed,
             "left_out": frozenset(profile.left_out.split()),
         }

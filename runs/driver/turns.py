@@ -21,8 +21,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Turn:
-    """A call in flight; `used` is its usage, once known."""
+    """A place for a call; `used` is its usage, once known."""
 
+    asked: bool = False
+    """True once the model may have been asked."""
     used: int | None = None
 
     def heard(self, answer: Answer) -> Answer:
@@ -39,7 +41,7 @@ class Turn:
 def turn_at(limits: turns.Limits | None, lease: leases.Lease, characters: int) -> Iterator[Turn]:
     """Have a turn for the `with`; raises `Leaving` if the run has to wait for one, without a worker.
 
-    The prompt has so many characters.
+    The prompt has so many characters. A turn that asked nothing counts against no limit.
     """
     turn = Turn()
     if limits is None:
@@ -54,6 +56,9 @@ def turn_at(limits: turns.Limits | None, lease: leases.Lease, characters: int) -
     finally:
         # The answer is worth more than the place, which is free with the run's lease.
         try:
-            once_there(partial(turns.end_turn, taken, turn.used))
+            leave = (
+                partial(turns.end_turn, taken, turn.used) if turn.asked else partial(turns.give_back, taken)
+            )
+            once_there(leave)
         except DatabaseError as fault:
             log.warning("run %s: the end of its turn was not saved: %s", lease.run_id, fault)

@@ -16,7 +16,7 @@ from runs.engine.facts import RangeSummarised
 from runs.engine.machine import Block
 from runs.engine.ports import Message, ModelRequest, Watch
 from runs.engine.snapshot import Window
-from runs.engine.timeline import folded, prompt
+from runs.engine.timeline import Piece, folded, messages, pieces
 from runs.machines.prompts import summary
 from runs.models import Run
 from runs.signals import on_after_compaction, on_before_compaction
@@ -55,9 +55,9 @@ class Reader:
         if self.ports.reads_prompt and input_tokens:
             self.per_character = context.ratio(input_tokens, characters)
 
-    def messages(self, call: ModelCall) -> tuple[Message, ...]:
-        """Return the prompt of `call`."""
-        return prompt(self.machine, self.terms, self.told(), call)
+    def pieces(self, call: ModelCall) -> list[Piece]:
+        """Return the prompt of `call` in its parts."""
+        return pieces(self.machine, self.terms, self.told(), call)
 
     def window(self) -> Window | None:
         """Return the kernel's window, so prompts fit; None if nothing bounds them and no compaction is requested."""
@@ -67,7 +67,7 @@ class Reader:
 
     def price(self) -> float:
         """Return the next model call's largest cost, for the current prompt, in USD."""
-        characters = sum(len(message.text) for message in self.messages(ANY))
+        characters = sum(len(message.text) for message in messages(self.pieces(ANY)))
         return self.ports.model.price(context.tokens(characters, self.per_character))
 
     # --- summaries ------------------------------------------------------------------------------------------------

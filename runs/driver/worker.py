@@ -25,7 +25,16 @@ from runs.driver.ports import NoModel, ports_of
 from runs.driver.position import Between, Gathered, HeldBack, Position, Settled, Started, Written
 from runs.driver.slices import BadAnswer, Slice
 from runs.driver.window import Reader
-from runs.engine.effects import Answer, ChildFinished, Compaction, ModelReplied, Role, Summarised, ToolCall
+from runs.engine.effects import (
+    Answer,
+    ChildFinished,
+    Compaction,
+    ModelCall,
+    ModelReplied,
+    Role,
+    Summarised,
+    ToolCall,
+)
 from runs.engine.facts import Exited, RangeSummarised, SiteRulesChanged
 from runs.engine.kernel import MORE_ROOM, Decision, asked_anew, cost_of, lost_too_often
 from runs.engine.machine import END, Block, Terms
@@ -248,7 +257,7 @@ class Worker:
         """Perform the open ask. Return its answer; None if the loop has to check the run again."""
         done: Answer | Move | None
         try:
-            done = self.performer.perform()
+            done = None if self._is_switched() else self.performer.perform()
             if done is None:
                 done = self._without_room()
         except deeds.LookAgain:
@@ -267,8 +276,15 @@ class Worker:
             return None
         return done
 
+    def _is_switched(self) -> bool:
+        """Return True if the open ask is the first of a fallback: the gates know only the model before it."""
+        waits = self.at.snapshot.pending
+        return waits is not None and isinstance(waits.effect, ModelCall) and waits.effect.switched
+
     def _without_room(self) -> Move:
-        """Let the gates check again, now or next time: another run of the family was quicker, or a lost call counts."""
+        """Let the gates check again, now or next time: another run of the family was quicker, a lost call counts, or
+        the model is another.
+        """
         at, waits = self.at, self.at.snapshot.pending
         assert waits is not None
         if not isinstance(at.phase, HeldBack):

@@ -74,6 +74,8 @@ class ModelCall(Value):
     """Seconds held back so far because the model's server was away."""
     waits: int = Field(default=0, exclude_if=operator.not_)
     """Attempts at an unavailable server; they do not count against `ATTEMPTS`."""
+    switched: bool = Field(default=False, exclude_if=operator.not_)
+    """True for the first call of a fallback, until the gates have looked at it again."""
     closes: str = ""
     """The exit reason with which the reply ends the run; empty if a node takes the reply."""
 

@@ -537,12 +537,15 @@ def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:
 
 
 def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
-    """Return the next move for a pending model call that the limits leave no room for.
+    """Return the next move for a pending model call that the limits leave no room for, or that has another model now.
 
-    The gates look again: a shorter reply, a question, or the end.
+    The gates look again: a shorter reply, a question, or the end. What was answered for another model holds no more.
     """
     assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ModelCall)
-    return _through(machine, replace(snapshot, pending=None), Ask(snapshot.pending.effect), (gates.ALL,))
+    call = snapshot.pending.effect
+    passed = () if call.switched else (gates.ALL,)
+    ask = Ask(call.model_copy(update={"switched": False}))
+    return _through(machine, replace(snapshot, pending=None), ask, passed)
 
 
 def _stop(reason: str, message: str) -> Stop:

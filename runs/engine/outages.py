@@ -49,9 +49,9 @@ def waits_out(snapshot: Snapshot, pending: Pending, call: ModelCall, failed: Fai
 
 
 def _switched(call: ModelCall, failed: Failed) -> Ask:
-    """Ask the fallback, which has all its own patience."""
+    """Ask the fallback, which has all its own patience. The gates look again first: its prices differ."""
     changed = ModelChanged(before=failed.model, model=failed.fallback, why=failed.message)
-    return Ask(call.model_copy(update=AFRESH), (changed,), SWITCH_S)
+    return Ask(call.model_copy(update={**AFRESH, "switched": True}), (changed,), SWITCH_S)
 
 
 def _question(snapshot: Snapshot, call: ModelCall, failed: Failed) -> Ask:

@@ -31,6 +31,9 @@ class ModelRequest(Value):
     reply_name: str = "reply"
     reply_tokens: int = 0
     """The longest reply, in tokens, if a limit of the run allows less than the model gives; else 0."""
+    passing: int | None = None
+    """Characters at the end of the last message that the next prompt of the run does not repeat; None if no prompt
+    begins as this one does."""
     room: int = 1
     """Factor on the reply's usual length, as far as the model allows: 2 after a reply that was cut off."""
     temperature: float = 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from runs.engine.effects import ModelCall
@@ -47,6 +48,9 @@ NO_COMPACTION = ("compaction_failed", "nothing_to_compact")
 
 WAITS = "compaction_waits"
 """Code of the notice that a requested compaction has to wait."""
+
+PASSING = ("sources", "shown", "tail")
+"""The parts at a prompt's end, which the next prompt does not repeat."""
 
 SOURCES_LISTED = 40
 """Most sources listed in a tail: the newest."""
@@ -406,6 +410,12 @@ def _asked_for(blocks: Sequence[Block], names: Sequence[str], longest: int) -> I
 def prompt(machine: Machine, terms: Terms, blocks: Sequence[Block], call: ModelCall) -> tuple[Message, ...]:
     """Return the prompt of `call`, after `blocks`."""
     return messages(pieces(machine, terms, blocks, call))
+
+
+def passing(parts: Sequence[Piece]) -> int:
+    """Return how many characters at the end of the prompt are of parts that the next one does not repeat."""
+    ending = list(takewhile(lambda part: part.what in PASSING, reversed(parts)))
+    return len("\n\n".join(part.text for part in ending))
 
 
 def messages(parts: Iterable[Piece]) -> tuple[Message, ...]:

@@ -49,6 +49,16 @@ class ModelProfile(models.Model):
         JSON_OBJECT = "json_object", "JSON object, schema in the prompt"
         PROMPTED = "prompted", "Schema in the prompt only"
 
+    class Effort(models.TextChoices):
+        """How much the model thinks before it replies."""
+
+        NONE = "none", "None"
+        LOW = "low", "Low"
+        MEDIUM = "medium", "Medium"
+        HIGH = "high", "High"
+
+        __empty__ = "As the model does by itself"
+
     name = models.CharField(max_length=80, unique=True)
     kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.OPENAI)
     enabled = models.BooleanField(default=True)
@@ -111,6 +121,14 @@ class ModelProfile(models.Model):
         null=True,
         blank=True,
         help_text="Sent with each call, so that the server can give the same reply again. Leave empty for none.",
+    )
+    effort = models.CharField(
+        "reasoning effort",
+        max_length=6,
+        choices=Effort.choices,
+        blank=True,
+        default="",
+        help_text="Reasoning counts among the output tokens: leave room for it.",
     )
     guided = models.BooleanField(
         default=False,
@@ -190,6 +208,24 @@ class ModelTurn(models.Model):
 
     def __str__(self) -> str:
         return f"Run {self.run_id} at {self.profile_id}"
+
+
+class ModelCheck(models.Model):
+    """A test of a model's profile: requested by a person, made by a worker, and what came of it."""
+
+    profile = models.OneToOneField(ModelProfile, on_delete=models.CASCADE, related_name="test")
+    too_long = models.BooleanField(default=False)
+    """True if a prompt over the context is sent, too."""
+    wanted_at = models.DateTimeField(null=True, blank=True)
+    """The time of the request; empty once a worker has begun."""
+    since = models.DateTimeField(null=True, blank=True)
+    """When a worker began; empty once it is done."""
+    done_at = models.DateTimeField(null=True, blank=True)
+    found_json = models.TextField(blank=True, default="")
+    """The last result: a `Checked`; empty if the profile has changed since."""
+
+    def __str__(self) -> str:
+        return f"Test of {self.profile_id}"
 
 
 def same_server(one: str, other: str) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.utils import timezone
+
 from runs.engine.effects import ANSWER, EFFECT, Failed, ModelCall
 from runs.models import Exchange, Run, RunStatus, Step
 from runs.store.loading import MOVES
@@ -32,6 +34,11 @@ class Doing:
     """True if the next attempt waits for a model server that is busy or away."""
     turn: bool = False
     """True if it is queued for a model with limits on calls at once or per minute."""
+
+    @property
+    def is_due(self) -> bool:
+        """Return True if the time of the next attempt has come: a worker takes it up."""
+        return self.next_at is not None and self.next_at <= timezone.now()
 
 
 def doing_of(run: Run) -> Doing | None:

@@ -180,11 +180,15 @@ def resume(run_id: int, by: str) -> Run:
 
 @for_people
 def try_now(run_id: int, by: str) -> Run:
-    """Make a run due now that waits for a retry."""
+    """Make a run due now that waits for a retry; nothing is noted where its time has come by itself."""
     with transaction.atomic():
         run = seated(run_id)
-        if run.status != RunStatus.QUEUED or run.due_at <= now():
+        is_due = run.due_at <= now()
+        retries = run.exchanges.filter(attempt__gt=1).exclude(status=Exchange.Status.ANSWERED)
+        if run.status != RunStatus.QUEUED or (is_due and not retries.exists()):
             raise NotPossible(f"Run {run_id} is not waiting for a retry ({run.status}).")
+        if is_due:
+            return run
         told = Notice(code=TRIED_NOW, message=f"{by} requested the retry now.")
         append(run, "note", (told,), due_at=now())
     return run

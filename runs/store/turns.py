@@ -93,6 +93,11 @@ def end_turn(turn: int, tokens: int | None) -> None:
     ModelTurn.objects.filter(pk=turn).update(ended_at=Now(), **known)
 
 
+def give_back(turn: int) -> None:
+    """Forget a turn without a call."""
+    ModelTurn.objects.filter(pk=turn).delete()
+
+
 def wait_for_turn(lease: Lease, full: Full, model: str) -> None:
     """Release the run until there may be room; the model has not been asked."""
     told = {"turn": {"model": model, "limit": full.limit, "most": full.most}, "epoch": lease.epoch}

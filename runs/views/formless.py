@@ -12,6 +12,7 @@ PAGES = {
     **dict.fromkeys(("abort", "pause", "resume", "replay", "try-now"), "run"),
     **dict.fromkeys(("compact", "pin", "unpin", "summary-edit", "summary-undo"), "context"),
     **dict.fromkeys(("server-look", "server-delete", "server-tool"), "server"),
+    **dict.fromkeys(("model-test", "model-choose"), "model"),
     "decision": "interrupt",
     "sign-out": "runs",
     "admin:runs_interrupt_decide": "admin:runs_interrupt_change",

@@ -151,6 +151,34 @@ def test_the_fallback_takes_over_once_the_patience_is_over_and_the_timeline_says
     assert actions.replay(run, by=None)[1] is None
 
 
+DEAR: dict[str, Any] = {"input_price": 1_000.0, "output_price": 1_000.0}
+ASKS_FOR_COST = [{"when": {"next_cost_usd": 0.05}, "do": "ask"}]
+
+
+@pytest.mark.database
+def test_the_first_call_of_a_fallback_passes_the_gates_too() -> None:
+    with FakeModelServer([BUSY] * 3) as server, FakeModelServer([SAYS_93]) as other:
+        free = {"input_price": 0.0, "output_price": 0.0}
+        run = launched(server, patience_s=3.0, fallback=spare(other, **DEAR), rules=ASKS_FOR_COST, **free)
+        asks_for_model(run := work(run))
+        assert "The next model call may cost" in pending(run).title
+        assert not other.asked
+        decide(run, "resume")
+        assert work(run).status == "succeeded"
+        assert len(other.asked) == 1
+    assert actions.replay(run, by=None)[1] is None
+
+
+def test_a_rule_that_forbids_dear_calls_holds_for_a_fallback() -> None:
+    rules = [{"when": {"next_cost_usd": 0.05}, "do": "deny"}]
+    with FakeModelServer([BUSY] * 3) as server, FakeModelServer([SAYS_93]) as other:
+        free = {"input_price": 0.0, "output_price": 0.0}
+        run = work(launched(server, patience_s=3.0, fallback=spare(other, **DEAR), rules=rules, **free))
+        assert run.exit_reason == "cost_limit"
+        assert not other.asked
+    assert actions.replay(run, by=None)[1] is None
+
+
 def test_the_fallback_has_a_fallback_of_its_own_and_the_last_one_asks_a_person() -> None:
     with FakeModelServer([BUSY] * 9) as server:
         last = spare(server, name="last", patience_s=1.0)

@@ -19,7 +19,7 @@ from tests.cast import person, signed_in, stranger
 from tests.commands import command
 from tests.fake_model_server import FakeModelServer
 from tests.launching import launch
-from tests.running import lose_worker, work
+from tests.running import lose_worker, make_due, work
 from tests.served import BUSY, SAYS_93, SLOW_DOWN, launched, once, waits_of
 
 pytestmark = pytest.mark.usefixtures("every_run_verifies")
@@ -45,6 +45,21 @@ def test_a_person_has_the_next_try_made_at_once_and_the_log_says_who() -> None:
         assert len(server.asked) == 2
     assert "alice requested the retry now." in [view.line.text for view in row_views(run)]
     assert actions.replay(run, by=None)[1] is None
+
+
+@pytest.mark.django_db
+def test_a_press_that_comes_once_the_time_has_passed_is_no_mistake() -> None:
+    with FakeModelServer([SLOW_DOWN, SAYS_93]) as server:
+        run = once(launched(server))
+        Run.objects.filter(pk=run.pk).update(owner=(owner := person("alice")))
+        browser = signed_in(owner)
+        assert "Try now" in browser.get(f"/runs/{run.pk}/").text
+        make_due(run.pk)
+        assert "Try now" not in browser.get(f"/runs/{run.pk}/").text
+        answer = browser.post(f"/runs/{run.pk}/try-now/", follow=True)
+        assert (answer.status_code, "Trying now." in answer.text) == (200, True)
+        assert "asked for the next try" not in "".join(run.steps.values_list("facts_json", flat=True))
+        assert work(run).status == "succeeded"
 
 
 @pytest.mark.django_db

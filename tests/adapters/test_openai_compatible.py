@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -117,13 +118,14 @@ def test_tool_mode_reads_the_arguments_of_the_tool() -> None:
 
 
 @pytest.mark.parametrize(("mode", "form"), [("json_object", {"type": "json_object"}), ("prompted", None)])
-def test_a_schema_in_words_stands_in_the_system_message(mode: str, form: dict[str, str] | None) -> None:
+def test_a_schema_in_words_comes_last(mode: str, form: dict[str, str] | None) -> None:
     _, asked = ask(Says({"thought": "x"}), output_mode=mode)
     body = asked[0].body
     assert body.get("response_format") == form
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
-    assert '"thought"' in body["messages"][0]["content"]
-    assert body["messages"][0]["content"].endswith("Decide.")
+    assert body["messages"][0]["content"] == "Decide."
+    assert body["messages"][1]["content"].startswith("Goal: tides\n\nReply with one JSON object")
+    assert body["messages"][1]["content"].endswith(json.dumps(SCHEMA))
 
 
 def test_mode_none_asks_for_no_format() -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.compaction_play import GOAL, RIGHT, SCRIPT, SETTINGS, WRONG
-from tests.browser.walking import approve, check_ended, sign_in
+from tests.browser.walking import approve, check_ended, picture, sign_in
 from tests.stack import Site
 
 if TYPE_CHECKING:
@@ -80,12 +78,6 @@ def open_in_admin(page: Page, run: str) -> None:
     page.locator('[data-kind="compaction"] .row__link').first.click()
     page.get_by_role("link", name="In the admin").click()
     page.wait_for_url("**/admin/runs/compaction/*/change/")
-
-
-def picture(page: Page, name: str) -> None:
-    """A screenshot, where somebody wants them."""
-    if where := os.environ.get("SCREENSHOTS"):
-        page.screenshot(path=str(Path(where) / f"{name}.png"), full_page=True)
 
 
 def check_sides(page: Page) -> None:

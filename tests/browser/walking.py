@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from axe_playwright_python.sync_playwright import Axe
@@ -46,6 +48,12 @@ def check_page(page: Page, context: str | None = None) -> None:
     where = [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in found]
     assert not where, f"{page.url}: {where}"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{page.url} is too wide"
+
+
+def picture(page: Page, name: str) -> None:
+    """A screenshot, where somebody wants them."""
+    if where := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=str(Path(where) / f"{name}.png"), full_page=True)
 
 
 def approve(page: Page) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from django.db.models import F
 from django.urls import reverse
 
 from runs import driver
+from runs.driver.turns import turn_at
 from runs.models import ModelProfile, ModelTurn, Run, RunStatus
 from runs.store import db, decisions, errors, turns
 from runs.store.leases import Lease, claim
@@ -127,6 +129,32 @@ def test_a_reply_is_used_though_the_end_of_its_turn_can_t_be_saved(monkeypatch: 
     with FakeModelServer([SAYS_93]) as server:
         assert work(launched(server, most_calls=1)).status == "succeeded"
         assert len(server.asked) == 1
+
+
+def test_nothing_is_paid_for_a_turn_that_can_t_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeModelServer([SAYS_93]) as server:
+        run = launched(server, most_calls=1, limits={"cost_usd": 1}, input_price=1.0, output_price=1.0)
+        with monkeypatch.context() as patched:
+
+            def locked(*_: Any) -> None:
+                raise OperationalError("the row is locked")
+
+            patched.setattr(turns, "take_turn", locked)
+            once(run)
+        run.refresh_from_db()
+        assert (run.reserved_usd, run.reserved_tokens) == (0, 0)
+        assert work(run).status == "succeeded"
+    (told,) = [text for text in run.steps.values_list("facts_json", flat=True) if '"lost"' in text]
+    assert json.loads(told)[0]["cost_usd"] == 0
+
+
+def test_a_turn_that_was_not_used_counts_against_no_limit() -> None:
+    with FakeModelServer([]) as server:
+        lease = claimed(server, most_requests=1)
+    with turn_at(limits(), lease, 400):
+        assert ModelTurn.objects.exists()
+    assert not ModelTurn.objects.exists()
+    let_all_go()
 
 
 def test_only_so_many_requests_begin_in_a_minute() -> None:

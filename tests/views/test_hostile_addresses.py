@@ -112,7 +112,7 @@ class World:
         decide(done, "approve")
         work(done)
         self.runs = asking("tool_call", owner), done, compacted_run(owner)
-        ModelProfile.objects.create(name="tiny", base_url="http://127.0.0.1:9/v1", model_id="tiny")
+        model = ModelProfile.objects.create(name="tiny", base_url="http://127.0.0.1:9/v1", model_id="tiny")
         SiteRule.objects.create(rule_json='{"when": {"tool": "send_*"}, "do": "ask"}')
         Skill.objects.create(name="terse", text="Be terse.")
         server = McpServer.objects.create(name="notes", command="/usr/bin/false")
@@ -127,6 +127,7 @@ class World:
             "id": str(owner.pk),
             "name": "a.txt",
             "token": "x",
+            "profile_id": str(model.pk),
             "server_id": str(server.pk),
             "tool_id": str(tool.pk),
             "part": "state",

@@ -74,7 +74,7 @@ def test_nobody_learns_whether_a_row_exists() -> None:
 @pytest.mark.parametrize("one", urlpatterns, ids=lambda one: one.name)
 def test_no_address_refuses_to_be_looked_at(one: Any) -> None:
     values = {"run_id": 1, "other_id": 2, "seq": 1, "name": "a.txt", "interrupt_id": uuid4(), "part": "state"}
-    values |= {"server_id": 1, "tool_id": 1, "tool": "now"}
+    values |= {"server_id": 1, "tool_id": 1, "tool": "now", "profile_id": 1}
     address = reverse(one.name, kwargs={name: values[name] for name in one.pattern.converters})
     assert signed_in(alice()).get(address).status_code != 405
 

@@ -2,6 +2,7 @@
 
 from runs.adapters.models.served import ServedModel, load_library
 from runs.adapters.models.settings import (
+    EFFORTS,
     EXTRAS,
     OPTIONAL,
     SEEDED,
@@ -12,6 +13,7 @@ from runs.adapters.models.settings import (
 )
 
 __all__ = [
+    "EFFORTS",
     "EXTRAS",
     "OPTIONAL",
     "SEEDED",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai import messages as ai
 from pydantic_ai.models import ModelRequestParameters
@@ -13,7 +13,7 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings as Options
 from pydantic_ai.tools import ToolDefinition
 
-from runs.adapters.models.settings import ModelSettings, OutputMode
+from runs.adapters.models.settings import Kind, ModelSettings, OutputMode
 from runs.engine.context import CHARACTERS_PER_TOKEN
 from runs.engine.ports import Message, ModelRequest
 
@@ -39,6 +39,7 @@ def options_in(
 ) -> frozenset[str]:
     """Return the options of a call that it can do without, if the server refuses them."""
     had = {"temperature"} | ({"seed"} if settings.seed is not None else set())
+    had |= {"reasoning_effort"} if settings.effort else set()
     if settings.chats:
         had |= {"max_tokens", "stream_options", "stream"}
     if request.reply_schema is not None:
@@ -48,32 +49,91 @@ def options_in(
     return frozenset(had - set(left_out))
 
 
-def messages_of(request: ModelRequest, mode: OutputMode, left_out: Collection[str]) -> list[ai.ModelMessage]:
-    """Return the messages. Neighbours of one author become one, since many chat templates want them to alternate."""
-    found: list[Message] = []
+SEAM = "\n\n"
+"""Between parts of one author."""
+
+
+def messages_of(
+    request: ModelRequest, mode: OutputMode, left_out: Collection[str], kind: Kind
+) -> list[ai.ModelMessage]:
+    """Return the messages. Neighbours of one author become one, since many chat templates want them to alternate.
+
+    For a provider that caches only up to a mark, the mark comes before the part that the next prompt does not repeat.
+    """
+    found = list(request.messages)
+    passing = request.passing
     if request.reply_schema is not None and mode in ("json_object", "prompted"):
-        found.append(Message(author="system", text=_in_words(request.reply_schema)))
+        # At the end: it changes with the state of a run, and the head of a prompt is what providers cache.
+        found.append(Message(author="user", text=_in_words(request.reply_schema)))
+        if passing is not None:
+            passing += len(found[-1].text) + (len(SEAM) if passing else 0)
     joined: list[Message] = []
-    for message in (*found, *request.messages):
+    for message in found:
         author = "user" if message.author == "system" and "system" in left_out else message.author
         text = message.text
         if joined and joined[-1].author == author:
-            text = f"{joined.pop().text}\n\n{text}"
+            text = f"{joined.pop().text}{SEAM}{text}"
         joined.append(Message(author=author, text=text))
+    if kind == "anthropic" and passing is not None and joined[-1].author == "user":
+        return [*map(_as_sent, joined[:-1]), _marked(joined[-1].text, passing)]
     return [_as_sent(message) for message in joined]
 
 
-def options_of(request: ModelRequest, settings: ModelSettings, left_out: Collection[str]) -> Options:
-    """Return the options of the call."""
+def _marked(text: str, passing: int) -> ai.ModelMessage:
+    """Return a user's message with a mark before its last characters, `passing` in number, and their seam."""
+    at = len(text) - passing - len(SEAM) if passing else len(text)
+    if at <= 0:
+        return ai.ModelRequest(parts=[ai.UserPromptPart(text)])
+    ending = [text[at:]] if passing else []
+    return ai.ModelRequest(parts=[ai.UserPromptPart([text[:at], ai.CachePoint(), *ending])])
+
+
+def options_of(
+    request: ModelRequest, settings: ModelSettings, left_out: Collection[str], profile: Mapping[str, Any]
+) -> Options:
+    """Return the options of the call, given the library's knowledge of the model."""
     longest = room_of(request, settings)
-    options = Options(max_tokens=min(longest, request.reply_tokens or longest))
-    if "temperature" not in left_out:
+    most = min(longest, request.reply_tokens or longest)
+    thinking = {} if "reasoning_effort" in left_out else effort_of(settings, profile, most)
+    options = Options(max_tokens=most)
+    options.update(cast("Options", thinking))
+    thinks = thinking and settings.effort != "none"
+    if "temperature" not in left_out and not (thinks and settings.kind in ("anthropic", "responses")):
         options["temperature"] = request.temperature
     if settings.seed is not None:
         options["seed"] = settings.seed
+    if settings.kind == "anthropic" and request.passing is not None:
+        options["anthropic_cache_instructions"] = True  # type: ignore[typeddict-unknown-key]
     if settings.kind == "responses":
         options["openai_store"] = False  # type: ignore[typeddict-unknown-key]
     return options
+
+
+LEAST_BUDGET = 1_024
+"""Tokens that an Anthropic model thinks at least, where it thinks within a budget."""
+
+BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384}
+
+
+def effort_of(settings: ModelSettings, profile: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Return the option for the reasoning effort in the dialect of the server; `most` is the longest reply.
+
+    A budget is at most half of that, so that room is left for the reply itself.
+    """
+    effort = settings.effort
+    match settings.kind:
+        case _ if not effort:
+            return {}
+        case "openai" | "responses":
+            return {"openai_reasoning_effort": effort}
+        case "openrouter":
+            return {"extra_body": {"reasoning": {"effort": effort}}}
+        case "anthropic" if effort != "none" and not profile.get("anthropic_supports_adaptive_thinking"):
+            budget = min(BUDGETS[effort], most // 2)
+            thinks = budget >= LEAST_BUDGET and profile.get("supports_thinking")
+            enabled = {"type": "enabled", "budget_tokens": budget}
+            return {"thinking": True, "anthropic_thinking": enabled} if thinks else {}
+    return {"thinking": False if effort == "none" else effort}
 
 
 def room_of(request: ModelRequest, settings: ModelSettings) -> int:

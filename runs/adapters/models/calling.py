@@ -86,12 +86,12 @@ async def _call(
         except Exception as fault:
             raise Unread(type(fault).__name__) from fault
         mode = mode_of(settings, left_out, model.profile)
-        messages = messages_of(request, mode, left_out)
+        messages = messages_of(request, mode, left_out, settings.kind)
         transport.had = options_in(request, messages, settings, left_out, mode)
         opening = model_request_stream(
             model,
             messages,
-            model_settings=options_of(request, settings, left_out),
+            model_settings=options_of(request, settings, left_out, model.profile),
             model_request_parameters=form_of(request, settings, mode),
         )
         try:

@@ -51,6 +51,7 @@ _SAYS_NO = re.compile(
 )
 _ABOUT = {
     "seed": r"\bseed\b",
+    "reasoning_effort": r"\breasoning[_. ]effort\b|\breasoning\.|\bthinking\b",
     "stream_options": r"\bstream_options\b",
     "max_tokens": r"\bmax_tokens\b",
     "temperature": r"\btemperature\b",
@@ -60,6 +61,9 @@ _ABOUT = {
     "stream": r"\bstream(?:ing|ed)?\b",
 }
 """Servers' words for an option that a call can do without."""
+
+_FIELDS = {"reasoning": "reasoning_effort", "thinking": "reasoning_effort"}
+"""Fields of requests that hold an option of another name."""
 
 
 class Refused(Exception):
@@ -134,8 +138,9 @@ class Refused(Exception):
             return ""
         known = {"response_format" if name == "json_schema" else name: name for name in had}
         for named in self._named():
-            if (first := re.split(r"[.\[]", named)[0]) in _ABOUT:
-                return known.get(first, "")
+            first = re.split(r"[.\[]", named)[0]
+            if (about := _FIELDS.get(first, first)) in _ABOUT:
+                return known.get(about, "")
         if _SAYS_NO.search(self.said) is None:
             return ""
         return next(

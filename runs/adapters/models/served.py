@@ -70,6 +70,11 @@ class ServedModel:
                 self._remember(frozenset(left_out))
             return answer
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Return the options that the server is known to refuse."""
+        return frozenset(self._left_out)
+
     def price(self, input_tokens: int) -> float:
         """Return the largest cost of a call with so many input tokens, in USD: with the longest reply."""
         return self._tariff.charge(input_tokens, self._settings.max_output_tokens)

@@ -13,6 +13,11 @@ from runs.engine.values import Value
 Kind = Literal["openai", "responses", "anthropic", "google", "mistral", "openrouter"]
 """A server's dialect. `openai` is chat completions, as all OpenAI-compatible servers have it."""
 
+Effort = Literal["", "none", "low", "medium", "high"]
+"""How much a model thinks before it replies; empty: as it does by itself."""
+
+EFFORTS: tuple[Effort, ...] = ("none", "low", "medium", "high")
+
 OutputMode = Literal["native", "tool", "json_object", "prompted", "none"]
 
 EXTRAS = {"anthropic": "anthropic", "google": "google.genai", "mistral": "mistralai"}
@@ -29,6 +34,7 @@ OPTIONAL = (
     "system",
     "json_schema",
     "response_format",
+    "reasoning_effort",
 )
 """Options that a server may refuse, and a call can do without: `json_schema` falls back to JSON mode, `response_format`
 to the schema in words, `system` to a user message, `stream` to a reply at once."""
@@ -65,6 +71,8 @@ class ModelSettings(Value):
     """Seconds that a call waits in all for an unavailable server, before a person is asked."""
     fallback: str = ""
     """The model that takes over after that; empty if a person is asked."""
+    effort: Effort = ""
+    """The reasoning effort; its tokens count among those written."""
     guided: bool = False
     """The model is small: its prompts have worked examples, and its reply schema is narrow."""
     left_out: frozenset[str] = frozenset()

@@ -88,9 +88,7 @@ class Transport(httpx2.AsyncBaseTransport):
         self.sent = len(body)
         headers = [(name, request.headers[name]) for name in SENT if name in request.headers]
         headers.append(("User-Agent", "agentsite"))
-        if key := settings.api_key.get_secret_value():
-            header, before = KEY_HEADER.get(settings.kind, ("Authorization", "Bearer "))
-            headers.append((header, before + key))
+        headers += key_header(settings)
         port = own.port or PORTS[own.scheme]
         target = url.raw_path.decode("ascii")
         return Call("POST", own.scheme, own.hostname or "", port, target, tuple(headers), body)
@@ -145,6 +143,13 @@ class _Stream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         self._stack.close()
+
+
+def key_header(settings: ModelSettings) -> list[tuple[str, str]]:
+    """Return the header with the key; none without a key."""
+    key = settings.api_key.get_secret_value()
+    header, before = KEY_HEADER.get(settings.kind, ("Authorization", "Bearer "))
+    return [(header, before + key)] if key else []
 
 
 def _explicit(scheme: str, port: int | None) -> int | None:

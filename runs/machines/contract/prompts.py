@@ -176,7 +176,11 @@ def _names(names: list[str]) -> dict[str, Any]:
 
 
 def _decision_schema(state: ContractState) -> dict[str, Any]:
-    """Return the schema of a strong model's decision: only members with an effect."""
+    """Return the schema of a strong model's decision: only members with an effect.
+
+    Artifacts are not named in it, for providers put it before the prompt: a schema of its own for each round would
+    keep all of that out of their caches. A wrong name gets a notice.
+    """
     whole = state.budget.whole
     tools = [spec.name for spec in state.terms.permitted()]
     shows = bool(state.artifacts or state.skills) and whole.left("context_reads") > 0
@@ -197,13 +201,11 @@ def _decision_schema(state: ContractState) -> dict[str, Any]:
     if tools:
         properties["tool_call"] = {"anyOf": [_call_schema(tools), {"type": "null"}]}
     if shows and state.artifacts:
-        properties["show_artifacts"] = _names(list(state.artifacts))
+        properties["show_artifacts"] = {"type": "array", "items": TEXT}
     if shows and state.skills:
         properties["show_skills"] = _names(list(state.skills))
-    if fills := _map_schema(
-        list(state.slots), [name for name, made in state.artifacts.items() if made.mappable]
-    ):
-        properties["map_slots"] = fills
+    if state.slots and any(made.mappable for made in state.artifacts.values()):
+        properties["map_slots"] = _map_schema(list(state.slots), TEXT)
     return object_schema(
         {**properties, "questions": {"type": "array", "items": TEXT}, "completion_summary": TEXT}
     )
@@ -221,14 +223,12 @@ def _call_schema(tools: list[str]) -> dict[str, Any]:
     )
 
 
-def _map_schema(slots: list[str], artifacts: list[str]) -> dict[str, Any]:
-    """Return the schema of the ways to fill slots; empty if there is none."""
-    if not slots or not artifacts:
-        return {}
+def _map_schema(slots: list[str], artifact: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of the ways to fill slots, given that of an artifact's name."""
     entry = object_schema(
         {
             "slot": {"type": "string", "enum": slots},
-            "artifact": {"type": "string", "enum": artifacts},
+            "artifact": artifact,
             "draft": {"type": "boolean"},
             "gaps": TEXT,
         }
@@ -312,8 +312,8 @@ def _ending(state: ContractState) -> dict[str, Any]:
         if entries:
             count = {"minItems": len(entries), "maxItems": len(entries)}
             properties["map_slots"] = {"type": "array", "prefixItems": entries, **count}
-    elif fills := _map_schema(slots, fillers):
-        properties["map_slots"] = fills
+    elif slots and fillers:
+        properties["map_slots"] = _map_schema(slots, {"type": "string", "enum": fillers})
     return object_schema(
         {
             **properties,
