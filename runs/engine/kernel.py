@@ -460,9 +460,8 @@ def _edited(
     told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message, **of_script)
     changed: dict[str, Any] = {"goal": str(args.get("goal", ""))}
     if isinstance(held, ToolCall):
-        changed = {"args": args, "resumes": 0} | (
-            {"effects": spec.effects_with(args)} if spec and spec.reads_if else {}
-        )
+        changed = {"args": args, "resumes": 0}
+        changed |= {"effects": spec.effects_with(args)} if spec and spec.reads_if else {}
     passed = gates.answered_by(call, said)
     facts = (*notices, told, *outward.newly_allowed(call, said))
     return _release(machine, snapshot, call, held.model_copy(update=changed), passed, facts)

@@ -20,6 +20,9 @@ ASKED_AGAIN = {"retried", "context_overflow", "reply_length", "reply_content_fil
 """Codes of the notice on a retried model call."""
 
 
+BY_SCRIPT = "in a script"
+"""Marks a call that a script makes, and its result."""
+
 NOTHING_SPECIAL = Reads(None)
 
 
@@ -140,10 +143,12 @@ def _asked(asked: Data, row: _Row) -> Line:
         case "tool_call":
             if decided := row.told(lambda fact: row.reads(fact).reply):
                 return decided  # a call on the run's own record needs no line of its own before it
+            if asked.get("resumes") and (heard := row.told(lambda fact: "script" in fact)):
+                return _tagged(heard, BY_SCRIPT)
             code = call_text(asked["tool"], asked["args"])
-            return _retried(Line("Calls", code=code, icon="tool", tone="call"), facts)
+            return _called(Line("Calls", code=code, icon="tool", tone="call"), facts)
         case "child_run":
-            return _retried(Line("Starts child", short(asked["goal"]), asked["name"], "child", "call"), facts)
+            return _called(Line("Starts child", short(asked["goal"]), asked["name"], "child", "call"), facts)
         case "compaction":
             by = f"requested by {asked['wanted_by']}" if asked.get("wanted_by") else ""
             rows = f"steps {asked['first']}–{asked['last']}"
@@ -154,6 +159,12 @@ def _asked(asked: Data, row: _Row) -> Line:
         case "human_call":
             return _human_asked(asked, facts)
     return Line("Asks", asked["kind"], level="all")
+
+
+def _called(line: Line, facts: list[Data]) -> Line:
+    """Return the line of a call, with a mark where a script makes it."""
+    by_script = any(fact["kind"] == "react.tool.call" and fact.get("script") for fact in facts)
+    return _retried(_tagged(line, BY_SCRIPT) if by_script else line, facts)
 
 
 def _model_asked(asked: Data, row: _Row) -> Line:
@@ -180,7 +191,7 @@ def _retried(line: Line, facts: list[Data]) -> Line:
         if fact["kind"] == "react.notice" and fact["code"] == MADE_ANEW:
             return _replace(line, text=fact["message"], tone="warn", tag="retried", level="turn")
         if fact["kind"] == "react.tool.edited":
-            return _replace(line, tag="changed by a person")
+            return _tagged(line, "changed by a person", *([BY_SCRIPT] if fact.get("script") else []))
     return line
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from typing import Any
 
 import pytest
 
+from agentsite.environment import ROOT
 from runs import actions
 from runs.machines import CATALOGUE
 from runs.models import Run
+from runs.reading.rows import row_views
 from runs.reading.script_export import launch_of
 from runs.store import loading
 from tests.commands import command, launch_and_die
@@ -144,6 +148,51 @@ def test_a_call_that_can_not_be_made_is_an_error_with_its_line(code: str, why: s
     assert why in ending(run)["stderr"] and "line 2" in ending(run)["stderr"]
     assert (ending(run)["error"], run.status) == ("Exited with code 1.", "succeeded")
     assert not run.exchanges.filter(name="send").exists()
+
+
+def test_a_script_asks_a_person_and_starts_child_runs() -> None:
+    code = (
+        "colour = ask_person(question='Which colour?')['answer']\nagent_reader(goal=f'Find {colour} tides')"
+    )
+    child = {"reader": {"machine": "ruled", "settings": {}}}
+    answers = {
+        "reader": {"replies": {"decision": [{"thought": "FINAL ANSWER: a blue tide", "action": None}]}}
+    }
+    played = script(think("python", code=code), FINAL, tools={}, subgraphs=answers)
+    run = work(launch(played=played, tools=["python", "ask_person"], subgraphs=child))
+    assert (pending(run).kind, pending(run).title) == ("question", "Which colour?")
+    decide(run, "respond", message="blue")
+    assert work(run).status == "succeeded"
+    assert ending(run)["value"] == {"value": "a blue tide"}
+    assert Run.objects.get(parent=run).goal == "Find blue tides"
+
+
+def test_the_example_of_the_documents_runs() -> None:
+    page = (ROOT / "docs" / "tools.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    files = "write_file(name='a.txt', content='the tides')\nwrite_file(name='b.txt', content='none')\n"
+    played = script(think("python", code=files + code), FINAL, tools={})
+    run = work(launch(played=played, tools=["python", "read_file", "write_file", "list_files"], rules=ALLOW))
+    assert ending(run)["value"] == {"value": ["a.txt"]}
+
+
+def test_the_timeline_marks_what_a_script_calls() -> None:
+    lines = [row.line.plain for row in row_views(work(scripted(rules=ALLOW)))]
+    assert 'Calls (in a script): search(q="tides")' in lines
+    assert "Result (search, in a script): three results" in lines
+
+
+def test_a_launch_is_refused_where_the_sandbox_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    with pytest.raises(actions.BadLaunch, match="add_provider python"):
+        launch(FINAL, tools=["python"])
+
+
+def test_a_run_whose_worker_lacks_the_sandbox_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = scripted()
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    assert work(run).exit_reason == "fatal_error"
+    assert "the installation lacks pydantic_monty" in told(run, "react.exit")[0]["message"]
 
 
 def test_a_transient_failure_of_a_call_is_retried_before_the_script_hears() -> None:

@@ -1,4 +1,4 @@
-"""`manage.py add_provider`: packages that the base does without, for a provider's models or for MCP servers."""
+"""`manage.py add_provider`: packages that the base does without, for a provider's models or for tools."""
 
 from typing import Any
 
@@ -12,15 +12,18 @@ from runs.adapters.models import EXTRAS
 class Command(BaseCommand):
     """Installs it by hash into `.venv`."""
 
-    help = "Install what models of a provider, or MCP servers, need. `up` does the same for those it finds."
+    help = (
+        "Install what models of a provider, MCP servers or scripts of the tool python need. "
+        "`up` does the same for models and servers that it finds."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the kinds of models."""
         parser.add_argument(
             "kind",
             nargs="+",
-            choices=sorted([*EXTRAS, providers.MCP]),
-            help="the kind of model in its profile, or mcp",
+            choices=sorted([*EXTRAS, *providers.TOOLS]),
+            help="the kind of model in its profile, mcp, or python",
         )
 
     def handle(self, *args: Any, kind: list[str], **options: Any) -> None:
@@ -30,5 +33,4 @@ class Command(BaseCommand):
                 providers.add(one)
             except (providers.NotHere, InstallFailed) as why:
                 raise CommandError(str(why)) from None
-            what = "Tools of MCP servers" if one == providers.MCP else f"Models of kind {one}"
-            self.stdout.write(f"{what} can be called after a restart.")
+            self.stdout.write(f"{providers.titled(one)} can be called after a restart.")

@@ -42,10 +42,7 @@ class PythonArguments(Arguments):
     code: str = Field(
         min_length=1,
         max_length=20_000,
-        description=(
-            "A Python script. Call the other tools as functions by keyword, such as read_file(name='a.txt'): a call "
-            "returns its result, or raises RuntimeError. What is printed and the last line's value come back."
-        ),
+        description="A Python script. What it prints, and the value of its last line, come back.",
     )
 
 
@@ -248,9 +245,10 @@ def _output(printed: Printed, value: Any) -> Mapping[str, Any]:
 TOOL = Tool(
     name=PYTHON,
     description=(
-        "Runs a Python script without network, files or clock, with part of the standard library (json, re, math, "
-        "datetime, collections). The script may call the run's other tools as functions, by keyword: each call passes "
-        "the same checks and approvals as your own. Use it to work through data, or for several calls at once."
+        "Runs a Python script, for data and for several calls in one turn. It has no network, files or clock, and a "
+        "part of the standard library: json, re, math, datetime, collections. Other tools are functions in it, such as "
+        "read_file(name='a.txt'). They return what the tool returns, or raise RuntimeError, and need approval as "
+        "always. Call them directly or in loops, not through map or sorted."
     ),
     arguments=PythonArguments,
     effects="none",
