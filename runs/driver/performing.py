@@ -223,9 +223,9 @@ class Performer:
         """Return the call that began the script which `call` resumes, with all that the script has heard."""
         if not call.resumes:
             return call, {}
-        begun = scripts.begun_at(self.at.run, call.resumes)
-        heard = (_heard(called, told) for called, told in begun.heard)
-        return call.model_copy(update={"args": begun.call.args}), {"heard": tuple(heard)}
+        begun = scripts.script_at(self.at.run, call.resumes)
+        heard = (_heard(called, told) for called, told in scripts.heard_by(self.at.run, call.resumes))
+        return call.model_copy(update={"args": begun.args}), {"heard": tuple(heard)}
 
     # --- lost calls -------------------------------------------------------------------------------------------------
 

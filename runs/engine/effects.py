@@ -90,6 +90,8 @@ class ToolCall(Value):
     """Works on the run's own record: no limit holds or counts it."""
     resumes: int = Field(default=0, exclude_if=operator.not_)
     """The step of the call whose script goes on, with the results of its calls so far; 0 for any other call."""
+    script: int = Field(default=0, exclude_if=operator.not_)
+    """The step of the call whose script makes this one; 0 if the model does."""
 
     @property
     def repeatable(self) -> bool:
@@ -132,6 +134,8 @@ class ChildRun(Value):
     kind: Literal["child_run"] = "child_run"
     name: str
     goal: str
+    script: int = Field(default=0, exclude_if=operator.not_)
+    """As of `ToolCall`."""
 
     @property
     def tool(self) -> str:

@@ -456,8 +456,7 @@ def _edited(
                 blame="recoverable", message=f"The call that a person wrote can't run. {why}", ran=False
             )
             return _ask_node(machine, snapshot, refused, notices)
-    of_script = scripts.of_edited(snapshot.state)
-    told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message, **of_script)
+    told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message, script=held.script)
     changed: dict[str, Any] = {"goal": str(args.get("goal", ""))}
     if isinstance(held, ToolCall):
         changed = {"args": args, "resumes": 0}

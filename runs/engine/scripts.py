@@ -8,7 +8,7 @@ See docs/tools.md, "Python".
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from runs.engine.effects import Answer, ChildFinished, ChildRun, Failed, ScriptCalled, ToolCall, ToolReturned
 from runs.engine.facts import Fact, Notice, ToolCalled, ToolReported
@@ -39,7 +39,8 @@ def judged(state: State, pending: Pending, call: ScriptCalled, withheld: Collect
         called = ToolCalled(tool=call.tool, args=call.args, script=begun)
         return Judged(Failed(blame="recoverable", message=why, ran=False), (called,))
     called = ToolCalled(tool=call.tool, args=found.args, script=begun)
-    return Judged(found.spec.effect_with(found.args), (called, *drops))
+    effect = found.spec.effect_with(found.args).model_copy(update={"script": begun})
+    return Judged(effect, (called, *drops))
 
 
 def answered(state: State, answer: Answer | None) -> ToolReported | None:
@@ -56,8 +57,3 @@ def answered(state: State, answer: Answer | None) -> ToolReported | None:
 def resumed(script: int) -> ToolCall:
     """Return the call that goes on with the script begun at that step."""
     return ToolCall(tool=PYTHON, args={}, effects="none", resumes=script)
-
-
-def of_edited(state: State) -> dict[str, Any]:
-    """Return the mark of a call that a person changes, if a script made it."""
-    return {"script": state.script_call.script} if state.script_call else {}

@@ -146,9 +146,10 @@ def _asked(asked: Data, row: _Row) -> Line:
             if asked.get("resumes") and (heard := row.told(lambda fact: "script" in fact)):
                 return _tagged(heard, BY_SCRIPT)
             code = call_text(asked["tool"], asked["args"])
-            return _called(Line("Calls", code=code, icon="tool", tone="call"), facts)
+            return _called(asked, Line("Calls", code=code, icon="tool", tone="call"), facts)
         case "child_run":
-            return _called(Line("Starts child", short(asked["goal"]), asked["name"], "child", "call"), facts)
+            line = Line("Starts child", short(asked["goal"]), asked["name"], "child", "call")
+            return _called(asked, line, facts)
         case "compaction":
             by = f"requested by {asked['wanted_by']}" if asked.get("wanted_by") else ""
             rows = f"steps {asked['first']}–{asked['last']}"
@@ -161,10 +162,10 @@ def _asked(asked: Data, row: _Row) -> Line:
     return Line("Asks", asked["kind"], level="all")
 
 
-def _called(line: Line, facts: list[Data]) -> Line:
+def _called(asked: Data, line: Line, facts: list[Data]) -> Line:
     """Return the line of a call, with a mark where a script makes it."""
-    by_script = any(fact["kind"] == "react.tool.call" and fact.get("script") for fact in facts)
-    return _retried(_tagged(line, BY_SCRIPT) if by_script else line, facts)
+    line = _retried(line, facts)
+    return _tagged(line, BY_SCRIPT) if asked.get("script") else line
 
 
 def _model_asked(asked: Data, row: _Row) -> Line:
@@ -191,7 +192,7 @@ def _retried(line: Line, facts: list[Data]) -> Line:
         if fact["kind"] == "react.notice" and fact["code"] == MADE_ANEW:
             return _replace(line, text=fact["message"], tone="warn", tag="retried", level="turn")
         if fact["kind"] == "react.tool.edited":
-            return _tagged(line, "changed by a person", *([BY_SCRIPT] if fact.get("script") else []))
+            return _replace(line, tag="changed by a person")
     return line
 
 
@@ -208,7 +209,8 @@ def _human_asked(asked: Data, facts: list[Data]) -> Line:
         if code or anew
         else whole_title(asked)
     )
-    return Line(title, text, code, "hand", "ask", "turn", "asks a person again" if anew else "asks a person")
+    line = Line(title, text, code, "hand", "ask", "turn", "asks a person again" if anew else "asks a person")
+    return _tagged(line, BY_SCRIPT) if held.get("script") else line
 
 
 def _stopped(facts: list[Data], *, ends_replay: bool) -> Line:

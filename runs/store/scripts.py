@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from runs.engine.effects import ANSWER, EFFECT, ScriptCalled, ToolCall
 from runs.engine.facts import ToolReported
+from runs.engine.scripts import PYTHON
 from runs.machines import CATALOGUE
 from runs.models import Run, Step, tells
 
 
-class Begun(NamedTuple):
-    """The call that began a script, and the script's calls since, each with its result."""
+def script_at(run: Run, seq: int) -> ToolCall:
+    """Return the call with the script that step `seq` began."""
+    call = EFFECT.validate_json(run.exchanges.get(seq=seq).request_json)
+    assert isinstance(call, ToolCall)
+    return call
 
-    call: ToolCall
-    heard: tuple[tuple[ScriptCalled, ToolReported], ...]
 
-
-def begun_at(run: Run, seq: int) -> Begun:
-    """Return the script that the live step `seq` began."""
+def heard_by(run: Run, seq: int) -> list[tuple[ScriptCalled, ToolReported]]:
+    """Return the calls of the script that the live step `seq` began, each with its result."""
     live = run.steps.filter(live=True, seq__gte=seq)
     asked = run.exchanges.filter(kind="tool_call", seq__in=live.filter(kind=Step.Kind.ASK).values("seq"))
-    own = [
-        (effect, exchange.answer_json)
-        for exchange in asked.order_by("seq")
-        if isinstance(effect := EFFECT.validate_json(exchange.request_json), ToolCall)
-        and seq in (exchange.seq, effect.resumes)
-    ]
-    said = [ANSWER.validate_json(text) for _, text in own if text]
+    asked = asked.filter(name=PYTHON, answer_json__isnull=False).order_by("seq")
+    said = [ANSWER.validate_json(text or "") for text in asked.values_list("answer_json", flat=True)]
     calls = [answer for answer in said if isinstance(answer, ScriptCalled)]
-    return Begun(own[0][0], tuple(zip(calls, _results(run, seq), strict=True)))
+    return list(zip(calls, _results(run, seq), strict=True))
 
 
 def _results(run: Run, seq: int) -> list[ToolReported]:

@@ -16,6 +16,7 @@ from runs.models import Run
 from runs.reading.rows import row_views
 from runs.reading.script_export import launch_of
 from runs.store import loading
+from tests.cast import person, signed_in
 from tests.commands import command, launch_and_die
 from tests.launching import ALLOW, FINAL, SEARCH, SEND, launch, script, think
 from tests.machines.replies import NAMES, SETTINGS, call, end
@@ -182,6 +183,18 @@ def test_the_timeline_marks_what_a_script_calls() -> None:
     assert "Result (search, in a script): three results" in lines
 
 
+def test_the_question_about_a_call_shows_the_script_that_makes_it() -> None:
+    run = work(scripted())
+    assert "Approval (asks a person, in a script)" in [row.summary.split(":")[0] for row in row_views(run)]
+    client = signed_in(person("carol", "view_run", "decide_interrupt"))
+    card = client.get(f"/runs/{run.pk}/").text
+    assert "The script that makes this call" in card and "except RuntimeError as error:" in card
+    decide(run, "approve")
+    asked = run.head + 1
+    after = [row.summary.split(": ")[0] for row in row_views(work(run), after=asked)]
+    assert after[:2] == ["Calls (in a script)", "Result (send, in a script)"]
+
+
 def test_a_launch_is_refused_where_the_sandbox_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
     with pytest.raises(actions.BadLaunch, match="add_provider python"):
@@ -284,3 +297,12 @@ def test_killed_anywhere_each_call_of_a_script_is_made_once(place: str) -> None:
     assert (run.model_calls, run.tool_calls, run.cost_usd) == (2, 3, 0.002)
     assert run.exchanges.filter(name="send").count() == 1
     assert kinds(run).count("recovered") == 1
+
+
+def test_every_page_of_a_run_with_a_script_opens() -> None:
+    run, other = work(scripted(rules=ALLOW)), work(scripted("search(q=5)"))
+    client = signed_in(person("carol", "view_run", "decide_interrupt"))
+    for seq in range(1, run.head + 1):
+        assert client.get(f"/runs/{run.pk}/steps/{seq}/").status_code == 200, seq
+    for page in ("context/", "artifacts/", "export.json", "script.json", "test.py", f"compare/{other.pk}/"):
+        assert client.get(f"/runs/{run.pk}/{page}").status_code == 200, page
