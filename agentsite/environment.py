@@ -80,6 +80,8 @@ class Environment(BaseSettings):
     """Databases that agents may read, each as `name=URL`."""
     documents: str = Field("", alias="AGENTSITE_DOCUMENTS")
     """Folders of documents that agents may read, each as `name=/path`."""
+    python_limits: str = Field("", alias="AGENTSITE_PYTHON_LIMITS")
+    """Limits of scripts of the tool `python`, each as `name=number`."""
 
     @field_validator("allowed_hosts", "csrf_trusted_origins", "machines", "email_domains", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Packages that the base lacks: installed by hash if a model profile or an MCP server needs them."""
+"""Packages that the base lacks, installed by hash: for models, MCP servers and the tool python."""
 
 import sys
 from collections.abc import Iterable
@@ -20,17 +20,24 @@ class NotHere(Exception):
         )
 
 
-MCP = "mcp"
-"""What MCP servers need, beside the kinds of models."""
+MCP, PYTHON = "mcp", "python"
+
+TOOLS = {MCP: "Tools of MCP servers", PYTHON: "Scripts of the tool python"}
+"""What needs packages beside the kinds of models."""
+
+
+def titled(kind: str) -> str:
+    """Return what the packages of that kind are for."""
+    return TOOLS.get(kind, f"Models of kind {kind}")
 
 
 def lock_of(kind: str) -> Path:
-    """Return the lock of a kind of model, or of MCP."""
+    """Return the lock of a kind of model, or of a name in `TOOLS`."""
     return ROOT / f"requirements-{kind}.lock"
 
 
 def add(kind: str) -> None:
-    """Install what a kind of model, or MCP, needs; raises `NotHere` or `InstallFailed`."""
+    """Install what a kind of model, or a name in `TOOLS`, needs; raises `NotHere` or `InstallFailed`."""
     venv, lock = ROOT / ".venv", lock_of(kind)
     if venv.resolve() != Path(sys.prefix).resolve():
         raise NotHere(lock)
@@ -44,8 +51,7 @@ def add_missing(kinds: Iterable[str]) -> list[str]:
         try:
             add(kind)
         except (NotHere, bootstrap.InstallFailed) as why:
-            what = "Tools of MCP servers" if kind == MCP else f"Models of kind {kind}"
-            told.append(f"{what} can't be called. {why}")
+            told.append(f"{titled(kind)} can't be called. {why}")
     return told
 
 

@@ -9,10 +9,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+from pydantic import ValidationError
 
 from agentsite.environment import database_of
 from runs.adapters.documents import can_be_read
 from runs.adapters.own_database import is_own_file
+from runs.adapters.script_limits import ScriptLimits
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
@@ -49,6 +51,18 @@ def document_folders_of(text: str, data_dir: Path) -> dict[str, Path]:
         if not can_be_read(folder):
             raise NotRegistered(variable, f"{name} is not a folder that this user may read", form)
     return found
+
+
+def python_limits_of(text: str) -> ScriptLimits:
+    """Return the limits of scripts: the defaults, with those that the text names."""
+    variable = "AGENTSITE_PYTHON_LIMITS"
+    form = f"name=number, separated by commas; names: {', '.join(ScriptLimits.model_fields)}"
+    try:
+        return ScriptLimits.model_validate(_named(variable, text, form))
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise NotRegistered(variable, why, form) from None
 
 
 def _is_own(database: Mapping[str, Any], own: Mapping[str, Any]) -> bool:

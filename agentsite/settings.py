@@ -16,7 +16,7 @@ from agentsite.environment import (
     refuse_without_site,
 )
 from agentsite.mail import mail_of
-from agentsite.registered import document_folders_of, sql_databases_of
+from agentsite.registered import document_folders_of, python_limits_of, sql_databases_of
 from runs.modules import look_in
 
 ENVIRONMENT = read_environment()
@@ -153,6 +153,9 @@ SQL_DATABASES = sql_databases_of(ENVIRONMENT.sql_databases, DATABASES["default"]
 
 DOCUMENT_FOLDERS = document_folders_of(ENVIRONMENT.documents, DATA_DIR)
 """What agents may read with the tool search: folders by name."""
+
+PYTHON_LIMITS = python_limits_of(ENVIRONMENT.python_limits)
+"""What a script of the tool python may use."""
 
 # The broker carries hints only: without one everything still works, a little later
 REDIS_URL = redis_url_of(ENVIRONMENT.redis_url, DATA_DIR)

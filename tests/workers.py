@@ -55,14 +55,14 @@ class Meddled:
     def specs(self) -> Any:
         return self.tools.specs
 
-    def call(self, call: ToolCall, nth: int, key: str) -> Any:
+    def call(self, call: ToolCall, nth: int, key: str, **heard: Any) -> Any:
         self.keys.append(key)
         self.tools_called.append(call.tool)
-        return self._performed(call.tool, lambda: self._carried_out(call, nth, key))
+        return self._performed(call.tool, lambda: self._carried_out(call, nth, key, heard))
 
-    def _carried_out(self, call: ToolCall, nth: int, key: str) -> Any:
+    def _carried_out(self, call: ToolCall, nth: int, key: str, heard: dict[str, Any]) -> Any:
         self.done.append((call.tool, key))
-        return self.tools.call(call, nth, key)
+        return self.tools.call(call, nth, key, **heard)
 
     def happened(self, call: ToolCall, key: str) -> Any:
         return self.far_side or self.tools.happened(call, key)

@@ -328,11 +328,14 @@ def _check_parts(
 ) -> None:
     """Check that everything named by the settings exists; the same for each subgraph."""
     built_in = {spec.name for spec in machine.built_in}
-    known = set(tools) | built_in | set(script.tools or {} if script else {})
+    played = set(script.tools or {} if script else {})
+    known = set(tools) | built_in | played
     for index, name in enumerate(checked.tools):
         if name not in known:
             names = ", ".join(sorted(known))
             problems.append(Problem(f"{path}.tools.{index}", f"There is no tool {name!r}. Tools: {names}."))
+        elif name in tools and name not in played and (why := tools[name].missing()):
+            problems.append(Problem(f"{path}.tools.{index}", f"The tool {name} can't be used. {why}"))
     for name, child in checked.subgraphs.items():
         inner_machine = CATALOGUE[child.machine]
         inner = inner_machine.settings.model_validate(child.settings)

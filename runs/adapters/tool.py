@@ -45,6 +45,25 @@ def anywhere(host: str) -> bool:
     return True
 
 
+class Calls(Exception):
+    """A script calls another tool, in place of a result: the run makes the call, and then resumes the script."""
+
+    def __init__(self, tool: str, arguments: dict[str, Json]) -> None:
+        self.tool = tool
+        self.arguments = arguments
+        super().__init__(f"The script calls {tool}.")
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An earlier call of a script, as the script made it, and its result or error."""
+
+    tool: str
+    args: dict[str, Json]
+    value: Json = None
+    error: str | None = None
+
+
 @dataclass(frozen=True)
 class Place:
     """The surroundings of a call: the run's own directory, the idempotency key, and the allowed time."""
@@ -54,6 +73,10 @@ class Place:
     deadline_s: float
     may_contact: Callable[[str], bool] = anywhere
     """True if the call may go on to another host than the approved one (`engine.hosts.host_of`)."""
+    tools: Mapping[str, ToolSpec] = field(default_factory=dict)
+    """Of `python`: the tools that its script may call."""
+    heard: tuple[Heard, ...] = ()
+    """Of `python`: the calls that its script has made, in order."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +124,8 @@ class Tool:
     """Values of an argument, by its name, with which a call only reads; they override `effects`."""
     asks: str = ""
     """The argument that holds a question: a person's answer is the result, and `run` is never called."""
+    missing: Callable[[], str] = str
+    """Says what to do where the installation lacks what the tool needs; empty where it lacks nothing."""
 
     def spec(self) -> ToolSpec:
         """Return the tool for machine and model, not permitted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,9 +14,10 @@ from pydantic import ValidationError
 
 from runs.adapters.folder import RunFolder
 from runs.adapters.scripted import Script, ScriptedTools
-from runs.adapters.tool import NotHappened, Place, Result, Tool, ToolError, anywhere
+from runs.adapters.tool import Calls, Heard, NotHappened, Place, Result, Tool, ToolError, anywhere
 from runs.adapters.tools import TOOLS
 from runs.engine.effects import Failed, MadeFile, ToolCall, ToolReturned
+from runs.engine.scripts import PYTHON
 from runs.engine.tools import ToolSpec
 from runs.engine.values import Json, canonical, clean, clean_text
 
@@ -74,14 +76,19 @@ class Toolbox:
         """Return every tool by name; `permitted` tells whether this run may call it."""
         return MappingProxyType(self._specs)
 
-    def call(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
-        """Run the tool; every error is a `Failed`, except `MayHaveHappened`."""
+    def call(
+        self, call: ToolCall, nth: int, key: str, heard: tuple[Heard, ...] = ()
+    ) -> ToolReturned | Failed:
+        """Run the tool; every error is a `Failed`, except `MayHaveHappened`. `heard`: a script's calls so far.
+
+        Raises `Calls` where a script wants another call.
+        """
         spec = self._specs.get(call.tool)
         if spec is None or not spec.permitted or spec.child:
             return _not_callable(call.tool, spec)
         try:
-            answer = self._answer(call, nth, key)
-        except MayHaveHappened:
+            answer = self._answer(call, nth, key, heard)
+        except (MayHaveHappened, Calls):
             raise
         except Exception as error:
             return _failed(call.tool, error)
@@ -114,7 +121,7 @@ class Toolbox:
         """Return True if no registered tool is behind the name."""
         return name in self._built_in or (self._scripted is not None and name in self._scripted.specs())
 
-    def _answer(self, call: ToolCall, nth: int, key: str) -> ToolReturned | Failed:
+    def _answer(self, call: ToolCall, nth: int, key: str, heard: tuple[Heard, ...]) -> ToolReturned | Failed:
         if call.tool in self._built_in:
             return _bounded(ToolReturned(value=call.args))
         if self._scripted and call.tool in self._scripted.specs():
@@ -125,12 +132,20 @@ class Toolbox:
         tool = self._tools[call.tool]
         arguments = tool.arguments.model_validate(call.args)
         try:
-            result = tool.run(arguments, Place(self._folder, key, tool.deadline_s, self.may_contact))
+            place = Place(self._folder, key, tool.deadline_s, self.may_contact)
+            if call.tool == PYTHON:
+                place = replace(place, tools=self._of_scripts(), heard=heard)
+            result = tool.run(arguments, place)
         except (TimeoutError, ConnectionError) as error:
             if call.repeatable or tool.idempotent or isinstance(error, ConnectionRefusedError):
                 raise
             raise MayHaveHappened(call.tool) from error
         return self._returned(result)
+
+    def _of_scripts(self) -> dict[str, ToolSpec]:
+        """Return the tools that a script may call: those that the run may, without the machine's own."""
+        withheld = {PYTHON, *self._built_in}
+        return {name: spec for name, spec in self._specs.items() if spec.permitted and name not in withheld}
 
     def _returned(self, result: Result) -> ToolReturned | Failed:
         return _bounded(

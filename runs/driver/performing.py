@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from django.utils import timezone
 
-from runs.adapters.tool import NotHappened
+from runs.adapters.tool import Calls, Heard, NotHappened
 from runs.adapters.toolbox import MayHaveHappened
 from runs.driver import spool
 from runs.driver.attempts import Attempts
@@ -28,11 +28,12 @@ from runs.engine.effects import (
     Failed,
     ModelCall,
     ModelReplied,
+    ScriptCalled,
     ToolCall,
     ToolReturned,
     Usage,
 )
-from runs.engine.facts import MADE_ANEW, Notice
+from runs.engine.facts import MADE_ANEW, Notice, ToolReported
 from runs.engine.gates import after_restore
 from runs.engine.kernel import Known, uncertain
 from runs.engine.moves import Ask
@@ -40,7 +41,7 @@ from runs.engine.ports import ModelRequest
 from runs.engine.snapshot import Pending
 from runs.engine.timeline import prompt
 from runs.failpoints import failpoint
-from runs.store import appending, cached_reads, deeds
+from runs.store import appending, cached_reads, deeds, scripts
 from runs.store.log import Asked, check_seat, start
 from runs.store.restored import lost_by_restore
 
@@ -209,9 +210,12 @@ class Performer:
 
     def _call_tool(self, call: ToolCall, asked: Asked) -> Answer | Ask:
         self.attempts.count(asked)
+        call, heard = self._script(call)
         try:
             with self.hold.outside(slow=self.ports.slow):
-                answer = self.ports.tools.call(call, asked.nth, asked.key)
+                answer = self.ports.tools.call(call, asked.nth, asked.key, **heard)
+        except Calls as out:
+            return ScriptCalled(tool=out.tool, args=out.arguments)
         except MayHaveHappened as fault:
             log.warning("run %s: %s", self.at.run.pk, fault)
         else:
@@ -223,6 +227,14 @@ class Performer:
             return said
         why = f"{call.tool} was cut off and says that the call did not happen."
         return Failed(blame="transient", message=why, ran=False)
+
+    def _script(self, call: ToolCall) -> tuple[ToolCall, dict[str, tuple[Heard, ...]]]:
+        """Return the call that began the script which `call` resumes, with all that the script has heard."""
+        if not call.resumes:
+            return call, {}
+        begun = scripts.script_at(self.at.run, call.resumes)
+        heard = (_heard(called, told) for called, told in scripts.heard_by(self.at.run, call.resumes))
+        return call.model_copy(update={"args": begun.args}), {"heard": tuple(heard)}
 
     # --- lost calls -------------------------------------------------------------------------------------------------
 
@@ -267,6 +279,12 @@ class Performer:
         if said is not NotHappened.FOR_SURE:
             self.attempts.count(asked)
         return said.model_copy(update={"by_asking": True}) if isinstance(said, ToolReturned) else said
+
+
+def _heard(called: ScriptCalled, told: ToolReported) -> Heard:
+    """Return a result as a script gets it: the value, or an error to raise."""
+    error = None if told.error is None else " ".join(filter(None, (told.error, told.stderr)))
+    return Heard(called.tool, called.args, told.value, error)
 
 
 def _digest(*parts: str) -> str:

@@ -90,6 +90,10 @@ class ToolCall(Value):
     idempotent: bool = False
     infra: bool = False
     """Works on the run's own record: no limit holds or counts it."""
+    resumes: int = Field(default=0, exclude_if=operator.not_)
+    """The step of the call whose script goes on, with the results of its calls so far; 0 for any other call."""
+    script: int = Field(default=0, exclude_if=operator.not_)
+    """The step of the call whose script makes this one; 0 if the model does."""
 
     @property
     def repeatable(self) -> bool:
@@ -132,6 +136,8 @@ class ChildRun(Value):
     kind: Literal["child_run"] = "child_run"
     name: str
     goal: str
+    script: int = Field(default=0, exclude_if=operator.not_)
+    """As of `ToolCall`."""
 
     @property
     def tool(self) -> str:
@@ -336,6 +342,14 @@ class ToolReturned(Value):
     """The result was lost with the call; the tool was asked for it afterwards."""
 
 
+class ScriptCalled(Value):
+    """A script, run by a tool, waits for the result of a call of another tool."""
+
+    kind: Literal["script_called"] = "script_called"
+    tool: str
+    args: dict[str, Any]
+
+
 class Summarised(Value):
     """The text of a summary, or a reply that is none."""
 
@@ -406,7 +420,16 @@ class Failed(Value):
     """Usage of a model call that broke off: it is billed all the same."""
 
 
-Answer = ModelReplied | ContextOverflowed | ToolReturned | Summarised | HumanSaid | ChildFinished | Failed
+Answer = (
+    ModelReplied
+    | ContextOverflowed
+    | ToolReturned
+    | ScriptCalled
+    | Summarised
+    | HumanSaid
+    | ChildFinished
+    | Failed
+)
 
 EFFECT: TypeAdapter[Effect] = TypeAdapter(Annotated[Effect, Field(discriminator="kind")])
 ANSWER: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Field(discriminator="kind")])

@@ -52,6 +52,8 @@ class ToolCalled(Fact):
     kind: Literal["react.tool.call"] = "react.tool.call"
     tool: str
     args: dict[str, Any]
+    script: int = Field(default=0, exclude_if=operator.not_)
+    """The step of the call whose script makes this one; 0 if the model does."""
 
 
 class CallEdited(Fact):
@@ -62,6 +64,8 @@ class CallEdited(Fact):
     args: dict[str, Any]
     by: str
     message: str = ""
+    script: int = Field(default=0, exclude_if=operator.not_)
+    """As of `ToolCalled`."""
 
 
 class ToolReported(Fact):
@@ -79,11 +83,18 @@ class ToolReported(Fact):
     files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     """Names of the artifacts made from it, if the machine keeps such."""
+    script: int = Field(default=0, exclude_if=operator.not_)
+    """As of `ToolCalled`: then the script gets it, not the model."""
 
     @property
     def of_program(self) -> bool:
         """Return True if it tells a program's end, or its stderr."""
         return self.exit_code is not None or bool(self.stderr)
+
+
+def is_of_script(fact: Fact) -> bool:
+    """Return True if the fact is about a call that a script makes: machine and model see only the script's end."""
+    return isinstance(fact, ToolCalled | CallEdited | ToolReported) and fact.script > 0
 
 
 class UserAnswered(Fact):

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from runs.engine import context, gates, outward
+from runs.engine import context, gates, outward, scripts
 from runs.engine.effects import (
     Answer,
     ChildFinished,
@@ -24,6 +24,7 @@ from runs.engine.effects import (
     HumanSaid,
     ModelCall,
     ModelReplied,
+    ScriptCalled,
     Summarised,
     ToolCall,
     ToolReturned,
@@ -231,6 +232,8 @@ def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
             return _compacted(machine, snapshot, compaction, answer)
         case HumanCall() as call, HumanSaid() as said:
             return _heard(machine, snapshot, call, said)
+        case _, ScriptCalled() as call:
+            return _of_script(machine, snapshot, call)
         case ModelCall(closes=reason), _ if reason:
             text = answer.text.strip() if isinstance(answer, ModelReplied) else ""
             text = text or no_answer(snapshot.state)
@@ -259,8 +262,17 @@ def _enter(machine: Machine, snapshot: Snapshot, told: tuple[Fact, ...] = ()) ->
 def _ask_node(
     machine: Machine, snapshot: Snapshot, answer: Answer | None, facts: tuple[Fact, ...] = ()
 ) -> Move:
-    """Return the node's move; an effect goes through the gates first. `facts` come before the node's."""
+    """Return the node's move; an effect goes through the gates first. `facts` come before the node's.
+
+    An answer to a script's call goes to the script, not to the node.
+    """
     state = machine.fold(snapshot.state, facts)
+    if (told := scripts.answered(state, answer)) is not None:
+        facts, state = (*facts, told), machine.fold(state, (told,))
+        if not isinstance(answer, Failed) or answer.blame != "fatal":
+            resumes = Ask(scripts.resumed(told.script))
+            gated = _through(machine, replace(snapshot, state=state), resumes, (gates.ALL,))
+            return replace(gated, facts=facts + gated.facts)
     move = machine.nodes[snapshot.node](state, answer)
     match move:
         case Ask():
@@ -271,6 +283,18 @@ def _ask_node(
             _check_edge(machine, snapshot, move)
             return move
     raise Fatal(f"{snapshot.node} made a move that is not its own.")
+
+
+def _of_script(machine: Machine, snapshot: Snapshot, call: ScriptCalled) -> Move:
+    """Return the call that a script makes, through the gates; its faults are the script's to hear."""
+    assert snapshot.pending is not None
+    withheld = {scripts.PYTHON, *(spec.name for spec in machine.built_in)}
+    effect, facts = scripts.judged(snapshot.state, snapshot.pending, call, withheld)
+    if isinstance(effect, Failed):
+        return _ask_node(machine, snapshot, effect, facts)
+    state = machine.fold(snapshot.state, facts)
+    gated = _through(machine, replace(snapshot, state=state), Ask(effect), ())
+    return replace(gated, facts=facts + gated.facts)
 
 
 def _check_edge(machine: Machine, snapshot: Snapshot, move: Go) -> None:
@@ -425,10 +449,11 @@ def _edited(
                 blame="recoverable", message=f"The call that a person wrote can't run. {why}", ran=False
             )
             return _ask_node(machine, snapshot, refused, notices)
-    told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message)
+    told = CallEdited(tool=held.tool, args=args, by=said.by, message=said.message, script=held.script)
     changed: dict[str, Any] = {"goal": str(args.get("goal", ""))}
     if isinstance(held, ToolCall):
-        changed = {"args": args} | ({"effects": spec.effects_with(args)} if spec and spec.reads_if else {})
+        changed = {"args": args, "resumes": 0}
+        changed |= {"effects": spec.effects_with(args)} if spec and spec.reads_if else {}
     passed = gates.answered_by(call, said)
     facts = (*notices, told, *outward.newly_allowed(call, said))
     return _release(machine, snapshot, call, held.model_copy(update=changed), passed, facts)

@@ -23,6 +23,9 @@ from runs.engine.facts import (
     HostAllowed,
     InterruptAsked,
     SummaryStands,
+    ToolCalled,
+    ToolReported,
+    is_of_script,
 )
 from runs.engine.moves import Ask, Go
 from runs.engine.ports import Message
@@ -30,7 +33,7 @@ from runs.engine.presentation import BudgetRow, Presentation
 from runs.engine.settings import Settings
 from runs.engine.sources import Source
 from runs.engine.tools import ToolSpec
-from runs.engine.values import Value
+from runs.engine.values import Value, is_none
 
 END = "end"
 """The pseudo-node after the last transition."""
@@ -56,6 +59,14 @@ class Terms(Value):
         return [spec for spec in self.tools.values() if spec.permitted]
 
 
+class ScriptCall(Value):
+    """A call that a script has made and waits for."""
+
+    script: int
+    """The step of the call that began the script."""
+    tool: str
+
+
 class State(Value):
     """Control values only: counters, flags, indexes, the draft at hand. The log is not in it."""
 
@@ -69,6 +80,8 @@ class State(Value):
     """Data not meant for every host; the first sources only."""
     hosts_allowed: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)
     """Hosts allowed by people for this run."""
+    script_call: ScriptCall | None = Field(default=None, exclude_if=is_none)
+    """The call that a script waits for; None between calls, and in a run without a script."""
 
 
 def evolve_common(state: State, fact: Fact) -> State:
@@ -84,6 +97,10 @@ def evolve_common(state: State, fact: Fact) -> State:
             return state.model_copy(update={"data_read": (*state.data_read, fact)})
         case HostAllowed(host=host):
             return state.model_copy(update={"hosts_allowed": (*state.hosts_allowed, host)})
+        case ToolCalled(script=script, tool=tool) if script:
+            return state.model_copy(update={"script_call": ScriptCall(script=script, tool=tool)})
+        case ToolReported(script=script) if script:
+            return state.model_copy(update={"script_call": None})
         case Forked(state=changes) if (
             changes or state.hosts_allowed
         ):  # what people allowed, they allowed one run
@@ -240,7 +257,7 @@ class Machine:
     def fold(self, state: State, facts: tuple[Fact, ...]) -> State:
         """Return the state after `facts`."""
         for fact in facts:
-            state = self.evolve(state, fact)
+            state = evolve_common(state, fact) if is_of_script(fact) else self.evolve(state, fact)
         return state
 
     def summary_kept(self, text: str) -> tuple[Fact, ...]:

@@ -11,8 +11,8 @@ from runs.engine.machine import Machine, State
 from runs.engine.settings import MOST, MOST_ROUNDS, sentence_of
 from runs.engine.values import Value
 
-KEPT_BY_GATES = ("interrupts_asked", "data_read", "hosts_allowed")
-"""Values that gates decide by; only the run's own facts write them."""
+KEPT_BY_GATES = ("interrupts_asked", "data_read", "hosts_allowed", "script_call")
+"""Values that gates and kernel decide by; only the run's own facts write them."""
 
 WRITTEN_AT_THE_END = ("exit_reason", "answer", "answer_source")
 """Values written only at the end of a run."""

@@ -27,6 +27,7 @@ from runs.engine.facts import (
     ToolReported,
     Unpinned,
     UserAnswered,
+    is_of_script,
 )
 from runs.engine.machine import Block, Machine, Terms
 from runs.engine.ports import Message
@@ -146,7 +147,7 @@ def blocks_of(machine: Machine, facts: Iterable[Fact], seq: int) -> list[Block]:
     """Return the facts of step `seq` as the model reads them."""
     found = []
     for fact in facts:
-        block = machine.block(fact)
+        block = None if is_of_script(fact) else machine.block(fact)
         if block is not None:
             known: dict[str, Any] = {"seq": seq, "path": f"st:{seq}"}
             if isinstance(fact, ToolReported) and (sources := found_in(fact.value)):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from runs.engine.effects import EffectClass, ToolCall, changes_something
+from runs.engine.effects import ChildRun, EffectClass, ToolCall, changes_something
 from runs.engine.values import Value
 
 FaultCode = Literal["missing_required", "type_mismatch", "unknown_param"]
@@ -49,6 +49,10 @@ class ToolSpec(Value):
     """Values of an argument, by its name, with which a call only reads; they override `effects`."""
     asks: str = Field(default="", exclude_if=operator.not_)
     """The argument that holds a question: a person's answer is the result, and nothing is run."""
+
+    def effect_with(self, args: dict[str, Any]) -> ToolCall | ChildRun:
+        """Return a call with these arguments; of a child run its start."""
+        return ChildRun(name=self.child, goal=str(args["goal"])) if self.child else self.call_with(args)
 
     def call_with(self, args: dict[str, Any]) -> ToolCall:
         """Return a call with these arguments."""

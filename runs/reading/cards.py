@@ -12,7 +12,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from runs.engine.effects import Draft, HumanCall, ModelCall
+from runs.engine.effects import Draft, HumanCall, ModelCall, call_in
 from runs.engine.gates import rule_that_asks
 from runs.engine.rules import is_of_site, is_rule
 from runs.models import Budget, Decision, Interrupt, Run, Step
@@ -38,6 +38,7 @@ from runs.reading.restored import doubt_of
 from runs.reading.rollback import Again
 from runs.reading.speaking import reads_of
 from runs.rights import OPERATOR, decides
+from runs.store.scripts import script_at
 from runs.store.switching import others_than
 
 Person = User | AnonymousUser
@@ -86,6 +87,8 @@ class Card:
     draft: Draft | None
     """The draft to approve."""
     thought: str
+    script: str
+    """The script that makes the call; empty if the model does."""
     context: tuple[Line, ...]
     limits: tuple[LimitLine, ...]
     title: str
@@ -314,6 +317,7 @@ def card_of(interrupt: Interrupt, person: Any, run: Run | None = None) -> Card:
         call=_call(interrupt, asked),
         draft=asked.draft if asked else None,
         thought=thought,
+        script=_script(run, asked),
         context=context,
         limits=_limit_lines(limits, about, run),
         title=about.headline if about else _headline(interrupt, questions),
@@ -335,6 +339,12 @@ def _call(interrupt: Interrupt, asked: HumanCall | None) -> str:
         return call_text(interrupt.tool, interrupt.args)
     held = asked.holds if asked else None
     return f"model call ({held.role})" if isinstance(held, ModelCall) else ""
+
+
+def _script(run: Run, asked: HumanCall | None) -> str:
+    """Return the script that makes the held call; empty if the model does."""
+    held = call_in(asked.holds) if asked else None
+    return str(script_at(run, held.script).args["code"]) if held and held.script else ""
 
 
 def _context(run: Run, seq: int) -> tuple[str, tuple[Line, ...]]:

@@ -20,6 +20,7 @@ from runs.engine.facts import (
     SummaryEdited,
     SummaryUndone,
     Unpinned,
+    is_of_script,
 )
 from runs.engine.machine import Block
 from runs.engine.timeline import SUMMARY, Context, common_block, folded
@@ -204,7 +205,7 @@ class _Log:
     def take(self, step: Step) -> None:
         """Add one step."""
         for fact in _facts(step):
-            block = common_block(fact)
+            block = None if is_of_script(fact) else common_block(fact)
             if step.live and block is not None:
                 self.blocks.append(block.model_copy(update={"seq": step.seq, "path": f"st:{step.seq}"}))
             match fact:

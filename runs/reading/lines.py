@@ -20,6 +20,9 @@ ASKED_AGAIN = {"retried", "context_overflow", "reply_length", "reply_content_fil
 """Codes of the notice on a retried model call."""
 
 
+BY_SCRIPT = "in a script"
+"""Marks a call that a script makes, and its result."""
+
 NOTHING_SPECIAL = Reads(None)
 
 
@@ -140,10 +143,13 @@ def _asked(asked: Data, row: _Row) -> Line:
         case "tool_call":
             if decided := row.told(lambda fact: row.reads(fact).reply):
                 return decided  # a call on the run's own record needs no line of its own before it
+            if asked.get("resumes") and (heard := row.told(lambda fact: "script" in fact)):
+                return _tagged(heard, BY_SCRIPT)
             code = call_text(asked["tool"], asked["args"])
-            return _retried(Line("Calls", code=code, icon="tool", tone="call"), facts)
+            return _called(asked, Line("Calls", code=code, icon="tool", tone="call"), facts)
         case "child_run":
-            return _retried(Line("Starts child", short(asked["goal"]), asked["name"], "child", "call"), facts)
+            line = Line("Starts child", short(asked["goal"]), asked["name"], "child", "call")
+            return _called(asked, line, facts)
         case "compaction":
             by = f"requested by {asked['wanted_by']}" if asked.get("wanted_by") else ""
             rows = f"steps {asked['first']}–{asked['last']}"
@@ -154,6 +160,12 @@ def _asked(asked: Data, row: _Row) -> Line:
         case "human_call":
             return _human_asked(asked, facts)
     return Line("Asks", asked["kind"], level="all")
+
+
+def _called(asked: Data, line: Line, facts: list[Data]) -> Line:
+    """Return the line of a call, with a mark where a script makes it."""
+    line = _retried(line, facts)
+    return _tagged(line, BY_SCRIPT) if asked.get("script") else line
 
 
 def _model_asked(asked: Data, row: _Row) -> Line:
@@ -197,7 +209,8 @@ def _human_asked(asked: Data, facts: list[Data]) -> Line:
         if code or anew
         else whole_title(asked)
     )
-    return Line(title, text, code, "hand", "ask", "turn", "asks a person again" if anew else "asks a person")
+    line = Line(title, text, code, "hand", "ask", "turn", "asks a person again" if anew else "asks a person")
+    return _tagged(line, BY_SCRIPT) if held.get("script") else line
 
 
 def _stopped(facts: list[Data], *, ends_replay: bool) -> Line:

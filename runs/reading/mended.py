@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from runs.engine.timeline import folded
+from runs.engine.timeline import blocks_of, folded
 from runs.machines import CATALOGUE
 from runs.models import Run, Step
 from runs.reading.compactions import CompactionView, compaction_view
@@ -73,8 +73,8 @@ def _told(run: Run, step: Step) -> bool:
     if not json.loads(step.facts_json):
         return False
     machine = CATALOGUE[run.machine]
-    blocks = (machine.block(fact) for fact in machine.facts.validate_json(step.facts_json))
-    return any(block is not None and block.act is None for block in blocks)
+    blocks = blocks_of(machine, machine.facts.validate_json(step.facts_json), step.seq)
+    return any(block.act is None for block in blocks)
 
 
 def _pin(path: str, *, pinned: bool) -> PinView:

@@ -27,6 +27,7 @@ from runs.engine.effects import (
     Summarised,
     ToolReturned,
 )
+from runs.engine.scripts import PYTHON
 from runs.engine.tools import ToolSpec
 from runs.machines import CATALOGUE
 from runs.models import Decision, Exchange, Interrupt, Run
@@ -271,12 +272,15 @@ def _usage(exchange: Exchange) -> Data:
 
 
 def _tools(run: Run, exchanges: Iterable[Exchange]) -> Data:
-    """Return the tools that the run may call, each with its results; those of its script as the script has them."""
+    """Return the tools that the run may call, each with its results; those of its script as the script has them.
+
+    Scripts of the model run again: they come to the same calls, which have their results here.
+    """
     played: Mapping[str, Any] = json.loads(run.script_json).get("tools") or {} if run.script_json else {}
-    built_in = {spec.name for spec in CATALOGUE[run.machine].built_in}
+    built_in = {PYTHON, *(spec.name for spec in CATALOGUE[run.machine].built_in)}
     results: dict[str, list[Data]] = defaultdict(list)
     for exchange in exchanges:
-        if exchange.kind == "tool_call" and exchange.nth:
+        if exchange.kind == "tool_call" and exchange.nth and (exchange.name != PYTHON or PYTHON in played):
             results[exchange.name].append(_result(run, _answered(exchange)))
     tools: Data = {}
     for name, spec in driver.tool_specs(run).items():

@@ -19,6 +19,7 @@ from runs.engine.effects import (
     Failed,
     HumanCall,
     HumanSaid,
+    ScriptCalled,
     ToolCall,
     ToolReturned,
     call_in,
@@ -117,7 +118,8 @@ class Told:
         if exchange.kind != effect.kind or exchange.fingerprint != fingerprint_of(effect):
             yield "its exchange does not match its request"
         call = call_in(effect.holds) if isinstance(effect, HumanCall) else call_in(effect)
-        if call is None or (isinstance(call, ToolCall) and call.infra) or exchange.seq not in self.calls:
+        beside_facts = isinstance(call, ToolCall) and (call.infra or call.resumes)
+        if call is None or beside_facts or exchange.seq not in self.calls:
             return
         if fingerprint_of(call) != self.calls[exchange.seq]:
             yield "its exchange has another call than its steps"
@@ -162,6 +164,8 @@ def _answered(tool: str, answer: Answer | None) -> str:
     match answer:
         case ChildFinished() if not answer.gave_result and not answer.exit_reason:
             return ""
+        case ScriptCalled():
+            return ""  # the result beside it is that of the script's call, which was refused
         case ToolReturned() | ChildFinished() | Failed():
             return _told_by(reported(tool, answer))
     return "another answer"

@@ -157,8 +157,8 @@ def _told(run: Run, seq: int) -> bool:
     if step is None:
         return False
     machine = CATALOGUE[run.machine]
-    blocks = (machine.block(fact) for fact in machine.facts.validate_json(step.facts_json))
-    return any(block is not None and block.act is None for block in blocks)
+    blocks = blocks_of(machine, machine.facts.validate_json(step.facts_json), seq)
+    return any(block.act is None for block in blocks)
 
 
 def _add(run: Run, fact: Fact) -> None:

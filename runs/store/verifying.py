@@ -182,10 +182,10 @@ class _Walk:
             del self.stages[0]
             self.state = self.state.model_copy(update={"terms": self.stages[0]})
             self.raised.clear()  # the limits in force then are the fork's own
+        if any(isinstance(fact, ToolReported) and (fact.files or fact.outputs) for fact in facts):
+            self.named[step.seq] = (self.asked, facts)
         if step.kind == Step.Kind.ASK:
             self.asked = step.seq
-        elif any(isinstance(fact, ToolReported) and (fact.files or fact.outputs) for fact in facts):
-            self.named[step.seq] = (self.asked, facts)
         before = self.state
         if step.kind == Step.Kind.REWIND:
             target = self.after.get(facts[0].to_seq)

@@ -73,6 +73,7 @@ def test_every_registered_tool_is_shown_and_the_permitted_ones_marked(tmp_path: 
         "http_request": "send",
         "send_mail": "send",
         "ask_person": "none",
+        "python": "none",
     }
 
 

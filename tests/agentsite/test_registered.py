@@ -1,4 +1,4 @@
-"""What an administrator registers for tools by name: databases and folders of documents."""
+"""What an administrator registers for tools by name: databases, folders of documents, limits of scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from agentsite.environment import database_of, sqlite_database
-from agentsite.registered import document_folders_of, sql_databases_of
+from agentsite.registered import document_folders_of, python_limits_of, sql_databases_of
+from runs.adapters.script_limits import ScriptLimits
 
 SHOP = "postgresql://reader:p%2Cq@db.example/shop"
 
@@ -91,3 +92,19 @@ def test_a_folder_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> No
 def test_a_folder_with_the_sites_data_is_refused(path: str, tmp_path: Path) -> None:
     with pytest.raises(ImproperlyConfigured, match="AGENTSITE_DOCUMENTS can't be used"):
         document_folders_of(f"a={path.format(site=tmp_path)}", tmp_path)
+
+
+def test_scripts_have_the_limits_that_an_administrator_names() -> None:
+    assert python_limits_of("") == ScriptLimits()
+    found = python_limits_of("seconds=10, calls=100")
+    assert found == ScriptLimits(seconds=10, calls=100) and found.megabytes == ScriptLimits().megabytes
+
+
+@pytest.mark.parametrize(
+    "text", ["seconds", "seconds=0", "seconds=31", "calls=many", "minutes=1", "calls=1,calls=2"]
+)
+def test_a_limit_that_can_not_hold_is_refused_with_the_names(text: str) -> None:
+    with pytest.raises(
+        ImproperlyConfigured, match=r"AGENTSITE_PYTHON_LIMITS can't be used.*seconds, megabytes"
+    ):
+        python_limits_of(text)

@@ -7,11 +7,9 @@ from pydantic import ConfigDict
 from runs.engine.effects import (
     Answer,
     ChildFinished,
-    ChildRun,
     Failed,
     ModelCall,
     ModelReplied,
-    ToolCall,
     ToolReturned,
 )
 from runs.engine.facts import Answered, Exited, ToolCalled, ToolReported
@@ -69,10 +67,7 @@ def _called(state: PollState) -> Ask | Go:
         error = " ".join(flaw.message for flaw in call.flaws)
         return Go("done", (ToolReported(tool=state.tool, error=error, ran=False),))
     spec, called = call.spec, ToolCalled(tool=state.tool, args=call.args)
-    if spec.child:
-        return Ask(ChildRun(name=spec.child, goal=str(call.args["goal"])), (called,))
-    effect = ToolCall(tool=spec.name, args=call.args, effects=spec.effects, idempotent=spec.idempotent)
-    return Ask(effect, (called,))
+    return Ask(spec.effect_with(call.args), (called,))
 
 
 def count(state: PollState, answer: Answer | None) -> Go:

@@ -1,4 +1,4 @@
-"""`manage.py add_provider`: packages that the base does without, for a provider's models or for MCP servers."""
+"""`manage.py add_provider`: packages that the base does without, for a provider's models or for tools."""
 
 from typing import Any
 
@@ -13,7 +13,8 @@ class Command(BaseCommand):
     """Installs it by hash into `.venv`."""
 
     help = (
-        "Install the packages for a provider's models or for MCP servers. `up` does this for those it finds."
+        "Install the packages for a provider's models, for MCP servers or for the tool python. "
+        "`up` does this for the models and servers that it finds."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -21,8 +22,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "kind",
             nargs="+",
-            choices=sorted([*EXTRAS, providers.MCP]),
-            help="the kind of model in its profile, or mcp",
+            choices=sorted([*EXTRAS, *providers.TOOLS]),
+            help="the kind of model in its profile, mcp, or python",
         )
 
     def handle(self, *args: Any, kind: list[str], **options: Any) -> None:
@@ -32,5 +33,4 @@ class Command(BaseCommand):
                 providers.add(one)
             except (providers.NotHere, InstallFailed) as why:
                 raise CommandError(str(why)) from None
-            what = "Tools of MCP servers" if one == providers.MCP else f"Models of kind {one}"
-            self.stdout.write(f"{what} can be called after a restart.")
+            self.stdout.write(f"{providers.titled(one)} can be called after a restart.")

@@ -20,6 +20,7 @@ from runs.adapters.tools import (
     files,
     http_request,
     now,
+    python,
     search,
     search_files,
     send_mail,
@@ -40,6 +41,7 @@ _LIST = (
     http_request.TOOL,
     send_mail.TOOL,
     ask_person.TOOL,
+    python.TOOL,
 )
 
 VARIABLE = "AGENTSITE_TOOLS"

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from runs.engine.effects import (
     Answer,
     ChildFinished,
-    ChildRun,
     Failed,
     HumanCall,
     HumanSaid,
@@ -210,9 +209,7 @@ def _run(state: ChecklistState, call: Call) -> Ask | Go:
     if spec is None:  # the installation has lost it since the decision
         return Go("done", (ToolReported(tool=call.tool, error=f"There is no tool {call.tool}.", ran=False),))
     called = ToolCalled(tool=call.tool, args=call.args)
-    if spec.child:
-        return Ask(ChildRun(name=spec.child, goal=str(call.args["goal"])), (called,))
-    return Ask(spec.call_with(call.args), (called,))
+    return Ask(spec.effect_with(call.args), (called,))
 
 
 def exit_(state: ChecklistState, answer: Answer | None) -> Go:

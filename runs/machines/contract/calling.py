@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runs.engine.artifacts import part_of
-from runs.engine.effects import Answer, ChildFinished, ChildRun, Failed, ToolReturned
+from runs.engine.effects import Answer, ChildFinished, Failed, ToolReturned
 from runs.engine.facts import Notice, ToolCalled, ToolReported
 from runs.engine.kernel import Fatal, UnexpectedAnswer
 from runs.engine.moves import Ask, Go
@@ -85,9 +85,7 @@ def _run(state: ContractState) -> Ask:
     if spec is None or call.flaws:
         raise Fatal(f"The tool {_call_of(state).tool_id} changed after the call was checked.")
     called = ToolCalled(tool=spec.name, args=call.args)
-    if spec.child:
-        return Ask(ChildRun(name=spec.child, goal=str(call.args["goal"])), (called,))
-    return Ask(spec.call_with(call.args), (called,))
+    return Ask(spec.effect_with(call.args), (called,))
 
 
 def _done(state: ContractState, reported: ToolReported) -> Go:

@@ -10,7 +10,6 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from runs.engine.effects import (
     Answer,
     ChildFinished,
-    ChildRun,
     Failed,
     ModelCall,
     ModelReplied,
@@ -218,9 +217,7 @@ def _act(state: PlannedState, action: Action) -> Ask | Go:
         return _conclude(state, notices, ToolReported(tool=action.tool, error=error, ran=False))
     spec = call.spec
     called = ToolCalled(tool=spec.name, args=call.args)
-    if spec.child:
-        return Ask(ChildRun(name=spec.child, goal=str(call.args["goal"])), (*notices, called))
-    return Ask(spec.call_with(call.args), (*notices, called))
+    return Ask(spec.effect_with(call.args), (*notices, called))
 
 
 def _conclude(state: PlannedState, facts: tuple[Fact, ...], report: ToolReported) -> Go:

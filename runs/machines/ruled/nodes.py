@@ -284,9 +284,7 @@ def _call_of(
     )
     if checked.faults:
         return " ".join(fault.message for fault in checked.faults), notices
-    if spec.child:
-        return ChildRun(name=spec.child, goal=str(checked.args["goal"])), notices
-    return spec.call_with(checked.args), notices
+    return spec.effect_with(checked.args), notices
 
 
 def observation(state: RuledState, answer: Answer | None) -> Ask | Go:
