@@ -66,7 +66,7 @@ def opened(at: Position, totals: Totals) -> Gathered:
             epoch=at.epoch,
             node=at.snapshot.node,
             totals=totals,
-            known=replace(at.snapshot.totals, active_seconds=at.counted_s),
+            known=at.snapshot.totals._replace(active_seconds=at.counted_s),
             head_hash=at.head_hash,
             prompt_hash=at.prompt_hash,
             rows=[],
@@ -142,7 +142,7 @@ def _go_back(at: Position, batch: log.Batch, move: Rewind) -> None:
     batch.budgets, batch.dead_after = back.budgets, back.dead_after
     for line in batch.budgets:
         at.budgets[line.scope, line.name] = (line.used, line.limit)
-    after = replace(after, calls=loading.reached_calls(at.run, after.rules, move.to))
+    after = after._replace(calls=loading.reached_calls(at.run, after.rules, move.to))
     at.snapshot, at.asked, at.blocks = after, None, None
 
 
@@ -252,7 +252,7 @@ def _reached(after: Snapshot, move: Onward) -> Snapshot:
         return after
     if not any(rule.when.same_call for _, rule in after.rules):
         return after
-    return replace(after, calls={**after.calls, call: after.calls.get(call, 0) + 1})
+    return after._replace(calls={**after.calls, call: after.calls.get(call, 0) + 1})
 
 
 def _shown(at: Position, prompt_hash: str, blocks: list[Block]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -166,8 +166,8 @@ class Position:
         active = totals.active_seconds + now - self.mark
         self._took_s += now - self.mark
         self.mark = now
-        totals = replace(totals, active_seconds=round(active, 6))
-        self.snapshot = replace(self.snapshot, totals=totals)
+        totals = totals._replace(active_seconds=round(active, 6))
+        self.snapshot = self.snapshot._replace(totals=totals)
 
     def age_s(self, gathered: Gathered) -> float:
         """Return how many seconds the moves have waited for a commit."""

@@ -111,9 +111,9 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         match settled:
             case _Ready(answer=ready, totals=totals):
                 state = machine.fold(snapshot.state, read)
-                move = _next(machine, replace(snapshot, state=state, totals=totals), ready)
+                move = _next(machine, snapshot._replace(state=state, totals=totals), ready)
             case _Again(ask=ask, totals=totals):
-                move = _through(machine, replace(snapshot, pending=None, totals=totals), ask, ())
+                move = _through(machine, snapshot._replace(pending=None, totals=totals), ask, ())
             case Decision(move=move, totals=totals):
                 pass
             case _:
@@ -174,7 +174,7 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
         case ModelCall(closes="") as call, Failed(message=why) if call.at_limit != "fail":
             return Decision(_stop("model_error", why), totals)
         case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
-            return _Ready(answer, replace(totals, tool_calls=totals.tool_calls + 1))
+            return _Ready(answer, totals._replace(tool_calls=totals.tool_calls + 1))
         case ToolCall() | ChildRun(), Failed() as failed:
             totals = totals.after_call_failed(failed)
             if failed.blame == "fatal" and snapshot.node not in machine.takes_fatal:
@@ -227,7 +227,7 @@ def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
     match effect, answer:
         case None, None if snapshot.held is not None:
             held = snapshot.held
-            return _through(machine, replace(snapshot, held=None), Ask(held.call), held.passed)
+            return _through(machine, snapshot._replace(held=None), Ask(held.call), held.passed)
         case None, None:
             return _enter(machine, snapshot)
         case Compaction() as compaction, _:
@@ -267,7 +267,7 @@ def _ask_node(
     move = machine.nodes[snapshot.node](state, answer)
     match move:
         case Ask():
-            gated = _through(machine, replace(snapshot, state=state), move, ())
+            gated = _through(machine, snapshot._replace(state=state), move, ())
             return replace(gated, facts=facts + gated.facts)
         case Go():
             move = replace(move, facts=facts + move.facts)
@@ -355,7 +355,7 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
     notice = Notice(
         code="compaction_failed", message=f"No summary could be had, and nothing was left out. {why}"
     )
-    through = replace(snapshot, window=None)
+    through = snapshot._replace(window=None)
     return _through(machine, through, Ask(compaction.holds, (notice,)), compaction.passed)
 
 
@@ -453,7 +453,7 @@ def _release(
     if effect is None:
         raise Fatal(f"The interrupt of kind {call.about} holds nothing back.")
     state = machine.fold(snapshot.state, facts)
-    return _through(machine, replace(snapshot, state=state), Ask(effect, facts), passed)
+    return _through(machine, snapshot._replace(state=state), Ask(effect, facts), passed)
 
 
 def _limit_reason(call: HumanCall) -> str:
@@ -491,7 +491,7 @@ def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...
     call = pending.effect
     calls = {**snapshot.calls, call.fingerprint: snapshot.calls.get(call.fingerprint, 1) - 1}
     again = Ask(call, attempt=pending.attempt)
-    move = _through(machine, replace(snapshot, pending=None, calls=calls), again, passed)
+    move = _through(machine, snapshot._replace(pending=None, calls=calls), again, passed)
     if not isinstance(move, Ask) or not isinstance(move.effect, HumanCall):
         return move
     asks = move.effect
@@ -549,7 +549,7 @@ def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
     The gates look again: a shorter reply, a question, or the end.
     """
     assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ModelCall)
-    return _through(machine, replace(snapshot, pending=None), Ask(snapshot.pending.effect), (gates.ALL,))
+    return _through(machine, snapshot._replace(pending=None), Ask(snapshot.pending.effect), (gates.ALL,))
 
 
 def _stop(reason: str, message: str) -> Stop:
@@ -602,15 +602,15 @@ def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) ->
     match move:
         case Ask(effect=effect, attempt=attempt):
             pending = Pending(effect, seq, attempt)
-            return replace(snapshot, state=state, head=seq, pending=pending, held=None, totals=totals)
+            return snapshot._replace(state=state, head=seq, pending=pending, held=None, totals=totals)
         case Compact():
             held = held_by(snapshot.pending.effect if snapshot.pending else None)
-            return replace(snapshot, state=state, head=seq, pending=None, held=held, totals=totals)
+            return snapshot._replace(state=state, head=seq, pending=None, held=held, totals=totals)
         case Go(edge=edge):
             node = machine.targets[(snapshot.node, edge)]
-            return replace(snapshot, node=node, state=state, head=seq, pending=None, totals=totals)
+            return snapshot._replace(node=node, state=state, head=seq, pending=None, totals=totals)
         case Stop():
-            return replace(snapshot, node=END, state=state, head=seq, pending=None, held=None, totals=totals)
+            return snapshot._replace(node=END, state=state, head=seq, pending=None, held=None, totals=totals)
     raise TypeError("a rewind is advanced by the log, which knows the state it goes back to")
 
 
@@ -622,7 +622,7 @@ def held_by(effect: Effect | None) -> Held | None:
 def rewound(machine: Machine, snapshot: Snapshot, move: Rewind, node: str, state: State) -> Snapshot:
     """Return the run after a rewind to a step that left it at `node` with `state`."""
     state = machine.fold(state, move.facts)
-    return replace(snapshot, node=node, state=state, head=snapshot.head + 1, pending=None, held=None)
+    return snapshot._replace(node=node, state=state, head=snapshot.head + 1, pending=None, held=None)
 
 
 def status_of(machine: Machine, state: State) -> str:
