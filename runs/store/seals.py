@@ -29,11 +29,13 @@ COLUMNS = {
 """The columns covered by each kind of seal; `key` of an exchange, not of the database."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def seal(name: str, seq: int, beside: Any) -> str:
     """Return the seal of a (future) exchange, a question or a decision."""
     values = [_plain(getattr(beside, column)) for column in COLUMNS[name]]
-    text = json.dumps(values, ensure_ascii=False)
-    return f"{name}:{seq}:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"{name}:{seq}:{hashlib.sha256(_encode(values).encode()).hexdigest()[:32]}"
 
 
 def name_and_step(kept: str) -> tuple[str, int]:
