@@ -58,9 +58,8 @@ def gather(at: Position, decision: Decision, answer: Answer | None) -> Gathered:
 
 
 def opened(at: Position, totals: Totals) -> Gathered:
-    """Return a copy of the gathered moves and notes, to add a move to."""
-    gathered = at.gathered
-    if gathered is None:
+    """Return the notes, or a copy of the gathered moves, to add a move to. Notes are written before all moves."""
+    if at.gathered is None:
         batch = log.Batch(
             run_id=at.run.pk,
             epoch=at.epoch,
@@ -69,25 +68,21 @@ def opened(at: Position, totals: Totals) -> Gathered:
             known=at.snapshot.totals._replace(active_seconds=at.counted_s),
             head_hash=at.head_hash,
             prompt_hash=at.prompt_hash,
-            rows=[],
+            rows=[*at.noted],
+            site_rules=at.site_rules,
         )
-        gathered = Gathered(batch, since=at.mark)
-    batch = replace(
-        gathered.batch,
-        totals=totals,
-        site_rules=at.site_rules,
-        rows=[*gathered.batch.rows, *at.noted],
-        asked=[*gathered.batch.asked],
-        budgets=[*gathered.batch.budgets],
-    )
-    return replace(gathered, batch=batch)
+        return Gathered(batch, since=at.mark)
+    batch = at.gathered.batch
+    batch = replace(batch, totals=totals, rows=[*batch.rows], asked=[*batch.asked], budgets=[*batch.budgets])
+    return replace(at.gathered, batch=batch)
 
 
 def hold_back(at: Position, move: Ask, totals: Totals) -> None:
     """Take up an ask that is written together with its conclusion."""
     after = advance(at.machine, at.snapshot, move, totals)
     row, at.asked = _rows(at, None, move, after)
-    at.snapshot, at.phase = _reached(after, move), HeldBack(row)
+    blocks = blocks_of(at.machine, move.facts, row.seq)
+    at.snapshot, at.phase = _reached(after, move), HeldBack(row, blocks)
 
 
 def can_be_held_back(at: Position, move: Ask) -> bool:

@@ -369,8 +369,9 @@ class Worker:
         batch = gathered.batch
         if batch.asked and batch.asked[-1].status == "started":
             at.phase = Started()
-        if gathered.paid is not None and gathered.paid.asked.kind == "tool_call":
-            spool.drop(gathered.paid.asked.key)
+        paid = gathered.paid
+        if paid is not None and paid.written and paid.asked.kind == "tool_call":
+            spool.drop(paid.asked.key)
         at.counted_s = batch.totals.active_seconds
         self._notify(batch)
 

@@ -268,9 +268,9 @@ def _ask_node(
     match move:
         case Ask():
             gated = _through(machine, snapshot._replace(state=state), move, ())
-            return replace(gated, facts=facts + gated.facts)
+            return replace(gated, facts=facts + gated.facts) if facts else gated
         case Go():
-            move = replace(move, facts=facts + move.facts)
+            move = replace(move, facts=facts + move.facts) if facts else move
             _check_edge(machine, snapshot, move)
             return move
     raise Fatal(f"{snapshot.node} made a move that is not its own.")

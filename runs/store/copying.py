@@ -40,6 +40,7 @@ from runs.engine.facts import (
 from runs.engine.gates import asks_after_restore
 from runs.engine.machine import END, State, Terms
 from runs.engine.outages import ATTEMPTS
+from runs.engine.presentation import BudgetRow
 from runs.engine.replaying import Replay
 from runs.engine.settings import LIMIT_NAMES, GivenAnswer
 from runs.engine.snapshot import Totals
@@ -457,13 +458,13 @@ class _Copy:
             copies[old] = found
         return copies
 
-    def _open_budgets(self, lines: Iterable[Any]) -> None:
+    def _open_budgets(self, lines: Iterable[BudgetRow]) -> None:
         machine = CATALOGUE[self.run.machine]
         checked = machine.settings.model_validate_json(self.run.settings_json)
         limits = {name: limit for name in LIMIT_NAMES if (limit := checked.limits.of(name)) is not None}
         if self.run.origin == "replay":
             limits = limits_at(self.source, self.upto)  # type: ignore[assignment]
-        budgets = [Budget(run=self.run, **line.model_dump()) for line in lines]
+        budgets = [Budget(run=self.run, **line._asdict()) for line in lines]
         for name in LIMIT_NAMES:
             if name in limits:
                 used = round(self.totals.used(name), 10)
