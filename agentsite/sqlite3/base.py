@@ -92,7 +92,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     @property
     def turn(self) -> Turn:
         """Return the turns at this file."""
-        return _turns.setdefault(str(self.settings_dict["NAME"]), Turn())
+        name = str(self.settings_dict["NAME"])
+        return _turns.get(name) or _turns.setdefault(name, Turn())
 
     def get_connection_params(self) -> dict[str, Any]:
         """Return Django's parameters; `timeout` (seconds) is waited here."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 COLUMNS = {
@@ -29,13 +30,10 @@ COLUMNS = {
 """The columns covered by each kind of seal; `key` of an exchange, not of the database."""
 
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-
-
 def seal(name: str, seq: int, beside: Any) -> str:
     """Return the seal of a (future) exchange, a question or a decision."""
-    values = [_plain(getattr(beside, column)) for column in COLUMNS[name]]
-    return f"{name}:{seq}:{hashlib.sha256(_encode(values).encode()).hexdigest()[:32]}"
+    text = _encode(_VALUES[name](beside))
+    return f"{name}:{seq}:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def name_and_step(kept: str) -> tuple[str, int]:
@@ -44,5 +42,9 @@ def name_and_step(kept: str) -> tuple[str, int]:
     return name, int(seq)
 
 
-def _plain(value: Any) -> Any:
-    return value.astimezone(UTC).isoformat(timespec="microseconds") if isinstance(value, datetime) else value
+def _moment(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+_VALUES = {name: attrgetter(*columns) for name, columns in COLUMNS.items()}
+_encode = json.JSONEncoder(ensure_ascii=False, default=_moment).encode
