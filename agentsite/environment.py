@@ -30,6 +30,8 @@ SQLITE_OPTIONS = {
     ),
 }
 POSTGRES_LIMITS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=5s -c statement_timeout=30s"
+PREPARED = {"server_side_binding": True, "prepare_threshold": 5}
+"""The server parses and plans a statement once for each connection: a worker repeats the same few."""
 RECONNECT_S = 0.5
 """Seconds between two tries of the pool to connect to an unavailable server."""
 
@@ -185,7 +187,7 @@ def postgres_database(url: str, pool: int) -> dict[str, Any]:
     parts = urlsplit(url)
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     host = query.pop("host", None) or unquote(parts.hostname or "")
-    options: dict[str, Any] = {**query, "options": POSTGRES_LIMITS}
+    options: dict[str, Any] = {**query, "options": POSTGRES_LIMITS, **PREPARED}
     if pool:
         from psycopg_pool import ConnectionPool
 

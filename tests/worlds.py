@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from runs.engine import kernel, timeline
@@ -170,7 +170,7 @@ class Run:
 
     def _seen(self) -> Snapshot:
         """The head, with what gates look at: the window, and how often each call was asked on the live path."""
-        seen = replace(self.snapshot, window=self.window())
+        seen = self.snapshot._replace(window=self.window())
         if not any(rule.when.same_call for rule in self.terms.settings.rules):
             return seen
         rows = (row.effect for row in self.rows if row.live and row.effect and row.attempt == 1)
@@ -180,7 +180,7 @@ class Run:
                 calls[fingerprint(effect["tool"], effect["args"])] += 1
             elif effect["kind"] == "child_run":
                 calls[fingerprint(f"agent.{effect['name']}", {"goal": effect["goal"]})] += 1
-        return replace(seen, calls=calls)
+        return seen._replace(calls=calls)
 
     def commit(self, move: Move, totals: Totals) -> None:
         """The row that a move becomes."""
@@ -235,7 +235,7 @@ class Run:
     def note(self, kind: str, *facts: Fact) -> None:
         """A row that people or the runtime add."""
         state = self.machine.fold(self.snapshot.state, facts)
-        self.snapshot = replace(self.snapshot, state=state, head=self.snapshot.head + 1)
+        self.snapshot = self.snapshot._replace(state=state, head=self.snapshot.head + 1)
         self._add(kind, self.snapshot.node, None, self.snapshot.node, facts)
 
     def _hear(self, said: HumanSaid) -> None:
@@ -260,7 +260,7 @@ class Run:
 
     def top_up(self, name: LimitName, added: float) -> None:
         limit = self.snapshot.limits.get(name, 0) + added
-        self.snapshot = replace(self.snapshot, limits={**self.snapshot.limits, name: limit})
+        self.snapshot = self.snapshot._replace(limits={**self.snapshot.limits, name: limit})
         self.note("limit", LimitRaised(name=name, added=added, limit=limit))
 
     def _recover(self) -> None:
@@ -290,7 +290,7 @@ class Run:
         for row in self.rows:
             row.live = row.live and row.seq <= move.to
         self.last_reply = None
-        snapshot = replace(before, totals=totals)
+        snapshot = before._replace(totals=totals)
         self.snapshot = kernel.rewound(self.machine, snapshot, move, target.to, state)
         self._add("rewind", before.node, None, target.to, move.facts)
 
@@ -367,7 +367,7 @@ class Run:
                     "attempt": pending.attempt,
                 },
                 "held": at.held and {"call": at.held.call.model_dump(mode="json"), "passed": at.held.passed},
-                "totals": asdict(at.totals),
+                "totals": at.totals._asdict(),
                 "limits": dict(at.limits),
                 "next_cost_usd": at.next_cost_usd,
                 "cache": self.cache,
@@ -558,7 +558,7 @@ class ScriptedWorld:
 
     def start(self, machine: Machine, **settings: Any) -> Run:
         run = Run.start(machine, settings, self.tools)
-        run.snapshot = replace(run.snapshot, next_cost_usd=self.next_cost_usd)
+        run.snapshot = run.snapshot._replace(next_cost_usd=self.next_cost_usd)
         return run
 
     def meddle(self, run: Run) -> bool:
@@ -573,7 +573,7 @@ class ScriptedWorld:
     def answer(self, run: Run, pending: Pending) -> Answer | WorkerDied | None:
         totals = run.snapshot.totals
         seconds = totals.active_seconds + self.seconds_per_effect
-        run.snapshot = replace(run.snapshot, totals=replace(totals, active_seconds=seconds))
+        run.snapshot = run.snapshot._replace(totals=totals._replace(active_seconds=seconds))
         match pending.effect:
             case ModelCall(role=role):
                 return self._reply(role)

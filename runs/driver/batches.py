@@ -58,36 +58,31 @@ def gather(at: Position, decision: Decision, answer: Answer | None) -> Gathered:
 
 
 def opened(at: Position, totals: Totals) -> Gathered:
-    """Return a copy of the gathered moves and notes, to add a move to."""
-    gathered = at.gathered
-    if gathered is None:
+    """Return the notes, or a copy of the gathered moves, to add a move to. Notes are written before all moves."""
+    if at.gathered is None:
         batch = log.Batch(
             run_id=at.run.pk,
             epoch=at.epoch,
             node=at.snapshot.node,
             totals=totals,
-            known=replace(at.snapshot.totals, active_seconds=at.counted_s),
+            known=at.snapshot.totals._replace(active_seconds=at.counted_s),
             head_hash=at.head_hash,
             prompt_hash=at.prompt_hash,
-            rows=[],
+            rows=[*at.noted],
+            site_rules=at.site_rules,
         )
-        gathered = Gathered(batch, since=at.mark)
-    batch = replace(
-        gathered.batch,
-        totals=totals,
-        site_rules=at.site_rules,
-        rows=[*gathered.batch.rows, *at.noted],
-        asked=[*gathered.batch.asked],
-        budgets=[*gathered.batch.budgets],
-    )
-    return replace(gathered, batch=batch)
+        return Gathered(batch, since=at.mark)
+    batch = at.gathered.batch
+    batch = replace(batch, totals=totals, rows=[*batch.rows], asked=[*batch.asked], budgets=[*batch.budgets])
+    return replace(at.gathered, batch=batch)
 
 
 def hold_back(at: Position, move: Ask, totals: Totals) -> None:
     """Take up an ask that is written together with its conclusion."""
     after = advance(at.machine, at.snapshot, move, totals)
     row, at.asked = _rows(at, None, move, after)
-    at.snapshot, at.phase = _reached(after, move), HeldBack(row)
+    blocks = blocks_of(at.machine, move.facts, row.seq)
+    at.snapshot, at.phase = _reached(after, move), HeldBack(row, blocks)
 
 
 def can_be_held_back(at: Position, move: Ask) -> bool:
@@ -142,7 +137,7 @@ def _go_back(at: Position, batch: log.Batch, move: Rewind) -> None:
     batch.budgets, batch.dead_after = back.budgets, back.dead_after
     for line in batch.budgets:
         at.budgets[line.scope, line.name] = (line.used, line.limit)
-    after = replace(after, calls=loading.reached_calls(at.run, after.rules, move.to))
+    after = after._replace(calls=loading.reached_calls(at.run, after.rules, move.to))
     at.snapshot, at.asked, at.blocks = after, None, None
 
 
@@ -252,7 +247,7 @@ def _reached(after: Snapshot, move: Onward) -> Snapshot:
         return after
     if not any(rule.when.same_call for _, rule in after.rules):
         return after
-    return replace(after, calls={**after.calls, call: after.calls.get(call, 0) + 1})
+    return after._replace(calls={**after.calls, call: after.calls.get(call, 0) + 1})
 
 
 def _shown(at: Position, prompt_hash: str, blocks: list[Block]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from runs.engine.effects import Answer, ChildRun, HumanCall, ToolCall
 from runs.engine.machine import Block, Machine, Terms
 from runs.engine.outward import allowed_by_person
 from runs.engine.snapshot import Snapshot
-from runs.engine.timeline import blocks_of
 from runs.models import Run
 from runs.store import decisions, errors, late_answers, loading
 from runs.store.log import Asked, Batch, Row
@@ -36,6 +35,8 @@ class HeldBack:
     """Before a repeatable effect. Its ask is written together with its conclusion."""
 
     row: Row
+    blocks: list[Block]
+    """The ask's blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +132,7 @@ class Position:
 
     def blocks_held_back(self) -> list[Block]:
         """Return the blocks of the ask that is not written yet."""
-        if not isinstance(self.phase, HeldBack) or self.phase.row.facts_json == "[]":
-            return []
-        row = self.phase.row
-        return blocks_of(self.machine, self.machine.facts.validate_json(row.facts_json), row.seq)
+        return self.phase.blocks if isinstance(self.phase, HeldBack) else []
 
     def paid(self, asked: Asked, answer: Answer) -> Paid:
         """Return the answer to the open ask, to be kept if it leads nowhere."""
@@ -166,8 +164,8 @@ class Position:
         active = totals.active_seconds + now - self.mark
         self._took_s += now - self.mark
         self.mark = now
-        totals = replace(totals, active_seconds=round(active, 6))
-        self.snapshot = replace(self.snapshot, totals=totals)
+        totals = totals._replace(active_seconds=round(active, 6))
+        self.snapshot = self.snapshot._replace(totals=totals)
 
     def age_s(self, gathered: Gathered) -> float:
         """Return how many seconds the moves have waited for a commit."""

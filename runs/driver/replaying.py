@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from django.db import transaction
 
@@ -66,7 +66,7 @@ def _opening(run: Run, machine: Machine, given: list[Step], exchanges: dict[int,
         node=given[-1].node,
         state=state,
         targets={seq: kept for seq, kept in targets.items() if seq <= forked.seq},
-        totals=asdict(copying.totals_at(run, last)),
+        totals=copying.totals_at(run, last)._asdict(),
         calls=tuple((found.seq, found.fingerprint) for found in asked if _reached(found)),
         facts=tuple((step.seq, tuple(json.loads(step.facts_json))) for step in live),
         restored=max((step.seq for step in given if step.has("run.restored")), default=0),

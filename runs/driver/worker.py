@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from typing import get_args
 
 from pydantic import ValidationError
@@ -236,14 +235,14 @@ class Worker:
         """
         at = self.at
         if (window := self.reader.window()) is not at.snapshot.window:
-            at.snapshot = replace(at.snapshot, window=window)
+            at.snapshot = at.snapshot._replace(window=window)
         if self.attempts.may_share:
             shared = shared_limits.limits_shared_by(self.run)
             roles = get_args(Role) if shared else ()
             uses = {role: use for role in roles if (use := self.attempts.next_use(role))}
-            at.snapshot = replace(at.snapshot, shared=shared, next_use=uses)
+            at.snapshot = at.snapshot._replace(shared=shared, next_use=uses)
         if any(rule.when.next_cost_usd is not None for _, rule in at.snapshot.rules):
-            at.snapshot = replace(at.snapshot, next_cost_usd=self.reader.price() * room)
+            at.snapshot = at.snapshot._replace(next_cost_usd=self.reader.price() * room)
 
     def shown(self) -> list[Block]:
         """Return the model's blocks, with the held-back ask."""
@@ -316,7 +315,7 @@ class Worker:
         at.noted.append(Row(seq, "note", at.snapshot.node, facts_json=facts))
         rules = named(at.snapshot.state.terms, site.rules)
         calls = loading.reached_calls(self.run, rules, seq)
-        at.snapshot = replace(at.snapshot, head=seq, rules_now=rules, calls=calls)
+        at.snapshot = at.snapshot._replace(head=seq, rules_now=rules, calls=calls)
         at.site_rules = site.text
         at.added += 1
 
@@ -386,8 +385,9 @@ class Worker:
         batch = gathered.batch
         if batch.asked and batch.asked[-1].status == "started":
             at.phase = Started()
-        if gathered.paid is not None and gathered.paid.asked.kind == "tool_call":
-            spool.drop(gathered.paid.asked.key)
+        paid = gathered.paid
+        if paid is not None and paid.written and paid.asked.kind == "tool_call":
+            spool.drop(paid.asked.key)
         at.counted_s = batch.totals.active_seconds
         self._notify(batch)
 

@@ -109,9 +109,9 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
         match settled:
             case _Ready(answer=ready, totals=totals):
                 state = machine.fold(snapshot.state, read)
-                move = _next(machine, replace(snapshot, state=state, totals=totals), ready)
+                move = _next(machine, snapshot._replace(state=state, totals=totals), ready)
             case _Again(ask=ask, totals=totals):
-                move = _through(machine, replace(snapshot, pending=None, totals=totals), ask, ())
+                move = _through(machine, snapshot._replace(pending=None, totals=totals), ask, ())
             case Decision(move=move, totals=totals):
                 pass
             case _:
@@ -172,7 +172,7 @@ def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move
         case ModelCall(closes="") as call, Failed(message=why) if call.at_limit != "fail":
             return Decision(_stop("model_error", why), totals)
         case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
-            return _Ready(answer, replace(totals, tool_calls=totals.tool_calls + 1))
+            return _Ready(answer, totals._replace(tool_calls=totals.tool_calls + 1))
         case ToolCall() | ChildRun(), Failed() as failed:
             totals = totals.after_call_failed(failed)
             if failed.blame == "fatal" and snapshot.node not in machine.takes_fatal:
@@ -225,7 +225,7 @@ def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
     match effect, answer:
         case None, None if snapshot.held is not None:
             held = snapshot.held
-            return _through(machine, replace(snapshot, held=None), Ask(held.call), held.passed)
+            return _through(machine, snapshot._replace(held=None), Ask(held.call), held.passed)
         case None, None:
             return _enter(machine, snapshot)
         case Compaction() as compaction, _:
@@ -271,15 +271,15 @@ def _ask_node(
         facts, state = (*facts, told), machine.fold(state, (told,))
         if not isinstance(answer, Failed) or answer.blame != "fatal":
             resumes = Ask(scripts.resumed(told.script))
-            gated = _through(machine, replace(snapshot, state=state), resumes, (gates.ALL,))
+            gated = _through(machine, snapshot._replace(state=state), resumes, (gates.ALL,))
             return replace(gated, facts=facts + gated.facts)
     move = machine.nodes[snapshot.node](state, answer)
     match move:
         case Ask():
-            gated = _through(machine, replace(snapshot, state=state), move, ())
-            return replace(gated, facts=facts + gated.facts)
+            gated = _through(machine, snapshot._replace(state=state), move, ())
+            return replace(gated, facts=facts + gated.facts) if facts else gated
         case Go():
-            move = replace(move, facts=facts + move.facts)
+            move = replace(move, facts=facts + move.facts) if facts else move
             _check_edge(machine, snapshot, move)
             return move
     raise Fatal(f"{snapshot.node} made a move that is not its own.")
@@ -293,7 +293,7 @@ def _of_script(machine: Machine, snapshot: Snapshot, call: ScriptCalled) -> Move
     if isinstance(effect, Failed):
         return _ask_node(machine, snapshot, effect, facts)
     state = machine.fold(snapshot.state, facts)
-    gated = _through(machine, replace(snapshot, state=state), Ask(effect), ())
+    gated = _through(machine, snapshot._replace(state=state), Ask(effect), ())
     return replace(gated, facts=facts + gated.facts)
 
 
@@ -374,7 +374,7 @@ def _compacted(machine: Machine, snapshot: Snapshot, compaction: Compaction, ans
         case _:
             why = "The summary was empty."
     notice = Notice(code="compaction_failed", message=f"{why} The context is unchanged.".lstrip())
-    through = replace(snapshot, window=None)
+    through = snapshot._replace(window=None)
     return _through(machine, through, Ask(compaction.holds, (notice,)), compaction.passed)
 
 
@@ -471,7 +471,7 @@ def _release(
     if effect is None:
         raise Fatal(f"The question of kind {call.about} holds no call.")
     state = machine.fold(snapshot.state, facts)
-    return _through(machine, replace(snapshot, state=state), Ask(effect, facts), passed)
+    return _through(machine, snapshot._replace(state=state), Ask(effect, facts), passed)
 
 
 def _limit_reason(call: HumanCall) -> str:
@@ -509,7 +509,7 @@ def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...
     call = pending.effect
     calls = {**snapshot.calls, call.fingerprint: snapshot.calls.get(call.fingerprint, 1) - 1}
     again = Ask(call, attempt=pending.attempt)
-    move = _through(machine, replace(snapshot, pending=None, calls=calls), again, passed)
+    move = _through(machine, snapshot._replace(pending=None, calls=calls), again, passed)
     if not isinstance(move, Ask) or not isinstance(move.effect, HumanCall):
         return move
     asks = move.effect
@@ -570,7 +570,7 @@ def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
     call = snapshot.pending.effect
     passed = () if call.switched else (gates.ALL,)
     ask = Ask(call.model_copy(update={"switched": False}))
-    return _through(machine, replace(snapshot, pending=None), ask, passed)
+    return _through(machine, snapshot._replace(pending=None), ask, passed)
 
 
 def _stop(reason: str, message: str) -> Stop:
@@ -623,15 +623,15 @@ def advance(machine: Machine, snapshot: Snapshot, move: Move, totals: Totals) ->
     match move:
         case Ask(effect=effect, attempt=attempt):
             pending = Pending(effect, seq, attempt)
-            return replace(snapshot, state=state, head=seq, pending=pending, held=None, totals=totals)
+            return snapshot._replace(state=state, head=seq, pending=pending, held=None, totals=totals)
         case Compact():
             held = held_by(snapshot.pending.effect if snapshot.pending else None)
-            return replace(snapshot, state=state, head=seq, pending=None, held=held, totals=totals)
+            return snapshot._replace(state=state, head=seq, pending=None, held=held, totals=totals)
         case Go(edge=edge):
             node = machine.targets[(snapshot.node, edge)]
-            return replace(snapshot, node=node, state=state, head=seq, pending=None, totals=totals)
+            return snapshot._replace(node=node, state=state, head=seq, pending=None, totals=totals)
         case Stop():
-            return replace(snapshot, node=END, state=state, head=seq, pending=None, held=None, totals=totals)
+            return snapshot._replace(node=END, state=state, head=seq, pending=None, held=None, totals=totals)
     raise TypeError("a rewind is advanced by the log, which knows the state it goes back to")
 
 
@@ -643,7 +643,7 @@ def held_by(effect: Effect | None) -> Held | None:
 def rewound(machine: Machine, snapshot: Snapshot, move: Rewind, node: str, state: State) -> Snapshot:
     """Return the run after a rewind to a step that left it at `node` with `state`."""
     state = machine.fold(state, move.facts)
-    return replace(snapshot, node=node, state=state, head=snapshot.head + 1, pending=None, held=None)
+    return snapshot._replace(node=node, state=state, head=snapshot.head + 1, pending=None, held=None)
 
 
 def status_of(machine: Machine, state: State) -> str:

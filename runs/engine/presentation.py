@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from runs.engine.values import Value
-
 Data = dict[str, Any]
 
 Level = Literal["turn", "step", "all"]
@@ -38,7 +36,7 @@ def money(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.5f}".rstrip("0")
 
 
-class BudgetRow(Value):
+class BudgetRow(NamedTuple):
     """One line of a run's budget, as shown and stored."""
 
     scope: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from django.db import transaction
@@ -40,6 +40,7 @@ from runs.engine.facts import (
 from runs.engine.gates import asks_after_restore
 from runs.engine.machine import END, State, Terms
 from runs.engine.outages import ATTEMPTS
+from runs.engine.presentation import BudgetRow
 from runs.engine.replaying import Replay
 from runs.engine.settings import LIMIT_NAMES, GivenAnswer
 from runs.engine.snapshot import Totals
@@ -161,7 +162,7 @@ def totals_at(run: Run, at: int) -> Totals:
     for text in run.steps.filter(seq__lte=at, kind=Step.Kind.RECOVERED).values_list("facts_json", flat=True):
         totals = totals.after_losses(RECOVERED.validate_json(text))
     took = run.steps.filter(seq__lte=at).values_list("ms", flat=True)
-    return replace(totals, active_seconds=round(sum(took) / 1000, 6))
+    return totals._replace(active_seconds=round(sum(took) / 1000, 6))
 
 
 def _charged(totals: Totals, exchange: Exchange) -> Totals:
@@ -172,7 +173,7 @@ def _charged(totals: Totals, exchange: Exchange) -> Totals:
     )
     match effect, answer:
         case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
-            return replace(totals, tool_calls=totals.tool_calls + 1)
+            return totals._replace(tool_calls=totals.tool_calls + 1)
         case ToolCall() | ChildRun(), Failed() as failed:
             again = failed.blame == "transient" and exchange.attempt < ATTEMPTS
             return totals if again else totals.after_call_failed(failed)
@@ -418,8 +419,8 @@ class _Copy:
                 blocks = blocks_of(machine, machine.facts.validate_json(row.facts_json), row.seq)
                 run.prompt_hash = prompt_chain(run.prompt_hash, blocks)
         run.head = rows[-1][0].seq if rows else 0
-        for name in Totals.__dataclass_fields__:
-            setattr(run, name, getattr(self.totals, name))
+        for name, used in self.totals._asdict().items():
+            setattr(run, name, used)
         run.copied_usd = self.totals.cost_usd
         run.copied_tokens = self.totals.input_tokens + self.totals.output_tokens
         run.save(force_insert=True)
@@ -457,13 +458,13 @@ class _Copy:
             copies[old] = found
         return copies
 
-    def _open_budgets(self, lines: Iterable[Any]) -> None:
+    def _open_budgets(self, lines: Iterable[BudgetRow]) -> None:
         machine = CATALOGUE[self.run.machine]
         checked = machine.settings.model_validate_json(self.run.settings_json)
         limits = {name: limit for name in LIMIT_NAMES if (limit := checked.limits.of(name)) is not None}
         if self.run.origin == "replay":
             limits = limits_at(self.source, self.upto)  # type: ignore[assignment]
-        budgets = [Budget(run=self.run, **line.model_dump()) for line in lines]
+        budgets = [Budget(run=self.run, **line._asdict()) for line in lines]
         for name in LIMIT_NAMES:
             if name in limits:
                 used = round(self.totals.used(name), 10)

@@ -115,7 +115,7 @@ def open_budgets(run: Run, checked: Settings) -> None:
     """Write the budget lines as of before the first step."""
     machine = CATALOGUE[run.machine]
     state = machine.open(Terms(goal=run.goal, settings=checked))
-    lines = [Budget(run=run, **row.model_dump()) for row in machine.budget(state)]
+    lines = [Budget(run=run, **row._asdict()) for row in machine.budget(state)]
     for name in LIMIT_NAMES:
         limit = checked.limits.of(name)
         if limit is not None:

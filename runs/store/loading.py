@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
@@ -118,8 +118,8 @@ def load(run: Run, terms: Terms) -> Loaded:
     )
     noted = site_rules_of(run)
     if noted is not None:
-        snapshot = replace(snapshot, rules_now=named(terms, noted.rules))
-    snapshot = replace(snapshot, calls=reached_calls(run, snapshot.rules, run.head))
+        snapshot = snapshot._replace(rules_now=named(terms, noted.rules))
+    snapshot = snapshot._replace(calls=reached_calls(run, snapshot.rules, run.head))
     known = run.site_rules_json if noted is None else noted.text
     return Loaded(run, machine, snapshot, budgets, exchange, known)
 

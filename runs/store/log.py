@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 from django.db import connection, transaction
@@ -34,6 +35,7 @@ from runs.store.seals import COLUMNS, seal
 HASHED = ("seq", "kind", "node", "edge", "to", "facts_json", "state_json", "at", "ms", "seals")
 """The columns of a step covered by its hash, as both `Row` and `Step` name them."""
 _STEP_COLUMNS = ("run_id", *HASHED, "fact_kinds", "live", "hash")
+_hashed, _AT = attrgetter(*HASHED), HASHED.index("at")
 
 
 @dataclass(slots=True)
@@ -162,8 +164,8 @@ def commit(batch: Batch, *, savepoint: bool = True) -> str:
     with transaction.atomic(savepoint=savepoint):
         if batch.parent is not None:
             lock(batch.parent[0])
-        _take_the_seat(batch, head_hash)
         with connection.cursor() as cursor:
+            _take_the_seat(cursor, batch, head_hash)
             if batch.dead_after is not None:
                 cursor.execute(
                     "UPDATE runs_step SET live = %s WHERE run_id = %s AND seq > %s",
@@ -215,10 +217,11 @@ def hash_after(batch: Batch) -> str:
 def _chained(run_id: int, rows: list[Row], head_hash: str) -> tuple[str, list[Any]]:
     """Return the head hash after the steps, and their columns one after the other."""
     values: list[Any] = []
+    adapted = connection.ops.adapt_datetimefield_value
     for row in rows:
         head_hash = row.hashed(head_hash)
-        moment = connection.ops.adapt_datetimefield_value(row.at)
-        columns = (moment if name == "at" else getattr(row, name) for name in HASHED)
+        columns = [*_hashed(row)]
+        columns[_AT] = adapted(row.at)
         values += [run_id, *columns, fact_kinds(row.facts_json), True, head_hash]
     return head_hash, values
 
@@ -250,7 +253,7 @@ _UPDATE_HEAD = (
 """A sum of costs or seconds is computed and rounded before: as a rule it replaces its earlier value."""
 
 
-def _take_the_seat(batch: Batch, head_hash: str) -> None:
+def _take_the_seat(cursor: Any, batch: Batch, head_hash: str) -> None:
     totals, known = batch.totals, batch.known
     values: list[Any] = [batch.rows[-1].seq, head_hash, batch.prompt_hash, batch.node]
     values += [known.active_seconds, totals.active_seconds, totals.active_seconds - known.active_seconds]
@@ -260,12 +263,11 @@ def _take_the_seat(batch: Batch, head_hash: str) -> None:
     values += [known.cost_usd, totals.cost_usd, totals.cost_usd - known.cost_usd, batch.epoch, batch.epoch]
     columns = "".join(f", {name} = %s" for name in batch.changes)
     values += [_adapted(value) for value in batch.changes.values()]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"{_UPDATE_HEAD}{columns} WHERE id = %s AND epoch = %s", (*values, batch.run_id, batch.epoch)
-        )
-        if cursor.rowcount != 1:
-            raise Fenced(batch.run_id, batch.epoch)
+    cursor.execute(
+        f"{_UPDATE_HEAD}{columns} WHERE id = %s AND epoch = %s", (*values, batch.run_id, batch.epoch)
+    )
+    if cursor.rowcount != 1:
+        raise Fenced(batch.run_id, batch.epoch)
 
 
 def _adapted(value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 COLUMNS = {
@@ -31,8 +32,7 @@ COLUMNS = {
 
 def seal(name: str, seq: int, beside: Any) -> str:
     """Return the seal of a (future) exchange, a question or a decision."""
-    values = [_plain(getattr(beside, column)) for column in COLUMNS[name]]
-    text = json.dumps(values, ensure_ascii=False)
+    text = _encode(_VALUES[name](beside))
     return f"{name}:{seq}:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
@@ -42,5 +42,9 @@ def name_and_step(kept: str) -> tuple[str, int]:
     return name, int(seq)
 
 
-def _plain(value: Any) -> Any:
-    return value.astimezone(UTC).isoformat(timespec="microseconds") if isinstance(value, datetime) else value
+def _moment(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+_VALUES = {name: attrgetter(*columns) for name, columns in COLUMNS.items()}
+_encode = json.JSONEncoder(ensure_ascii=False, default=_moment).encode

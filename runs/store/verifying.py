@@ -297,7 +297,7 @@ class _Walk:
         if self.loaded is None:
             return Totals()
         used = Totals().after(self.loaded.answer)
-        return Totals(**{name: -getattr(used, name) for name in used.__dataclass_fields__})
+        return Totals(**{name: -amount for name, amount in used._asdict().items()})
 
     def _totals(self, spent: Totals) -> Misfit | None:
         """Check that the run's totals are at least its exchanges' usage; more if a call without a step was paid."""

@@ -40,10 +40,10 @@ def _no_fence() -> None:
     """Writes carry no epoch, and leases are not renewed; the database's unique key is dropped beside."""
     whole = log._take_the_seat
 
-    def take(batch: Any, head_hash: str) -> None:
+    def take(cursor: Any, batch: Any, head_hash: str) -> None:
         seat = log.Run.objects.filter(pk=batch.run_id).values_list("epoch", flat=True)[0]
         batch.epoch = seat
-        whole(batch, head_hash)
+        whole(cursor, batch, head_hash)
 
     log._take_the_seat = take
     leases.renew = lambda lease: True

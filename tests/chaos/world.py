@@ -83,8 +83,8 @@ def _stalk_commits() -> None:
     """Places inside the transactions of certain moves, after their first statement."""
     plain = log._take_the_seat
 
-    def take_the_seat(batch: log.Batch, head_hash: str) -> None:
-        plain(batch, head_hash)
+    def take_the_seat(cursor: Any, batch: log.Batch, head_hash: str) -> None:
+        plain(cursor, batch, head_hash)
         if batch.rows[-1].kind == "compaction":
             failpoint("inside_compaction")
         if batch.dead_after is not None:

@@ -41,7 +41,7 @@ def tool(name: str = "send_mail", effects: EffectClass = "send", **args: Any) ->
 def snapshot(totals: Totals | None = None, **settings: Any) -> Snapshot:
     """A run of the toy at its start."""
     start = ScriptedWorld().start(TOY, **settings).snapshot
-    return replace(start, totals=totals or Totals())
+    return start._replace(totals=totals or Totals())
 
 
 def ruled_by(*rules: dict[str, Any]) -> Snapshot:
@@ -246,7 +246,7 @@ def test_a_repetition_can_be_denied_and_named() -> None:
 
 
 def test_repeated_calls_are_looked_at_after_approvals() -> None:
-    at = replace(ruled_by(rule("allow", tool="*"), rule("ask", same_call=1)))
+    at = ruled_by(rule("allow", tool="*"), rule("ask", same_call=1))
     held = gates.on_effect(at, tool(), ())
     assert isinstance(held, gates.Hold)
     assert held.call.passed == ("rule:2",)
@@ -351,13 +351,13 @@ def test_after_an_edit_only_the_gate_that_asked_is_answered() -> None:
     ],
 )
 def test_the_next_cost(do: str, cost: float, said: str) -> None:
-    at = replace(ruled_by(rule(do, next_cost_usd=0.01)), next_cost_usd=cost)
+    at = ruled_by(rule(do, next_cost_usd=0.01))._replace(next_cost_usd=cost)
     assert opinion(at, MODEL) == said
     assert opinion(at, tool(effects="read")) == "pass"
 
 
 def test_a_question_about_a_cost_has_it_as_a_figure() -> None:
-    held = gates.on_effect(replace(ruled_by(rule("ask", next_cost_usd=0.01)), next_cost_usd=0.02), MODEL, ())
+    held = gates.on_effect(ruled_by(rule("ask", next_cost_usd=0.01))._replace(next_cost_usd=0.02), MODEL, ())
     assert isinstance(held, gates.Hold)
     assert held.call.cost_usd == 0.02
 
@@ -365,11 +365,11 @@ def test_a_question_about_a_cost_has_it_as_a_figure() -> None:
 @pytest.mark.parametrize("after", ["ask", "deny"])
 def test_a_cost_that_an_earlier_rule_allows_is_not_held_by_a_later_one(after: str) -> None:
     rules = (rule("allow", next_cost_usd=0.01), rule(after, next_cost_usd=0.01))
-    assert opinion(replace(ruled_by(*rules), next_cost_usd=0.02), MODEL) == "pass"
+    assert opinion(ruled_by(*rules)._replace(next_cost_usd=0.02), MODEL) == "pass"
 
 
 def test_a_rule_that_only_notes_a_cost_says_so_in_the_row() -> None:
-    at = replace(ruled_by(rule("notify", next_cost_usd=0.01)), next_cost_usd=0.02)
+    at = ruled_by(rule("notify", next_cost_usd=0.01))._replace(next_cost_usd=0.02)
     passed = gates.on_effect(at, MODEL, ())
     assert isinstance(passed, gates.Pass)
     assert [fact.code for fact in passed.facts if isinstance(fact, Notice)] == ["rule_notified"]
@@ -398,8 +398,8 @@ def test_a_costly_call_that_is_denied_ends_the_run() -> None:
 
 def test_a_run_without_limits_of_its_own_is_held_by_those_that_it_shares() -> None:
     shared = SharedLimit(limit=1.0, elsewhere=1.0, root=7)
-    assert opinion(replace(snapshot(), shared={"cost_usd": shared}), MODEL) == "hold"
-    assert opinion(replace(snapshot(), shared={"cost_usd": replace(shared, elsewhere=0.5)}), MODEL) == "pass"
+    assert opinion(snapshot()._replace(shared={"cost_usd": shared}), MODEL) == "hold"
+    assert opinion(snapshot()._replace(shared={"cost_usd": replace(shared, elsewhere=0.5)}), MODEL) == "pass"
 
 
 def test_of_a_model_whose_replies_cost_nothing_only_the_prompt_can_be_too_much() -> None:
@@ -413,7 +413,7 @@ def test_a_limit_is_reached_where_the_shortest_useful_reply_has_no_room(left: in
     window = Window(
         blocks=(), limit=100_000, compact_at=0.8, keep_recent=0.5, price=Price(reply_tokens=4_000)
     )
-    at = replace(snapshot(limits={"tokens": 1_000}), window=window)
+    at = snapshot(limits={"tokens": 1_000})._replace(window=window)
     assert opinion(at, MODEL.model_copy(update={"input_tokens": 1_000 - left})) == said
 
 
@@ -421,7 +421,7 @@ def test_without_a_known_price_the_limits_look_at_what_is_used_alone() -> None:
     world = ScriptedWorld().model_says("done")
     window = Window(blocks=(), limit=10_000, compact_at=0.8, keep_recent=0.5)
     start = world.start(TOY, limits={"cost_usd": 1.0})
-    move = decide(TOY, replace(start.snapshot, window=window), None).move
+    move = decide(TOY, start.snapshot._replace(window=window), None).move
     assert isinstance(move, Ask) and isinstance(move.effect, ModelCall)
     assert (move.effect.input_tokens, move.effect.reply_tokens) == (0, 0)
 
@@ -512,7 +512,7 @@ def entry(turns: int, asked: dict[str, int] | None = None, **settings: Any) -> A
     at = snapshot(**settings)
     assert isinstance(at.state, ToyState)
     state = at.state.model_copy(update={"turns": turns, "interrupts_asked": asked or {}})
-    return gates.on_entry(TOY, replace(at, state=state))
+    return gates.on_entry(TOY, at._replace(state=state))
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,7 @@ def test_a_rule_that_denies_is_answered_by_nobody_who_answered_for_all_gates() -
 def test_rules_of_the_site_that_came_later_are_named_by_what_they_say() -> None:
     at = ruled_by(rule("allow", tool="*"))
     site = [InterruptRule.model_validate(one) for one in (rule("ask", tool="send_*"), rule("deny", tool="x"))]
-    at = replace(at, rules_now=named(at.state.terms, site))
+    at = at._replace(rules_now=named(at.state.terms, site))
     names = [one.name for one in at.rules]
     assert names[2:] == ["rule:1"]
     assert all(name.startswith("site:") for name in names[:2]) and names[0] != names[1]
@@ -628,17 +628,17 @@ def test_the_plan_is_approved_or_refused(verdict: str, reason: str) -> None:
     [("none", "pass"), ("read", "pass"), ("write", "hold"), ("send", "hold"), ("execute", "hold")],
 )
 def test_a_restored_run_asks_by_effect_whatever_its_rules_allow(effects: EffectClass, said: str) -> None:
-    restored = replace(ruled_by(rule("allow", tool="*")), restored=7)
+    restored = ruled_by(rule("allow", tool="*"))._replace(restored=7)
     assert opinion(restored, tool(effects=effects)) == said
     assert opinion(restored, ChildRun(name="helper", goal="g")) == "pass"
 
 
 def test_a_yes_counts_for_its_own_restore_and_none_that_comes_later() -> None:
-    restored = replace(ruled_by(rule("allow", tool="*")), restored=7)
+    restored = ruled_by(rule("allow", tool="*"))._replace(restored=7)
     held = gates.on_effect(restored, tool(), ())
     assert isinstance(held, gates.Hold) and gates.asks_after_restore(held.call)
     assert opinion(restored, tool(), *held.call.passed) == "pass"
-    assert opinion(replace(restored, restored=9), tool(), *held.call.passed) == "hold"
+    assert opinion(restored._replace(restored=9), tool(), *held.call.passed) == "hold"
     assert opinion(restored, tool(), *gates.in_force(restored)) == "pass"
 
 
@@ -647,7 +647,7 @@ def test_an_answer_by_hand_counts_for_the_restore_beside_its_own_question() -> N
     assert isinstance(held, gates.Hold)
     for verdict in ("approve", "edit"):
         said = HumanSaid(verdict=verdict, gates=gates.after_restore(7))
-        assert opinion(replace(snapshot(), restored=7), tool(), *gates.answered_by(held.call, said)) == "pass"
+        assert opinion(snapshot()._replace(restored=7), tool(), *gates.answered_by(held.call, said)) == "pass"
 
 
 # --- lost workers -----------------------------------------------------------------------------------------
@@ -666,7 +666,7 @@ def test_an_answer_by_hand_counts_for_the_restore_beside_its_own_question() -> N
 def test_a_run_that_loses_its_workers_asks_and_holds_what_it_was_about_to_do(
     pending: Any, holds: Any, passed: tuple[str, ...]
 ) -> None:
-    at = replace(snapshot(), pending=Pending(pending, seq=1) if pending else None)
+    at = snapshot()._replace(pending=Pending(pending, seq=1) if pending else None)
     asked = lost_too_often(at, times=3, faults=1).effect
     assert isinstance(asked, HumanCall)
     assert (asked.about, asked.holds, asked.passed) == ("manual", holds, passed)

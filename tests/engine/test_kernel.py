@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,7 +171,7 @@ def _asked_within(limit: float) -> Snapshot:
         (), 10_000, 0.9, 0.5, tokens_per_character=1e-9, price=Price(reply_tokens=100, output_usd=0.001)
     )
     pending = Pending(ModelCall(role="decision", reply="text", reply_tokens=100), 1)
-    return replace(run.snapshot, pending=pending, window=window, limits={"cost_usd": limit})
+    return run.snapshot._replace(pending=pending, window=window, limits={"cost_usd": limit})
 
 
 @pytest.mark.parametrize("ended", ["length", "content_filter", "error"])
@@ -254,7 +253,7 @@ def test_each_call_has_its_own_second_chance(world: ScriptedWorld) -> None:
 
 def test_a_question_that_holds_nothing_back_can_not_let_it_go() -> None:
     asked = Pending(HumanCall(about="tool_call", title="Run what?", why="It writes."), 1)
-    start = replace(ScriptedWorld().start(TOY).snapshot, pending=asked)
+    start = ScriptedWorld().start(TOY).snapshot._replace(pending=asked)
     move = kernel.decide(TOY, start, HumanSaid(verdict="approve")).move
     assert isinstance(move, Stop) and move.reason == "fatal_error"
     assert "holds no call" in str(move.facts)
@@ -263,7 +262,7 @@ def test_a_question_that_holds_nothing_back_can_not_let_it_go() -> None:
 def test_the_call_that_waits_for_a_summary_keeps_its_place_and_its_gates() -> None:
     call = ModelCall(role="decision", reply="text")
     compaction = Compaction(first=1, last=3, tokens_before=10, holds=call, passed=("default",))
-    start = replace(ScriptedWorld().start(TOY).snapshot, pending=Pending(compaction, 4))
+    start = ScriptedWorld().start(TOY).snapshot._replace(pending=Pending(compaction, 4))
     assert kernel.advance(TOY, start, Compact(), start.totals).held == Held(call, ("default",))
 
 

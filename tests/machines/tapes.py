@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from runs.engine.effects import (
@@ -218,7 +218,7 @@ class TapedWorld:
         settings = {**common_settings(self.tape), **self.play.settings(self.tape)}
         run = Run.start(machine, settings, TOOLS)
         cost = self.tape.one_of((0.0, 0.02, 0.05))
-        run.snapshot = replace(run.snapshot, next_cost_usd=cost)
+        run.snapshot = run.snapshot._replace(next_cost_usd=cost)
         return run
 
     def stored(self) -> list[Any]:
@@ -262,7 +262,7 @@ class TapedWorld:
     def answer(self, run: Run, pending: Pending) -> Answer | WorkerDied:
         totals = run.snapshot.totals
         seconds = round(totals.active_seconds + 0.1, 6)
-        run.snapshot = replace(run.snapshot, totals=replace(totals, active_seconds=seconds))
+        run.snapshot = run.snapshot._replace(totals=totals._replace(active_seconds=seconds))
         careless = isinstance(pending.effect, ToolCall) and not pending.effect.repeatable
         if self.deaths and self.tape.chance(5 if careless else 25):
             self.deaths -= 1

@@ -288,7 +288,7 @@ def test_a_summary_that_is_no_shorter_or_empty_is_not_used(text: str, why: str) 
         run.step(world)
     asked = run.snapshot.pending.effect
     small = asked.model_copy(update={"tokens_before": 10})
-    snapshot = replace(run.snapshot, pending=replace(run.snapshot.pending, effect=small), window=run.window())
+    snapshot = run.snapshot._replace(pending=replace(run.snapshot.pending, effect=small), window=run.window())
     move, _ = kernel.decide(machine, snapshot, Summarised(text=text))
     assert isinstance(move, Ask)
     assert any(why in fact.message for fact in move.facts if isinstance(fact, Notice))

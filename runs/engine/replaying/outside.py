@@ -178,14 +178,13 @@ def _figures(row: RecordedRow) -> AtLimit | None:
 
 def _with(totals: Totals, name: LimitName, beside: float) -> Totals:
     if name == "cost_usd":
-        return replace(totals, cost_usd=add_cost(totals.cost_usd, beside))
-    return replace(totals, output_tokens=totals.output_tokens + round(beside))
+        return totals._replace(cost_usd=add_cost(totals.cost_usd, beside))
+    return totals._replace(output_tokens=totals.output_tokens + round(beside))
 
 
 def without(guessed: Totals, totals: Totals) -> Totals:
     """Return the totals without the guesses at the usage of lost calls."""
-    return replace(
-        totals,
+    return totals._replace(
         cost_usd=add_cost(totals.cost_usd, -guessed.cost_usd),
         output_tokens=totals.output_tokens - guessed.output_tokens,
     )

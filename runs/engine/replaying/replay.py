@@ -111,7 +111,7 @@ class Replay:
             return difference
         guessed, self.guessed = self.guessed, Totals()
         snapshot = self.snapshot
-        self.snapshot = replace(snapshot, totals=without(guessed, snapshot.totals))
+        self.snapshot = snapshot._replace(totals=without(guessed, snapshot.totals))
         if self._made(row) is None:
             return None
         self.snapshot, self.guessed = snapshot, guessed
@@ -170,13 +170,13 @@ class Replay:
         """Return the run as the kernel sees it, with clock and prices from the record."""
         rules = self.snapshot.rules
         seconds = clock(row, self.snapshot.limits.get("active_seconds"))
-        totals = replace(counted(row, self.snapshot, answer, self.guessed), active_seconds=seconds)
-        snapshot = replace(self.snapshot, totals=totals, next_cost_usd=price(row, rules))
+        totals = counted(row, self.snapshot, answer, self.guessed)._replace(active_seconds=seconds)
+        snapshot = self.snapshot._replace(totals=totals, next_cost_usd=price(row, rules))
         if any(rule.when.same_call for _, rule in rules):
-            snapshot = replace(snapshot, calls=Counter(call for _, call in self.calls))
+            snapshot = snapshot._replace(calls=Counter(call for _, call in self.calls))
         if self.record.price is None:
-            snapshot = replace(snapshot, next_use=next_use(row))
-        return replace(snapshot, window=self._window(), shared=shared_limits(row, snapshot, answer))
+            snapshot = snapshot._replace(next_use=next_use(row))
+        return snapshot._replace(window=self._window(), shared=shared_limits(row, snapshot, answer))
 
     def _window(self) -> Window | None:
         """Return the window that prompts had to fit, as the driver counts it."""
@@ -195,11 +195,11 @@ class Replay:
         match move:
             case tuple():
                 state = self.machine.fold(before.state, move)
-                after = replace(before, state=state, head=seq, totals=totals)
+                after = before._replace(state=state, head=seq, totals=totals)
                 return Made(seq, row.kind, before.node, None, None, move, state), after
             case Rewind(to=to, facts=facts):
                 node, kept = self.targets[to]
-                after = replace(kernel.rewound(self.machine, before, move, node, kept), totals=totals)
+                after = kernel.rewound(self.machine, before, move, node, kept)._replace(totals=totals)
                 return Made(seq, "rewind", before.node, None, node, facts, after.state), after
         after = kernel.advance(self.machine, before, move, totals)
         match move:
@@ -256,12 +256,12 @@ class Replay:
                 case Decided() if after.pending is not None:
                     self.said = _said(fact, after.restored)
                 case Restored():
-                    self.snapshot = replace(self.snapshot, restored=made.seq)
+                    self.snapshot = self.snapshot._replace(restored=made.seq)
                 case SiteRulesChanged(rules=rules):
                     site = [InterruptRule.model_validate(rule) for rule in rules]
-                    self.snapshot = replace(self.snapshot, rules_now=named(self.terms, site))
+                    self.snapshot = self.snapshot._replace(rules_now=named(self.terms, site))
                 case LimitRaised(name=name, limit=limit) if name in self.snapshot.limits:
-                    self.snapshot = replace(self.snapshot, limits=_with(self.snapshot.limits, name, limit))
+                    self.snapshot = self.snapshot._replace(limits=_with(self.snapshot.limits, name, limit))
 
     def _answered_gates(self, before: Pending | None) -> tuple[str, ...]:
         """Return the gates answered for the current ask, if `before` was the question about it."""
