@@ -130,6 +130,7 @@ FOREIGN = {
     "_pid": "the same",
     "_resource_tracker": "the same",
     "_replace": "a named tuple's documented copy",
+    "_asdict": "its documented dictionary",
     "_exit": "the end of a forked process, in Python's `os`",
     "_actions": "argparse lists its options nowhere else",
 }
