@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from runs.engine import kernel, timeline
+from runs.engine import kernel, timeline, worker_questions
 from runs.engine.effects import (
     ANSWER,
     EFFECT,
@@ -270,7 +270,7 @@ class Run:
         self.note("recovered", Recovered(epoch=2, message="A worker was lost."))
         effect = pending.effect
         if isinstance(effect, ToolCall) and not effect.repeatable and not effect.idempotent:
-            self.commit(Ask(kernel.uncertain(self.snapshot, "worker lost")), self.snapshot.totals)
+            self.commit(Ask(worker_questions.uncertain(self.snapshot, "worker lost")), self.snapshot.totals)
 
     # --- people -------------------------------------------------------------------------------------------
 

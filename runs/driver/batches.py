@@ -20,12 +20,13 @@ from runs.engine.effects import (
     ToolCall,
     fingerprint_of,
 )
-from runs.engine.kernel import Decision, advance
+from runs.engine.kernel import advance
 from runs.engine.machine import END, Block
 from runs.engine.moves import Ask, Compact, Go, Rewind, Stop
 from runs.engine.outward import allowed_by_person
 from runs.engine.presentation import BudgetRow
 from runs.engine.settings import LIMIT_NAMES
+from runs.engine.settling import Decision
 from runs.engine.snapshot import Snapshot, Totals
 from runs.engine.timeline import blocks_of
 from runs.models import Run

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from runs.driver.position import Position
 from runs.engine.effects import Answer, HumanCall, HumanSaid, ToolCall
-from runs.engine.kernel import Decision, decide, looked_at_again, opened_anew, uncertain
+from runs.engine.kernel import decide, looked_at_again
 from runs.engine.moves import Ask, Move
+from runs.engine.settling import Decision
+from runs.engine.worker_questions import opened_anew, uncertain
 from runs.store import deeds
 
 

@@ -35,11 +35,11 @@ from runs.engine.effects import (
 )
 from runs.engine.facts import MADE_ANEW, Notice, ToolReported
 from runs.engine.gates import after_restore
-from runs.engine.kernel import Known, uncertain
 from runs.engine.moves import Ask
 from runs.engine.ports import ModelRequest
 from runs.engine.snapshot import Pending
 from runs.engine.timeline import prompt
+from runs.engine.worker_questions import Known, uncertain
 from runs.failpoints import failpoint
 from runs.store import appending, cached_reads, deeds, scripts
 from runs.store.log import Asked, check_seat, start

@@ -35,12 +35,14 @@ from runs.engine.effects import (
     ToolCall,
 )
 from runs.engine.facts import Exited, RangeSummarised, SiteRulesChanged
-from runs.engine.kernel import MORE_ROOM, Decision, asked_anew, cost_of, lost_too_often
+from runs.engine.kernel import asked_anew
 from runs.engine.machine import END, Block, Terms
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
 from runs.engine.outward import carried_to
 from runs.engine.rules import named
+from runs.engine.settling import MORE_ROOM, Decision, cost_of
 from runs.engine.timeline import needed
+from runs.engine.worker_questions import lost_too_often
 from runs.failpoints import failpoint
 from runs.models import Run, RunStatus
 from runs.store import (

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from runs.engine import context, gates, outward, scripts
 from runs.engine.effects import (
     Answer,
-    ChildFinished,
     ChildRun,
     Compaction,
     ContextOverflowed,
@@ -28,28 +27,23 @@ from runs.engine.effects import (
     Summarised,
     ToolCall,
     ToolReturned,
-    Usage,
 )
 from runs.engine.facts import (
-    FOUND_OUT,
     Answered,
-    ApprovalLapsed,
     CallEdited,
     Exited,
     Fact,
     Notice,
     Rewound,
-    Spent,
 )
 from runs.engine.machine import END, Machine, State
 from runs.engine.moves import Ask, Compact, Go, Move, Rewind, Stop
-from runs.engine.outages import ATTEMPTS, is_patient, tries, waits_out
-from runs.engine.reasoning import heard
 from runs.engine.settings import LIMIT_REASONS
+from runs.engine.settling import Again, Decision, Ready, cost_of, found_out, read_less, settle, stop
 from runs.engine.snapshot import Held, Pending, Snapshot, Totals, Window
 from runs.engine.timeline import blocks_of
 from runs.engine.tools import check_arguments
-from runs.engine.unended import unended, unended_for_good, unended_told
+from runs.engine.unended import unended
 
 FINISH = "No more calls can be made. Say in plain text what was found out, and what is still open."
 """The tail of the one call that ends a run at a limit."""
@@ -57,25 +51,8 @@ FINISH = "No more calls can be made. Say in plain text what was found out, and w
 MARGIN = 1.25
 """Factor by which a prompt may exceed its estimate, for limits."""
 
-DELAYS_S = (1.0, 2.0)
-"""Seconds before the second and the third attempt."""
-
 RULES_CHANGED = "The site's rules changed after this call was allowed."
 """Why a question opens about a passed call."""
-
-MORE_ROOM = 2
-"""Factor on a reply's usual length after one cut off for its length."""
-
-Known = Literal["worker lost", "restored", "cut off", "tool can't tell", "tried before"]
-"""The known cause of a call's lost answer."""
-
-_KNOWN: dict[Known, str] = {
-    "worker lost": "The worker stopped mid-call; the outcome is unknown.",
-    "restored": "This site was restored from a backup made during the call; the outcome is unknown.",
-    "cut off": "The call was cut off without an answer; the outcome is unknown.",
-    "tool can't tell": "{tool} can't tell whether the call happened.",
-    "tried before": "{tool} was tried before and may have happened.",
-}
 
 
 class Fatal(Exception):
@@ -94,23 +71,16 @@ class UnexpectedAnswer(Fatal):
         super().__init__(f"{node} can't take the answer {answer.kind if answer else 'none'}.")
 
 
-class Decision(NamedTuple):
-    """The next move, and the run's totals once the answer is charged."""
-
-    move: Move
-    totals: Totals
-
-
 def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decision:
     """Return the next move, given the answer to the pending ask (None: nothing is pending)."""
-    settled = _settle(machine, snapshot, answer)
+    settled = settle(machine, snapshot, answer)
     read = outward.newly_read(snapshot.state, snapshot.pending, answer)
     try:
         match settled:
-            case _Ready(answer=ready, totals=totals):
+            case Ready(answer=ready, totals=totals):
                 state = machine.fold(snapshot.state, read)
                 move = _next(machine, snapshot._replace(state=state, totals=totals), ready)
-            case _Again(ask=ask, totals=totals):
+            case Again(ask=ask, totals=totals):
                 move = _through(machine, snapshot._replace(pending=None, totals=totals), ask, ())
             case Decision(move=move, totals=totals):
                 pass
@@ -119,104 +89,12 @@ def decide(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Decis
     except Fatal as fault:
         exited = Exited(reason="fatal_error", message=fault.message)
         move, totals = Stop("fatal_error", (*fault.facts, exited)), snapshot.totals
-        if isinstance(settled, _Ready | _Again):
+        if isinstance(settled, Ready | Again):
             totals = settled.totals
-    beside = cost_of(answer) + read + _found_out(snapshot, answer) + _read_less(answer)
+    beside = cost_of(answer) + read + found_out(snapshot, answer) + read_less(answer)
     if not isinstance(move, Rewind):  # a rewind has its own: the restored state is told why
         beside += _feedback(machine, snapshot, answer)
     return Decision(replace(move, facts=(*beside, *move.facts)) if beside else move, totals)
-
-
-class _Ready(NamedTuple):
-    """An answer that may reach a node, and the totals with it."""
-
-    answer: Answer | None
-    totals: Totals
-
-
-class _Again(NamedTuple):
-    """A call to ask and pay again, so the gates look at it again; and the totals with it."""
-
-    ask: Ask
-    totals: Totals
-
-
-def _settle(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move | Decision | _Ready | _Again:
-    """Handle failures: retry later, turn into an answer for the node, or end the run."""
-    pending, totals = snapshot.pending, snapshot.totals
-    if isinstance(answer, Failed):
-        totals = totals.after(answer)
-    match pending.effect if pending else None, answer:
-        case ModelCall() as call, ModelReplied() as replied if pending and replied.ended != "stop":
-            return _unended(snapshot, pending, call, replied)
-        case ModelCall() as call, ModelReplied() as replied:
-            return _Ready(heard(replied, prose=call.reply == "text"), totals.after(replied))
-        case ModelCall() as call, ContextOverflowed(message=why):
-            if call.sanitize:
-                too_long = f"The prompt is too long for the model, even without old results. {why}".strip()
-                if call.closes or call.at_limit == "fail":
-                    return _Ready(Failed(blame="fatal", message=too_long), totals)
-                return _stop("model_error", too_long)
-            notice = Notice(
-                code="context_overflow", message="The prompt was too long; old tool results are left out."
-            )
-            return Ask(call.model_copy(update={"sanitize": True, "room": 1}), (notice,))
-        case ModelCall() as call, Failed() as failed if pending and (
-            waits := waits_out(snapshot, pending, call, failed)
-        ):
-            return Decision(waits, totals)
-        case effect, Failed(blame="transient", message=why) as failed if (
-            effect and pending and tries(pending) < ATTEMPTS and not is_patient(effect, failed)
-        ):
-            return Decision(_retry(pending, effect, why), totals)
-        case ModelCall(closes="") as call, Failed(message=why) if call.at_limit != "fail":
-            return Decision(_stop("model_error", why), totals)
-        case HumanCall(about="may_have_happened"), HumanSaid(verdict="respond" | "reject"):
-            return _Ready(answer, totals._replace(tool_calls=totals.tool_calls + 1))
-        case ToolCall() | ChildRun(), Failed() as failed:
-            totals = totals.after_call_failed(failed)
-            if failed.blame == "fatal" and snapshot.node not in machine.takes_fatal:
-                return Decision(_stop("fatal_error", failed.message), totals)
-            if failed.blame == "transient":
-                failed = failed.model_copy(update={"blame": "recoverable"})
-            return _Ready(failed, totals)
-        case _, Failed():
-            return _Ready(answer, totals)
-    return _Ready(answer, totals.after(answer))
-
-
-def _retry(pending: Pending, effect: Effect, why: str) -> Ask:
-    """Return the next attempt at a call after a passing failure, with a delay."""
-    number = tries(pending) + 1
-    notice = Notice(code="retried", message=f"{why} Attempt {number} of {ATTEMPTS}.".strip())
-    return Ask(effect, (notice,), DELAYS_S[number - 2], pending.attempt + 1)
-
-
-def _unended(
-    snapshot: Snapshot, pending: Pending, call: ModelCall, replied: ModelReplied
-) -> Decision | _Ready | _Again:
-    """Charge a cut-off reply and ask for it again; it is never read, even if it looks whole.
-
-    Retried after a length once, with more room; after a content filter once; after an error as after any passing
-    failure.
-    """
-    totals = snapshot.totals.after(replied)
-    if replied.ended == "error" and tries(pending) < ATTEMPTS:
-        return _Again(_retry(pending, call, unended(replied)), totals)
-    if replied.ended != "error" and not call.cut:
-        room = MORE_ROOM if replied.ended == "length" else call.room
-        notice = Notice(code=f"reply_{replied.ended}", message=unended_told(replied))
-        return _Again(Ask(call.model_copy(update={"cut": True, "room": room}), (notice,)), totals)
-    why = unended_for_good(replied, limited=_is_limited(snapshot, call))
-    if call.closes or call.at_limit == "fail":
-        return _Ready(Failed(blame="fatal", message=why), totals)
-    return Decision(_stop("model_error", why), totals)
-
-
-def _is_limited(snapshot: Snapshot, call: ModelCall) -> bool:
-    """Return True if a limit of the run left the reply less room than the model gives."""
-    price = snapshot.window.price if snapshot.window else None
-    return price is not None and 0 < call.reply_tokens < price.reply_tokens * call.room
 
 
 def _next(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> Move:
@@ -382,13 +260,13 @@ def _heard(machine: Machine, snapshot: Snapshot, call: HumanCall, said: HumanSai
     """Return the next move after a person's decision."""
     match said.verdict, call.about:
         case "abort", _:
-            return _stop("aborted", said.message)
+            return stop("aborted", said.message)
         case "rollback", _:
             if said.to_step is None:
                 raise Fatal("A rollback needs a step to roll back to.")
             return rewind(machine, snapshot, said.to_step, said.by, said.message)
         case "reject", "plan":
-            return _stop("aborted", said.message)
+            return stop("aborted", said.message)
         case "edit", "plan" if machine.plan is not None:
             changed = machine.plan.changed(said.args or {})
             if isinstance(changed, str):
@@ -487,18 +365,6 @@ def rewind(machine: Machine, snapshot: Snapshot, to: int, by: str = "", message:
     return Rewind(to, (back, *machine.feedback(None, said)))
 
 
-def uncertain(snapshot: Snapshot, *known: Known) -> HumanCall:
-    """Ask a person about a call with a lost answer, for the reasons `known`.
-
-    An approval answers for every present gate, and for no later one.
-    """
-    assert snapshot.pending is not None and isinstance(snapshot.pending.effect, ToolCall)
-    call = snapshot.pending.effect
-    why = " ".join([*(_KNOWN[one].format(tool=call.tool) for one in known), "A second call may cause harm."])
-    title, passed = f"Did {call.tool} happen?", gates.in_force(snapshot)
-    return HumanCall(about="may_have_happened", title=title, why=why, holds=call, passed=passed)
-
-
 def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...]) -> Move:
     """Return the next move for a call asked under other rules and not made yet: the gates look again.
 
@@ -518,49 +384,6 @@ def looked_at_again(machine: Machine, snapshot: Snapshot, passed: tuple[str, ...
     return move
 
 
-def opened_anew(snapshot: Snapshot, question: HumanCall, lapsed: ApprovalLapsed) -> Ask:
-    """Return the question with the lapsed answer again, about the call as it would be made now."""
-    waits = snapshot.pending.effect if snapshot.pending else None
-    why = f"{_lapsed_because(lapsed.verdict, lapsed.by, lapsed.channel)} {question.why}".strip()
-    held = waits if isinstance(waits, ToolCall) else question.holds
-    return Ask(question.model_copy(update={"why": why, "holds": held}), (lapsed,))
-
-
-def _lapsed_because(verdict: str, by: str, channel: str) -> str:
-    """Return why an answered question opens again."""
-    did = {"resume": "Resumed", "top_up": "The limit was raised"}.get(verdict, "Approved")
-    if channel == "settings":
-        return f"{did} by an answer given at launch, which may not answer this."
-    return f"{did} by {by}, who may no longer decide."
-
-
-def lost_in_a_row(times: int, faults: int) -> str:
-    """Return how many workers in a row left a run without a move; `faults` of them met a fault of our own code."""
-    if not faults:
-        return f"{times} workers in a row stopped while they drove this run."
-    lost = times - faults
-    stopped = f"{lost} worker{'s' if lost > 1 else ''} stopped"
-    return f"{stopped} and {faults} met a fault while they drove this run."
-
-
-def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:
-    """Ask a person whether a run goes on after `times` workers in a row were lost on it, or met one of the `faults`."""
-    pending = snapshot.pending
-    if pending is not None and isinstance(pending.effect, ToolCall) and not pending.effect.repeatable:
-        return Ask(uncertain(snapshot, "worker lost").model_copy(update={"lost": times, "faults": faults}))
-    match pending.effect if pending else None:
-        case Compaction(holds=call, passed=passed):
-            holds: ModelCall | ToolCall | ChildRun | None = call
-        case ModelCall() | ToolCall() | ChildRun() as call:
-            holds, passed = call, gates.in_force(snapshot)
-        case _:
-            holds, passed = None, ()
-    title = f"{lost_in_a_row(times, faults)} Try again?"
-    why = f"Each stopped before it could commit a step at {snapshot.node}. Check the worker's log first."
-    question = HumanCall(about="manual", title=title, why=why, holds=holds, passed=passed)
-    return Ask(question.model_copy(update={"lost": times, "faults": faults}))
-
-
 def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
     """Return the next move for a pending model call that the limits leave no room for, or that has another model now.
 
@@ -571,39 +394,6 @@ def asked_anew(machine: Machine, snapshot: Snapshot) -> Move:
     passed = () if call.switched else (gates.ALL,)
     ask = Ask(call.model_copy(update={"switched": False}))
     return _through(machine, snapshot._replace(pending=None), ask, passed)
-
-
-def _stop(reason: str, message: str) -> Stop:
-    return Stop(reason, (Exited(reason=reason, message=message),))
-
-
-def cost_of(answer: Answer | None) -> tuple[Fact, ...]:
-    """Return the cost of an answer as a fact; none if it cost nothing."""
-    match answer:
-        case ModelReplied(usage=usage) | Summarised(usage=usage) | Failed(usage=usage) if usage != Usage():
-            return (Spent(**usage.model_dump()),)
-        case ChildFinished(cost_usd=cost) if cost:
-            return (Spent(cost_usd=cost),)
-    return ()
-
-
-def _found_out(snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:
-    """Return the fact that the tool was asked about its call afterwards; none if the call itself was answered."""
-    call = snapshot.pending.effect if snapshot.pending else None
-    if not (isinstance(call, ToolCall) and isinstance(answer, ToolReturned) and answer.by_asking):
-        return ()
-    why = f"The outcome of {call.tool} was unknown. The tool was asked and says that the call happened."
-    return (Notice(code=FOUND_OUT, message=why),)
-
-
-def _read_less(answer: Answer | None) -> tuple[Fact, ...]:
-    """Return the fact that the server read far less than was sent: some cut long prompts without a word."""
-    if not isinstance(answer, ModelReplied) or not answer.sent_tokens:
-        return ()
-    read, sent = answer.usage.input_tokens, answer.sent_tokens
-    why = f"The model server read {read:,} tokens of a prompt of about {sent:,}, and left the rest out."
-    cure = "Start the server with a longer context, or lower the context length in the model's profile."
-    return (Notice(code="read_less", message=f"{why} {cure}"),)
 
 
 def _feedback(machine: Machine, snapshot: Snapshot, answer: Answer | None) -> tuple[Fact, ...]:

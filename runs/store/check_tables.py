@@ -26,8 +26,8 @@ from runs.engine.effects import (
     fingerprint_of,
 )
 from runs.engine.facts import CallEdited, Decided, EarlierRun, Fact, Forked, Spent, ToolCalled, ToolReported
-from runs.engine.kernel import cost_of
 from runs.engine.reporting import reported
+from runs.engine.settling import cost_of
 from runs.engine.values import canonical, fingerprint
 from runs.models import Decision, Exchange, Interrupt, Run, Step
 from runs.store.check_run import Beside

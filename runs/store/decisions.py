@@ -30,11 +30,11 @@ from runs.engine.facts import (
     Resumed,
 )
 from runs.engine.gates import after_restore
-from runs.engine.kernel import cost_of
 from runs.engine.kernel import rewind as rewind_move
 from runs.engine.machine import END
 from runs.engine.old_rows import as_now
 from runs.engine.settings import LIMIT_NAMES, WHOLE_LIMITS, GivenAnswer
+from runs.engine.settling import cost_of
 from runs.engine.tools import ToolSpec, check_arguments
 from runs.engine.values import canonical, clean, clean_text
 from runs.machines import CATALOGUE, NoMachine

@@ -19,8 +19,8 @@ from django.db.models.functions import Coalesce, Now
 
 from runs.engine.fact_kinds import name_of
 from runs.engine.facts import MADE_ANEW, RECOVERED, Paused
-from runs.engine.kernel import lost_in_a_row as losses_in_words
 from runs.engine.values import canonical, clean_text
+from runs.engine.worker_questions import lost_in_a_row as losses_in_words
 from runs.failpoints import failpoint
 from runs.machines import CATALOGUE
 from runs.models import LOOKS, LOST, Run, RunStatus, Step, tells, tells_of

@@ -20,11 +20,12 @@ from runs.engine.effects import (
     Usage,
 )
 from runs.engine.facts import Notice
-from runs.engine.kernel import decide, lost_too_often
+from runs.engine.kernel import decide
 from runs.engine.moves import Ask
 from runs.engine.rules import is_of_site, named
 from runs.engine.settings import InterruptRule
 from runs.engine.snapshot import Pending, Price, SharedLimit, Snapshot, Totals, Window
+from runs.engine.worker_questions import lost_too_often
 from tests.engine.toys import TOY, ToyState
 from tests.worlds import Run, ScriptedWorld, said
 

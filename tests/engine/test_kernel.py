@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runs.engine import kernel
+from runs.engine import kernel, settling
 from runs.engine.effects import (
     VERDICTS,
     Answer,
@@ -269,7 +269,7 @@ def test_the_call_that_waits_for_a_summary_keeps_its_place_and_its_gates() -> No
 @pytest.mark.parametrize(("cost", "facts"), [(0.0, 0), (0.5, 1)])
 def test_only_a_child_that_cost_something_has_its_cost_told(cost: float, facts: int) -> None:
     child = ChildFinished(run="2", status="succeeded", answer="42", cost_usd=cost)
-    assert len(kernel.cost_of(child)) == facts
+    assert len(settling.cost_of(child)) == facts
 
 
 def test_an_edge_that_is_not_declared_is_fatal(world: ScriptedWorld) -> None:

@@ -18,6 +18,8 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "gates": {
         "runs/engine/gates.py": ALL,
         "runs/engine/kernel.py": ALL,
+        "runs/engine/settling.py": ALL,
+        "runs/engine/worker_questions.py": ALL,
         "runs/driver/worker.py": ("Worker.drive", "Worker._parked", "Worker._without_room"),
         "runs/driver/performing.py": (
             "Performer.perform",
@@ -74,7 +76,8 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         "runs/driver/batches.py": ("_budget",),
         "runs/driver/performing.py": ("Performer._summarise",),
         "runs/driver/worker.py": ("Worker._look",),
-        "runs/engine/kernel.py": ("_weighed", "_settle", "cost_of"),
+        "runs/engine/kernel.py": ("_weighed",),
+        "runs/engine/settling.py": ("settle", "cost_of"),
     },
 }
 """By module the functions that are looked at. Named twice is what belongs to two subjects."""

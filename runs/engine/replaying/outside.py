@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import get_args
 
-from runs.engine import kernel, old_rows
+from runs.engine import kernel, old_rows, worker_questions
 from runs.engine.effects import EFFECT, Answer, AtLimit, HumanCall, ModelCall, Role, ToolCall
 from runs.engine.facts import (
     MADE_ANEW,
@@ -77,7 +77,7 @@ def unanswered(
     assert pending is not None
     if asks_whether_it_happened(row):
         lapsed = tuple(fact for fact in facts if isinstance(fact, ApprovalLapsed))
-        return Ask(_as_worded(kernel.uncertain(snapshot, "worker lost"), row), lapsed)
+        return Ask(_as_worded(worker_questions.uncertain(snapshot, "worker lost"), row), lapsed)
     if _made_anew(row, facts):
         return Ask(pending.effect, facts, attempt=row.attempt)
     outside: Move | None = stop_or_rewind(row, facts, None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runs.engine import context, kernel
+from runs.engine import context, kernel, worker_questions
 from runs.engine.effects import ANSWER, BY_HAND, Answer, HumanCall, HumanSaid, fingerprint_of
 from runs.engine.facts import (
     ApprovalLapsed,
@@ -140,10 +140,10 @@ class Replay:
         lapsed = next((fact for fact in facts if isinstance(fact, ApprovalLapsed)), None)
         if lapsed is not None and (answer is not None or not asks_whether_it_happened(row)):
             question = self._question(lapsed.question)
-            return kernel.opened_anew(snapshot, question, lapsed), snapshot.totals
+            return worker_questions.opened_anew(snapshot, question, lapsed), snapshot.totals
         times, faults = lost_before(row)
         if times and answer is None:
-            return kernel.lost_too_often(snapshot, times, faults), snapshot.totals
+            return worker_questions.lost_too_often(snapshot, times, faults), snapshot.totals
         if snapshot.pending is not None and (answer is None or was_lost(row, facts)):
             return unanswered(self.machine, snapshot, row, facts, self.passed), snapshot.totals
         move, totals = kernel.decide(self.machine, snapshot, answer)
