@@ -31,7 +31,7 @@ from runs.engine.effects import (
     ToolReturned,
 )
 from runs.machines import CATALOGUE
-from runs.models import FINISHED, Exchange, Interrupt, ModelProfile, Run
+from runs.models import Exchange, Interrupt, ModelProfile, Run
 from runs.reading.prompts import ASKS, prompt_of
 from runs.store.db import of_one_moment
 from runs.store.switching import changes_of

@@ -15,7 +15,7 @@ from runs.reading.otlp import as_json, readable
 from runs.reading.spans import ROOT, Span, family_of, span_id, spans_of
 from tests.commands import refused, told
 from tests.families import INNER_ANSWER, child_of, family
-from tests.launching import BROKEN, FINAL, busy_run, launch, play, script, sent, think
+from tests.launching import FINAL, busy_run, launch, play, think
 from tests.running import decide, pending, transitions, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
