@@ -13,7 +13,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from runs.reading.spans import Span, SpanRef
 
-RESOURCE = Resource({"service.name": "agentsite"})
+RESOURCE = Resource.create({"service.name": "agentsite"})
 SCOPE = InstrumentationScope("agentsite")
 
 

@@ -303,7 +303,7 @@ def _wait(reader: _Reader, exchange: Exchange, answer: Answer | None) -> tuple[s
     asked = EFFECT.validate_json(exchange.request_json)
     attributes: dict[str, Attribute] = {"agentsite.question.kind": exchange.name}
     if isinstance(asked, HumanCall) and asked.shown is not None and asked.shown.tool:
-        attributes["gen_ai.tool.name"] = asked.shown.tool
+        attributes["agentsite.question.tool"] = asked.shown.tool
     if isinstance(answer, HumanSaid):
         attributes["agentsite.decision.verdict"] = answer.verdict
         attributes["agentsite.decision.channel"] = reader.channels.get(exchange.seq) or ""

@@ -79,7 +79,7 @@ def test_each_span_has_its_conventional_attributes() -> None:
     (wait,) = named(spans, "wait")
     assert wait.attributes["agentsite.decision.verdict"] == "approve"
     assert wait.attributes["agentsite.decision.channel"] == "command"
-    assert wait.attributes["gen_ai.tool.name"] == "send"
+    assert wait.attributes["agentsite.question.tool"] == "send"
     assert wait.end > wait.start
     for span in spans:
         foreign = {name for name in span.attributes if not name.startswith("agentsite.")}
