@@ -164,10 +164,14 @@ def _reader(run: Run, *, content: bool) -> _Reader:
 
 
 def _was_made(exchange: Exchange) -> bool:
-    if exchange.kind in (*ASKS, "tool_call"):
-        answer = json.loads(exchange.answer_json or "{}")
-        return exchange.nth > 0 and (exchange.kind in ASKS or answer.get("ran") is not False)
-    return True
+    """Return False if a call got its answer elsewhere, or has none and is not known to have begun."""
+    if exchange.kind not in (*ASKS, "tool_call"):
+        return True
+    if exchange.answer_json is None:
+        return exchange.status == Exchange.Status.STARTED
+    return exchange.nth > 0 and (
+        exchange.kind in ASKS or json.loads(exchange.answer_json).get("ran") is not False
+    )
 
 
 # --- the run --------------------------------------------------------------------------------------------------------

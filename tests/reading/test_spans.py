@@ -10,13 +10,16 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.semconv._incubating.attributes import error_attributes, gen_ai_attributes
 
 from runs import actions
+from runs.adapters.tool import NotHappened
 from runs.models import Exchange, ModelProfile, Run
 from runs.reading.otlp import as_json, readable
-from runs.reading.spans import ROOT, Span, family_of, span_id, spans_of
+from runs.reading.spans import ROOT, UNANSWERED, Span, family_of, span_id, spans_of
 from tests.commands import refused, told
-from tests.families import INNER_ANSWER, child_of, family
-from tests.launching import FINAL, busy_run, launch, play, think
+from tests.compacting import compacted_run
+from tests.families import INNER_ANSWER, asking_family, child_of, family
+from tests.launching import ALLOW, FINAL, busy_run, launch, play, think
 from tests.running import decide, pending, transitions, work
+from tests.workers import die_in, kill, slice_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -190,3 +193,37 @@ def test_json_and_protobuf_say_the_same() -> None:
 def test_options_that_do_not_fit_are_refused() -> None:
     run = launch(FINAL)
     assert "needs --format otlp" in refused("export", str(run.pk), "--content")
+
+
+def test_a_call_lost_with_its_worker_is_told_apart_from_the_one_made_anew() -> None:
+    run = launch(think("send", to="bob"), FINAL, rules=ALLOW)
+    die_in(run, before=kill, only="send")
+    assert not named(spans_of(run), "execute_tool")
+    slice_of(run, far_side=NotHappened.FOR_SURE)
+    lost, anew = named(spans_of(run), "execute_tool")
+    assert (lost.error, anew.error) == (UNANSWERED, "")
+    assert lost.end <= anew.start
+    assert lost.attributes["gen_ai.tool.call.id"] != anew.attributes["gen_ai.tool.call.id"]
+
+
+def test_a_run_of_a_machine_that_is_gone_still_has_its_spans() -> None:
+    run = work(launch(think("search", q="a"), FINAL))
+    plain = [span.name for span in spans_of(run)]
+    Run.objects.filter(pk=run.pk).update(machine="gone")
+    assert [span.name for span in spans_of(run, content=True)] == [*plain[:-1], "invoke_agent gone"]
+
+
+@pytest.mark.parametrize("machine", ["contract", "checklist", "planned", "ruled"])
+def test_every_machine_has_spans_with_content(machine: str) -> None:
+    run = work(asking_family(machine, "ruled"))
+    assert run.finished
+    spans = [span for one in family_of(run) for span in spans_of(one, content=True)]
+    assert {span.name.split()[0] for span in spans} == {"invoke_agent", "chat", "execute_tool"}
+    ids = {span.ref for span in spans}
+    assert [span.parent for span in spans if span.parent not in ids] == [None]
+
+
+def test_a_summary_is_a_model_call() -> None:
+    run = compacted_run()
+    roles = [span.attributes["agentsite.role"] for span in named(spans_of(run, content=True), "chat")]
+    assert "summary" in roles
