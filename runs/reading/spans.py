@@ -21,14 +21,18 @@ from runs.engine.effects import (
     Answer,
     ChildFinished,
     ChildRun,
+    Compaction,
     ContextOverflowed,
+    Effect,
     Failed,
     HumanCall,
     HumanSaid,
+    ModelCall,
     ModelReplied,
     Summarised,
     ToolCall,
     ToolReturned,
+    call_in,
 )
 from runs.machines import CATALOGUE
 from runs.models import Exchange, Interrupt, ModelProfile, Run
@@ -218,18 +222,21 @@ def _conversation(run: Run) -> Run:
 
 
 def _span(reader: _Reader, exchange: Exchange, end: datetime) -> Span:
+    asked = EFFECT.validate_json(exchange.request_json)
     answer = ANSWER.validate_json(exchange.answer_json) if exchange.answer_json else None
-    if exchange.kind in ASKS:
-        name, attributes = _chat(reader, exchange, answer)
-    elif exchange.kind == "human_call":
-        name, attributes = _wait(reader, exchange, answer)
-    else:
-        name, attributes = _tool(reader, exchange, answer)
+    match asked:
+        case ModelCall() | Compaction():
+            name, attributes = _chat(reader, exchange, answer)
+        case HumanCall():
+            name, attributes = _wait(reader, exchange, asked, answer)
+        case ToolCall() | ChildRun():
+            name, attributes = _tool(reader, exchange, asked, answer)
+    script = _script_of(asked)
     error, message = _error(exchange, answer)
     return Span(
         seq=exchange.seq,
         ref=reader.ref(exchange.seq),
-        parent=reader.ref(ROOT),
+        parent=reader.ref(script if script > (reader.run.copied_upto or 0) else ROOT),
         name=name,
         start=exchange.started_at,
         end=end,
@@ -238,6 +245,16 @@ def _span(reader: _Reader, exchange: Exchange, end: datetime) -> Span:
         error=error,
         message=message if reader.content else "",
     )
+
+
+def _script_of(asked: Effect) -> int:
+    """Return the step of the call whose script this is a part of; 0 if there is none."""
+    match call_in(asked.holds if isinstance(asked, HumanCall) else asked):
+        case ToolCall(script=script, resumes=resumes):
+            return script or resumes
+        case ChildRun(script=script):
+            return script
+    return 0
 
 
 def _error(exchange: Exchange, answer: Answer | None) -> tuple[str, str]:
@@ -284,9 +301,9 @@ def _chat(reader: _Reader, exchange: Exchange, answer: Answer | None) -> tuple[s
     return f"chat {model}", attributes
 
 
-def _tool(reader: _Reader, exchange: Exchange, answer: Answer | None) -> tuple[str, dict[str, Attribute]]:
-    asked = EFFECT.validate_json(exchange.request_json)
-    assert isinstance(asked, ToolCall | ChildRun)
+def _tool(
+    reader: _Reader, exchange: Exchange, asked: ToolCall | ChildRun, answer: Answer | None
+) -> tuple[str, dict[str, Attribute]]:
     attributes: dict[str, Attribute] = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": asked.tool,
@@ -303,10 +320,11 @@ def _tool(reader: _Reader, exchange: Exchange, answer: Answer | None) -> tuple[s
     return f"execute_tool {asked.tool}", attributes
 
 
-def _wait(reader: _Reader, exchange: Exchange, answer: Answer | None) -> tuple[str, dict[str, Attribute]]:
-    asked = EFFECT.validate_json(exchange.request_json)
+def _wait(
+    reader: _Reader, exchange: Exchange, asked: HumanCall, answer: Answer | None
+) -> tuple[str, dict[str, Attribute]]:
     attributes: dict[str, Attribute] = {"agentsite.question.kind": exchange.name}
-    if isinstance(asked, HumanCall) and asked.shown is not None and asked.shown.tool:
+    if asked.shown is not None and asked.shown.tool:
         attributes["agentsite.question.tool"] = asked.shown.tool
     if isinstance(answer, HumanSaid):
         attributes["agentsite.decision.verdict"] = answer.verdict

@@ -227,3 +227,18 @@ def test_a_summary_is_a_model_call() -> None:
     run = compacted_run()
     roles = [span.attributes["agentsite.role"] for span in named(spans_of(run, content=True), "chat")]
     assert "summary" in roles
+
+
+def test_calls_of_a_script_hang_below_its_call() -> None:
+    pytest.importorskip("pydantic_monty")
+    code = 'search(q="a")\nsend(to="bob")'
+    run = work(launch(think("python", code=code), FINAL, tools=["python"]))
+    decide(run, "approve")
+    spans = spans_of(work(run))
+    assert run.status == "succeeded"
+    python, *resumed = named(spans, "execute_tool python")
+    inner = [*named(spans, "execute_tool search"), *named(spans, "execute_tool send"), *named(spans, "wait")]
+    assert len(inner) == 3
+    assert python.parent == spans[-1].ref
+    assert {span.parent for span in (*inner, *resumed)} == {python.ref}
+    assert not any(span.error for span in spans)
