@@ -84,6 +84,10 @@ class Environment(BaseSettings):
     """Folders of documents that agents may read, each as `name=/path`."""
     python_limits: str = Field("", alias="AGENTSITE_PYTHON_LIMITS")
     """Limits of scripts of the tool `python`, each as `name=number`."""
+    otlp_endpoint: str = Field("", alias="AGENTSITE_OTLP_ENDPOINT")
+    """The OpenTelemetry collector that gets spans of runs; empty: none."""
+    otlp_content: bool = Field(False, alias="AGENTSITE_OTLP_CONTENT")
+    """With prompts, replies, arguments and results."""
 
     @field_validator("allowed_hosts", "csrf_trusted_origins", "machines", "email_domains", mode="before")
     @classmethod
@@ -100,6 +104,15 @@ class Environment(BaseSettings):
     def hosts(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
         """Each in the spelling that hosts are compared in."""
         return tuple(map(pattern_of, domains))
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def is_web_address(cls, endpoint: str) -> str:
+        """Refuse what is no address; keys belong into OTEL_EXPORTER_OTLP_HEADERS."""
+        parts = urlsplit(endpoint)
+        if endpoint and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
+            raise ValueError("give an address such as http://localhost:4318, without user and password")
+        return endpoint
 
     @field_validator("data_dir", mode="before")
     @classmethod

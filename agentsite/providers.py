@@ -1,7 +1,8 @@
-"""Packages that the base lacks, installed by hash: for models, MCP servers and the tool python."""
+"""Packages that the base lacks, installed by hash: for models, MCP servers, the tool python, OpenTelemetry."""
 
 import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 from agentsite import bootstrap
@@ -20,10 +21,20 @@ class NotHere(Exception):
         )
 
 
-MCP, PYTHON = "mcp", "python"
+MCP, OTEL, PYTHON = "mcp", "otel", "python"
 
-TOOLS = {MCP: "Tools of MCP servers", PYTHON: "Scripts of the tool python"}
+TOOLS = {
+    MCP: "Tools of MCP servers",
+    OTEL: "The exporters to OpenTelemetry",
+    PYTHON: "Scripts of the tool python",
+}
 """What needs packages beside the kinds of models."""
+
+OTEL_PACKAGES = (
+    "opentelemetry.sdk",
+    "opentelemetry.exporter.otlp.proto.http",
+    "opentelemetry.exporter.otlp.json.common",
+)
 
 
 def titled(kind: str) -> str:
@@ -45,7 +56,7 @@ def add(kind: str) -> None:
 
 
 def add_missing(kinds: Iterable[str]) -> list[str]:
-    """Install the packages of these kinds of models, or of MCP; return a sentence for each failure."""
+    """Install the packages of these kinds of models, of MCP or OpenTelemetry; return a sentence for each failure."""
     told = []
     for kind in sorted({kind for kind in kinds if _is_missing(kind)}):
         try:
@@ -56,4 +67,16 @@ def add_missing(kinds: Iterable[str]) -> list[str]:
 
 
 def _is_missing(kind: str) -> bool:
-    return not mcp.is_installed() if kind == MCP else kind in EXTRAS and bool(missing_package(kind))
+    match kind:
+        case "mcp":
+            return not mcp.is_installed()
+        case "otel":
+            return not all(map(_is_found, OTEL_PACKAGES))
+    return kind in EXTRAS and bool(missing_package(kind))
+
+
+def _is_found(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False

@@ -157,6 +157,10 @@ DOCUMENT_FOLDERS = document_folders_of(ENVIRONMENT.documents, DATA_DIR)
 PYTHON_LIMITS = python_limits_of(ENVIRONMENT.python_limits)
 """What a script of the tool python may use."""
 
+# OpenTelemetry: where spans of runs are sent, and whether with content
+OTLP_ENDPOINT = ENVIRONMENT.otlp_endpoint
+OTLP_CONTENT = ENVIRONMENT.otlp_content
+
 # The broker carries hints only: without one everything still works, a little later
 REDIS_URL = redis_url_of(ENVIRONMENT.redis_url, DATA_DIR)
 HINTS = ENVIRONMENT.hints and bool(REDIS_URL)

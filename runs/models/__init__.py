@@ -4,7 +4,16 @@ JSON is stored as canonical text: hashes are taken of the stored text.
 """
 
 from runs.models.artifacts import Artifact
-from runs.models.log import Compaction, CompactionManager, Exchange, Remembered, Step, tells, tells_of
+from runs.models.log import (
+    Compaction,
+    CompactionManager,
+    Exchange,
+    Remembered,
+    SentSpans,
+    Step,
+    tells,
+    tells_of,
+)
 from runs.models.mcp import ON, McpServer, McpTool
 from runs.models.people import Decision, Interrupt
 from runs.models.run import FINISHED, LOOKS, LOST, UNFINISHED, Budget, Run, RunQuerySet, RunStatus, ScriptText
@@ -49,6 +58,7 @@ __all__ = [
     "RunQuerySet",
     "RunStatus",
     "ScriptText",
+    "SentSpans",
     "SiteHost",
     "SiteRule",
     "Skill",

@@ -186,3 +186,21 @@ class Remembered(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id}:{self.seq}"
+
+
+class SentSpans(models.Model):
+    """How much of a run has been sent to OpenTelemetry."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="sent_spans")
+    upto = models.PositiveIntegerField(default=0)
+    """The newest step with a sent span."""
+    head = models.PositiveIntegerField(default=0)
+    """The run's head when its spans were last sent."""
+    whole = models.BooleanField(default=False)
+    """True once the run's own span is sent."""
+
+    class Meta:
+        indexes = (models.Index(fields=("run",), condition=Q(whole=False), name="spans_to_send"),)
+
+    def __str__(self) -> str:
+        return f"{self.run_id}: {self.upto}"

@@ -41,11 +41,19 @@ def column_of(facts: Iterable[Fact]) -> dict[str, Any]:
 
 def model_at(run: Run, seq: int) -> str:
     """Return the model that the run called at step `seq`."""
+    return [run.model, *(model for changed, model in changes_of(run) if changed <= seq)][-1]
+
+
+def changes_of(run: Run) -> list[tuple[int, str]]:
+    """Return each change of the run's model, as the step and the model from there on."""
     forked = run.steps.filter(tells("run.forked")).aggregate(seq=Max("seq"))["seq"] or 0
-    rows = run.steps.filter(tells("run.model"), seq__gt=forked, seq__lte=seq).order_by("-seq")
-    text = rows.values_list("facts_json", flat=True).first()
-    changes = [fact["model"] for fact in json.loads(text or "[]") if fact["kind"] == "run.model"]
-    return changes[-1] if changes else run.model
+    rows = run.steps.filter(tells("run.model"), seq__gt=forked).order_by("seq")
+    return [
+        (seq, fact["model"])
+        for seq, text in rows.values_list("seq", "facts_json")
+        for fact in json.loads(text)
+        if fact["kind"] == "run.model"
+    ]
 
 
 def model_asked_about(interrupt: Interrupt) -> str:

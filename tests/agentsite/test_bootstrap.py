@@ -25,6 +25,7 @@ def test_each_set_of_packages_has_its_lock() -> None:
         "requirements-local.lock",
         "requirements-mcp.lock",
         "requirements-mistral.lock",
+        "requirements-otel.lock",
         "requirements-python.lock",
         "requirements-test.lock",
         "requirements.lock",

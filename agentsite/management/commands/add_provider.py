@@ -1,4 +1,4 @@
-"""`manage.py add_provider`: packages that the base does without, for a provider's models or for tools."""
+"""`manage.py add_provider`: packages that the base does without, for models, tools or exporters."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ class Command(BaseCommand):
     """Installs it by hash into `.venv`."""
 
     help = (
-        "Install the packages for a provider's models, for MCP servers or for the tool python. "
-        "`up` does this for the models and servers that it finds."
+        "Install the packages for a provider's models, for MCP servers, for the tool python or for OpenTelemetry. "
+        "`up` does this for the models, servers and collector that it finds."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -23,7 +23,7 @@ class Command(BaseCommand):
             "kind",
             nargs="+",
             choices=sorted([*EXTRAS, *providers.TOOLS]),
-            help="the kind of model in its profile, mcp, or python",
+            help="the kind of model in its profile, mcp, otel, or python",
         )
 
     def handle(self, *args: Any, kind: list[str], **options: Any) -> None:

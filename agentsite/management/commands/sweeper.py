@@ -5,6 +5,7 @@ import signal
 import threading
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import connections
 
@@ -32,6 +33,7 @@ class Command(BaseCommand):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopping.set())
         presence.begin()
+        _send_spans(stopping)
         while not stopping.is_set():
             try:
                 sweep()
@@ -44,3 +46,15 @@ class Command(BaseCommand):
             finally:
                 connections.close_all()
             stopping.wait(every)
+
+
+def _send_spans(stopping: threading.Event) -> None:
+    """Send spans to the collector of the settings; without one nothing of it is imported."""
+    if not settings.OTLP_ENDPOINT:
+        return
+    try:
+        from agentsite import telemetry
+    except ModuleNotFoundError as why:
+        log.warning("no spans are sent: %s. Run: python3 manage.py add_provider otel", why)
+        return
+    telemetry.begin(stopping)

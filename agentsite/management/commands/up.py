@@ -22,7 +22,7 @@ from agentsite import broker
 from agentsite.environment import private_dir
 from agentsite.migrating import DatabaseAway, prepare_database
 from agentsite.ports import HOST, address_of, listens, port_number, refuse_taken
-from agentsite.providers import MCP, add_missing
+from agentsite.providers import MCP, OTEL, add_missing
 from agentsite.restoring import finish_interrupted, notice_an_old_database, renew_id
 from agentsite.sign_in_link import make_link
 from agentsite.supervise import Child, GaveUp, NotReady, Supervisor, held, read_record, stop_leftovers
@@ -107,7 +107,8 @@ class Command(BaseCommand):
                     self.say(sentence)
                 kinds = ModelProfile.objects.filter(enabled=True).values_list("kind", flat=True)
                 servers = [MCP] if McpServer.objects.filter(enabled=True).exists() else []
-                for sentence in add_missing([*kinds, *servers]):
+                spans = [OTEL] if settings.OTLP_ENDPOINT else []
+                for sentence in add_missing([*kinds, *servers, *spans]):
                     self.say(sentence)
                 collect_static_files(data_dir)
                 opens_browser = not no_browser and has_display()

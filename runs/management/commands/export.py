@@ -1,4 +1,4 @@
-"""Print a run: as JSON, as a script, or as a test."""
+"""Print a run: as JSON, as a script, as a test, or as OpenTelemetry spans."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from runs.models import Run
 from runs.reading.as_test import pytest_file
 from runs.reading.exporting import export
 from runs.reading.script_export import launch_of, script_of
+from runs.reading.spans import family_of, spans_of
 
 FORMATS = {
     "json": "the whole run",
     "script": "its replies and tool results, as `launch --script` plays them",
     "launch": "the same with goal, settings and answers: one item of `launch --batch`",
     "pytest": "a test that reproduces its steps",
+    "otlp": "its spans and those of its child runs, for OpenTelemetry",
 }
 
 
@@ -30,6 +32,9 @@ class Command(RunsCommand):
         parser.add_argument("run", metavar="RUN")
         parser.add_argument("--format", default="json", metavar="|".join(FORMATS))
         parser.add_argument("--to", type=int, metavar="SEQ", help="pytest: the last step of the test")
+        parser.add_argument(
+            "--content", action="store_true", help="otlp: with prompts, replies, arguments and results"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the export."""
@@ -38,6 +43,11 @@ class Command(RunsCommand):
             raise bad_input(f"A run can't be exported as {options['format']}. Possible: {possible}.")
         if options["to"] is not None and options["format"] != "pytest":
             raise bad_input("--to says the last step of a test; it needs --format pytest.")
+        if options["content"] and options["format"] != "otlp":
+            raise bad_input("--content adds prompts and replies to spans; it needs --format otlp.")
+        if options["format"] == "otlp":
+            self.stdout.write(_spans(run_of(options["run"]), content=options["content"]))
+            return
         self.stdout.write(_text(run_of(options["run"]), options["format"], options["to"]))
 
 
@@ -50,3 +60,13 @@ def _text(run: Run, form: str, upto: int | None) -> str:
         case "launch":
             return json.dumps(launch_of(run), ensure_ascii=False, indent=2)
     return pytest_file(run, upto)
+
+
+def _spans(run: Run, *, content: bool) -> str:
+    try:
+        from runs.reading.otlp import as_json
+    except ModuleNotFoundError as why:
+        raise bad_input(
+            f"This export needs packages that are missing ({why.name}). Run: python3 manage.py add_provider otel"
+        ) from None
+    return as_json(span for one in family_of(run) for span in spans_of(one, content=content))
