@@ -86,6 +86,12 @@ def every_run_verifies(transactional_db: None) -> Iterator[None]:
     check_everything()
 
 
+@pytest.fixture
+def no_glances(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process looks at the switch only when a test lets it, and not while a slice of the test runs."""
+    monkeypatch.setattr("runs.driver.holds.GLANCE_S", 60.0)
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Site"]:
     """The whole stack on a free port, one for all tests of the session."""

@@ -451,12 +451,10 @@ def test_a_call_that_was_cut_by_a_pause_is_made_again() -> None:
 # --- abort --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_glances")
 @pytest.mark.parametrize("where", ["decision", "search", "send"])
-def test_an_abort_in_the_middle_of_a_call_is_final_and_what_was_paid_is_charged(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_abort_in_the_middle_of_a_call_is_final_and_what_was_paid_is_charged(where: str) -> None:
     """The worker has not looked since the call began: the answer comes, and finds the seat taken."""
-    monkeypatch.setattr(holds, "GLANCE_S", 60.0)
     run = launch(think("search", q="a"), think("send", to="bob"), FINAL, rules=ALLOW)
     seen: list[bool] = []
 

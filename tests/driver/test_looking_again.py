@@ -28,7 +28,7 @@ from tests.replaying import outcome_of
 from tests.running import decide, in_threads, kinds, make_due, pending, work
 from tests.workers import Deed, die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies", "no_glances")]
 
 TO_BOB = think("send", to="bob")
 ASK = {"when": {"tool": "send"}, "do": "ask"}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
 from runs import actions
-from runs.driver import holds
 from runs.engine.effects import Failed, ToolReturned
 from runs.models import Run
 from runs.reading import rows
@@ -23,7 +22,7 @@ from tests.launching import ALLOW, FINAL, SEARCH, SEND, USAGE, launch, script, t
 from tests.running import decide, lose_worker, pending, transitions, work
 from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies", "no_glances")]
 
 PLAN = [
     {"tool": "send", "args": {"to": "ann"}},
@@ -31,13 +30,6 @@ PLAN = [
     {"tool": "final_answer"},
 ]
 ROW = r'data-status="(\w+)"'
-
-
-@pytest.fixture(autouse=True)
-def nobody_glances(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A worker does not notice that it was stopped while it is in a call."""
-    monkeypatch.setattr(holds, "GLANCE_S", 60.0)
-    yield
 
 
 def planned(**settings: Any) -> Run:

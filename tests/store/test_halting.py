@@ -49,7 +49,7 @@ from tests.running import (
 from tests.stack import LONGEST_S, wait_for
 from tests.workers import die_in, kill, slice_of
 
-pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies")]
+pytestmark = [pytest.mark.database, pytest.mark.usefixtures("every_run_verifies", "no_glances")]
 
 
 def halt(reason: str = "a wrong price list") -> Halt:

@@ -20,7 +20,7 @@ from django.utils import timezone
 from runs import actions, driver
 from runs.adapters.scripted import ScriptedModel
 from runs.adapters.toolbox import Toolbox
-from runs.driver import holds, performing, position
+from runs.driver import performing, position
 from runs.driver import worker as workers
 from runs.driver.ports import NoSuchModel
 from runs.driver.window import Reader
@@ -343,11 +343,10 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch, no_glances: None) -> Clock:
     """How long a worker is at a run."""
     found = Clock()
     monkeypatch.setattr(position, "time", found)
-    monkeypatch.setattr(holds, "GLANCE_S", 60.0)
     return found
 
 
