@@ -206,7 +206,7 @@ def test_a_summary_is_kept_whole_or_is_none(reply: Any, right: Callable[[Played]
 def test_a_summary_that_was_cut_is_none(reply: Any, why: str) -> None:
     [run] = played(json.dumps([summarising(reply)]))
     assert (run.summaries, "compaction" in run.kinds) == ([], False)
-    assert run.notices["compaction_failed"]["message"].endswith(why)
+    assert run.notices["compaction_failed"]["message"].startswith(why)
 
 
 # --- those of the shared folder ---------------------------------------------------------------------------

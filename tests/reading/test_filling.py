@@ -228,7 +228,7 @@ def test_the_context_page_shows_and_takes_what_may_be_done() -> None:
     stale = client.post(address, form | {"text": "My own\nwords <i>"})
     assert stale.status_code == 409
     said = stale.content.decode()
-    assert "changed since you saw it" in said
+    assert "You saw version 1 of the summary; it now has version 2." in said
     assert "My own\nwords &lt;i&gt;</textarea>" in said
     assert client.post(f"/runs/{run.pk}/context/pin/", {"path": "st:99999"}).status_code == 409
     pin = client.post(f"/runs/{run.pk}/context/pin/", {"path": summary.path, "next": "//evil.example"})
@@ -243,7 +243,7 @@ def test_the_context_page_shows_and_takes_what_may_be_done() -> None:
     assert "Enter a reason." in client.post(undo, {"reason": " ", "version": "2"}).content.decode()
     stale = client.post(undo, {"reason": "Wrong.", "version": "1"})
     assert stale.status_code == 409
-    assert "changed since you saw it" in stale.content.decode()
+    assert "You saw version 1 of the summary; it now has version 2." in stale.content.decode()
     assert client.post(undo, {"reason": "Wrong."}).status_code == 409
     assert client.post(undo, {"reason": "Wrong.", "version": "2"}).status_code == 302
     assert f'id="summary-{summary.seq}"' not in client.get(where).content.decode()

@@ -131,7 +131,7 @@ def test_a_call_whose_worker_was_lost_counts_as_what_it_may_have_used_at_most() 
     travel(run)
     told = recovered(run)
     assert (told["cost_usd"], told["tokens"]) == (pytest.approx(usd), tokens)
-    assert "is counted" in told["message"]
+    assert "counts as at most" in told["message"]
     assert run.exit_reason == "goal_achieved"
     assert run.cost_usd == pytest.approx(0.003 + usd)
     assert run.input_tokens + run.output_tokens == 3 * 120 + tokens
@@ -390,7 +390,7 @@ def test_a_fork_shares_the_limit_of_the_run_that_it_came_from() -> None:
     other = fork(run)
     work(other)
     assert pending(other).kind == "limit", "0.002 + 0.001 + 0.001 is the limit"
-    assert f"of run {run.pk}" in pending(other).why
+    assert f"Run {run.pk} and its forks share" in pending(other).why
 
 
 def test_adding_to_the_limit_in_a_fork_adds_to_what_all_share() -> None:
