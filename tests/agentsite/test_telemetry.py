@@ -198,7 +198,7 @@ def test_switched_off_nothing_of_it_is_imported() -> None:
     told = (
         "import sys, threading, django; django.setup()\n"
         "from agentsite.management.commands import sweeper\n"
-        "sweeper._send_spans(threading.Event())\n"
+        "sweeper.send_spans(threading.Event())\n"
         "print([m for m in sys.modules if m.startswith(('opentelemetry.sdk', 'opentelemetry.exporter',"
         " 'agentsite.telemetry', 'runs.reading.otlp'))])"
     )
@@ -212,7 +212,7 @@ def test_without_its_packages_it_says_how_to_get_them(
     monkeypatch.setattr(site, "OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setitem(sys.modules, "agentsite.telemetry", None)
     monkeypatch.delattr("agentsite.telemetry", raising=False)
-    sweeper._send_spans(threading.Event())
+    sweeper.send_spans(threading.Event())
     (line,) = lines(caplog)
     assert "add_provider otel" in line
     monkeypatch.setattr(providers, "OTEL_PACKAGES", ("not_a_library.sdk",))

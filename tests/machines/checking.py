@@ -58,6 +58,7 @@ def _check_all(machine: Machine, worlds: int, out: TextIO) -> bool:
     holds = [_check(law, machine, worlds, out) for law in LAWS if law is not halt]
     if missing := _never_taken(machine, worlds):
         out.write(f"Not reached in these worlds: {', '.join(missing)}.\n")
+    out.write(f"{sum(holds) + 1} of {len(LAWS)} laws hold in {worlds} random worlds each.\n")
     return all(holds)
 
 

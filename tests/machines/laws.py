@@ -119,7 +119,7 @@ def graph(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
 
 
 def halt(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
-    """A run ends within its bound, whatever anybody says; only a person's gift and a lost worker move the bound."""
+    """A run ends within its bound, whatever is answered. Only a raised limit or a lost worker moves the bound."""
     world, run = world_of(machine, data, stubborn, gifts)
     run.drive(world)
     given_away = gifts - world.gifts + MOST_DEATHS - world.deaths
@@ -197,7 +197,7 @@ def _decided_before(run: Run) -> Any:
 
 
 def totals(machine: Machine, data: bytes, stubborn: int, gifts: int) -> None:
-    """What was spent stays spent, a rollback included, and is what the answers cost."""
+    """Totals are the sum of what the answers cost, and never fall, not even after a rollback."""
     world, run = world_of(machine, data, stubborn, gifts)
     seen = [run.totals]
 

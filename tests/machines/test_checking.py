@@ -56,6 +56,7 @@ def test_the_machines_of_the_site_keep_every_law(name: str) -> None:
     assert holds, text
     for law in LAWS:
         assert f"holds   {law.__name__:<13} {law.__doc__}" in text
+    assert text.endswith(f"{len(LAWS)} of {len(LAWS)} laws hold in 5 random worlds each.\n")
 
 
 def test_a_broken_law_is_told_with_its_world_and_run() -> None:

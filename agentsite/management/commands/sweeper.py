@@ -33,7 +33,7 @@ class Command(BaseCommand):
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopping.set())
         presence.begin()
-        _send_spans(stopping)
+        send_spans(stopping)
         while not stopping.is_set():
             try:
                 sweep()
@@ -48,7 +48,7 @@ class Command(BaseCommand):
             stopping.wait(every)
 
 
-def _send_spans(stopping: threading.Event) -> None:
+def send_spans(stopping: threading.Event) -> None:
     """Send spans to the collector of the settings; without one nothing of it is imported."""
     if not settings.OTLP_ENDPOINT:
         return
