@@ -81,7 +81,7 @@ def on_postgresql(because: str) -> pytest.MarkDecorator:
 def somebody_waits_for_a_lock() -> bool:
     """Whether a connection to this database waits for another's lock; asked on PostgreSQL alone."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # within a transaction each look would be the first one
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # else each look of a transaction is its first
         cursor.execute(
             "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
