@@ -26,6 +26,7 @@ from runs.forms.fields import (
 from runs.forms.machines import MachineFields, PartView, pretty, usual_fields
 from runs.machines import CATALOGUE
 from runs.models import ModelProfile, Run
+from runs.reading.model_profiles import first_choice
 
 SCRIPT = "script"
 """The model field's value for a script that is pasted into the form."""
@@ -282,10 +283,9 @@ CELL = re.compile(r"Row ([0-9]+), ([a-z]+)")
 
 def initial_launch() -> dict[str, Any]:
     """Return an empty form."""
-    model = ModelProfile.objects.filter(enabled=True).values_list("name", flat=True).first()
     usual = (name for name, machine in CATALOGUE.items() if machine.presentation.usual)
     machine = next(usual, next(iter(CATALOGUE)))
-    return {"machine": machine, "model": model or SCRIPT, "asks": "writes", "on_limit": "ask",
+    return {"machine": machine, "model": first_choice() or SCRIPT, "asks": "writes", "on_limit": "ask",
             "on_clarify": "ask", "tools": [], "cost_usd": 0.5} | usual_fields()  # fmt: skip
 
 

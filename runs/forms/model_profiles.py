@@ -8,6 +8,7 @@ from django import forms
 from django.conf import settings
 
 from runs.adapters.models import OPTIONAL, SEEDED
+from runs.adapters.models.settings import usable_address
 from runs.adapters.prices import context_of
 from runs.adapters.scripted import BadScript, parse_script
 from runs.adapters.secrets import seal
@@ -36,6 +37,17 @@ class AddressField(forms.URLField):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(assume_scheme="http", **options)
+
+    def clean(self, value: Any) -> str:
+        """Return the address; one that no run could call is refused."""
+        address: str = super().clean(value)
+        if address:
+            try:
+                usable_address(address)
+            except ValueError as why:
+                said = str(why)
+                raise forms.ValidationError(f"{said[0].upper()}{said[1:]}.") from None
+        return address
 
 
 class ModelProfileForm(forms.ModelForm):

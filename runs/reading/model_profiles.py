@@ -95,6 +95,13 @@ def profile_views() -> list[ProfileView]:
     return [profile_view(one) for one in ModelProfile.objects.select_related("test")]
 
 
+def first_choice() -> str:
+    """Return the first model whose last test did not fail; else the first; empty without one."""
+    usable = [view for view in profile_views() if view.profile.enabled]
+    working = [view for view in usable if view.state != "bad"]
+    return next((view.profile.name for view in working or usable), "")
+
+
 def profile_view(profile: ModelProfile) -> ProfileView:
     """Return one profile."""
     check: ModelCheck | None = getattr(profile, "test", None) if profile.pk else None

@@ -105,6 +105,7 @@ def test_without_scripts_a_run_is_launched_decided_and_read(
     page = context.new_page()
     page.goto("/runs/new/")
     page.get_by_label("Goal").fill("Keep the answer in a file")
+    page.get_by_label("Model", exact=True).select_option("script")
     page.locator("#script").fill(json.dumps({"replies": {"decision": [SAVE, FINAL_42]}}))
     page.get_by_label("write_file").check()
     page.get_by_role("button", name="Launch").click()

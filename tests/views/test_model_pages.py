@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from runs import actions, driver
+from runs.adapters.models.findings import Checked, Finding
 from runs.adapters.models.presets import PRESETS
 from runs.adapters.secrets import unseal
 from runs.models import ModelCheck, ModelProfile
@@ -40,7 +41,7 @@ def admin() -> Client:
 def added(admin: Client, preset: str = "other", **fields: str) -> ModelProfile:
     answer = admin.post(f"/models/add/?preset={preset}", PROFILE | fields)
     assert answer.status_code == 302, answer.text
-    return ModelProfile.objects.get()
+    return ModelProfile.objects.latest("pk")
 
 
 def page(admin: Client, profile: ModelProfile) -> str:
@@ -119,6 +120,21 @@ def test_a_refused_form_keeps_what_was_typed_and_opens_its_section(admin: Client
     assert 'value="my words"' in answer.text
     assert [one["title"] for one in answer.context["sections"] if one["is_open"]][-1] == "Requests"
     assert not ModelProfile.objects.exists()
+
+
+def test_an_address_that_no_run_could_call_is_refused_at_its_field(admin: Client) -> None:
+    answer = admin.post("/models/add/?preset=other", PROFILE | {"base_url": "ftp://127.0.0.1/v1"})
+    assert answer.status_code == 422
+    assert answer.context["form"].errors["base_url"][0].startswith("Give an address such as https://")
+    assert 'value="ftp://127.0.0.1/v1"' in answer.text
+
+
+def test_a_model_whose_test_failed_is_not_chosen_beforehand(admin: Client) -> None:
+    failing, working = added(admin, name="a-model"), added(admin, name="b-model")
+    assert 'value="a-model" selected' in admin.get("/runs/new/").text
+    bad = Checked(findings=(Finding(tone="bad", text="It refused."),)).model_dump_json()
+    ModelCheck.objects.filter(profile=failing).update(wanted_at=None, done_at=now(), found_json=bad)
+    assert f'value="{working.name}" selected' in admin.get("/runs/new/").text
 
 
 def test_saving_has_a_worker_test_the_connection(admin: Client) -> None:

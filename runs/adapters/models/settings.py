@@ -40,6 +40,18 @@ OPTIONAL = (
 to the schema in words, `system` to a user message, `stream` to a reply at once."""
 
 
+def usable_address(url: str) -> str:
+    """Return a server's address without its last slash; raises `ValueError` for one that can't be called."""
+    url = url.strip().rstrip("/").removesuffix("/chat/completions")
+    parts = urlsplit(url)
+    plain = url.isascii() and url.isprintable() and not any(sign in url for sign in " ?#@\\")
+    if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("give an address such as https://api.example.com/v1, without user, query, blanks")
+    if parts.port == 0:
+        raise ValueError("the port must be between 1 and 65535")
+    return url
+
+
 class ModelSettings(Value):
     """The settings of a model; prices are USD per million tokens (None: by the public list, else 0)."""
 
@@ -81,16 +93,7 @@ class ModelSettings(Value):
     @field_validator("base_url")
     @classmethod
     def _is_an_address(cls, url: str) -> str:
-        url = url.strip().rstrip("/").removesuffix("/chat/completions")
-        parts = urlsplit(url)
-        plain = url.isascii() and url.isprintable() and not any(sign in url for sign in " ?#@\\")
-        if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(
-                "give an address such as https://api.example.com/v1, without user, query, blanks"
-            )
-        if parts.port == 0:
-            raise ValueError("the port must be between 1 and 65535")
-        return url
+        return usable_address(url)
 
     @field_validator("api_key")
     @classmethod
