@@ -1,4 +1,4 @@
-"""The tools of this installation, by name. A new tool is one file here and one line in the list below.
+"""The tools of this installation, by name. A new tool is one file here, an import and an entry below.
 
 The environment names tools from elsewhere: `AGENTSITE_TOOLS="package.module:NAME"`, several separated by commas. A name
 is that of a `Tool`, or of a list or tuple of them; it replaces a tool of the same name.
