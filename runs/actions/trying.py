@@ -16,7 +16,7 @@ from runs.rights import Person, may_launch
 from runs.store.errors import NotPossible
 
 MACHINE = "ruled"
-"""The machine of a trial: its script calls the tool, then gives the answer whatever came of the call."""
+"""The machine of a trial: its script calls the tool, then answers, also after a failed call."""
 
 
 class NoSuchTool(NotPossible):
@@ -42,10 +42,8 @@ def try_tool(name: str, args: dict[str, Any], *, by: Person) -> Run:
     return start_run(
         machine=MACHINE,
         goal=f"Try out {name}.",
-        settings={
-            "tools": [name],
-            "cache": False,
-        },  # the same prompt would repeat the call of an earlier trial
+        # Without the cache: the same prompt would repeat the call of an earlier trial.
+        settings={"tools": [name], "cache": False},
         owner=by,
         script=_script_of(name, checked),
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from django.db import DatabaseError
 
 from runs.driver import alone, holds, spool
+from runs.engine.presentation import plural
 from runs.models import Exchange
 from runs.store import leases
 
@@ -29,7 +30,7 @@ def drain(seconds: float, hand_on: Callable[[int], object]) -> bool:
         hand_on(run_id)
     alone.tell_to_leave(seconds)
     if seconds and (calls := _calls_of(holds.not_left())):
-        log.warning("Waiting up to %g s for %s: %s.", seconds, _counted(calls), "; ".join(calls))
+        log.warning("Waiting up to %g s for %s: %s.", seconds, plural(len(calls), "call"), "; ".join(calls))
     return holds.wait_until_left(seconds)
 
 
@@ -54,10 +55,6 @@ def what_is_cut(run_ids: Iterable[int]) -> str:
     calls = _calls_of(run_ids)
     outcome = "The outcome is" if len(calls) == 1 else "The outcomes are"
     return f"Cut off mid-call: {'; '.join(calls)}. {outcome} unknown." if calls else ""
-
-
-def _counted(calls: list[str]) -> str:
-    return f"{len(calls)} call{'' if len(calls) == 1 else 's'}"
 
 
 def _calls_of(run_ids: Iterable[int]) -> list[str]:

@@ -117,9 +117,8 @@ class Performer:
         parts = self.reader.pieces(call) if reads else []
         messages = timeline.messages(parts)
         asked.prompt_chars = sum(len(message.text) for message in messages)
-        with self._turn(
-            asked.prompt_chars
-        ) as turn:  # first: what is reserved counts as paid if the turn fails
+        # The turn comes first: a reservation counts as paid if taking the turn fails.
+        with self._turn(asked.prompt_chars) as turn:
             if not self.attempts.reserve(call, call.role, asked, snapshot.limits):
                 return None
             self.attempts.count(asked)

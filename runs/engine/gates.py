@@ -28,6 +28,7 @@ from runs.engine.effects import (
 )
 from runs.engine.facts import AskedAfterRestore, Fact, InterruptAsked, Notice
 from runs.engine.machine import Machine
+from runs.engine.presentation import plural
 from runs.engine.rules import SETTING, NamedRule, words_of
 from runs.engine.settings import LIMIT_NAMES, LIMIT_REASONS, ArgumentTest, InterruptRule, LimitName
 from runs.engine.snapshot import Price, Snapshot
@@ -133,7 +134,7 @@ def asks_after_restore(call: HumanCall) -> bool:
 
 
 def _done(turns: int) -> str:
-    return f"{turns} turn{'s' if turns != 1 else ''} done. Continue?"
+    return f"{plural(turns, 'turn')} done. Continue?"
 
 
 def _check_in(every: int) -> str:

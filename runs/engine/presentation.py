@@ -36,6 +36,11 @@ def money(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.01 else f"${usd:.5f}".rstrip("0")
 
 
+def plural(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 class BudgetRow(NamedTuple):
     """One line of a run's budget, as shown and stored."""
 

@@ -22,7 +22,7 @@ PYTHON = "python"
 
 
 class Judged(NamedTuple):
-    """A script's call: the effect to ask for, or why it can't be one; and what is told of it."""
+    """A checked call of a script: the effect to ask for or its refusal, and the facts to record."""
 
     effect: ToolCall | ChildRun | Failed
     facts: tuple[Fact, ...]

@@ -8,6 +8,7 @@ from runs.engine import gates
 from runs.engine.effects import ChildRun, Compaction, HumanCall, ModelCall, ToolCall
 from runs.engine.facts import ApprovalLapsed
 from runs.engine.moves import Ask
+from runs.engine.presentation import plural
 from runs.engine.snapshot import Snapshot
 
 Known = Literal["worker lost", "restored", "cut off", "tool can't tell", "tried before"]
@@ -54,9 +55,7 @@ def lost_in_a_row(times: int, faults: int) -> str:
     """Return how many workers in a row left a run without a move; `faults` of them met a fault of our own code."""
     if not faults:
         return f"{times} workers in a row stopped while they drove this run."
-    lost = times - faults
-    stopped = f"{lost} worker{'s' if lost > 1 else ''} stopped"
-    return f"{stopped} and {faults} met a fault while they drove this run."
+    return f"{plural(times - faults, 'worker')} stopped and {faults} met a fault while they drove this run."
 
 
 def lost_too_often(snapshot: Snapshot, times: int, faults: int) -> Ask:

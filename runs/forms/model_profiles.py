@@ -29,7 +29,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """The fields of a profile in their groups."""
 
 USUAL_CONTEXT = 32_000
-"""Tokens of a context that nobody states."""
+"""Tokens of a context, if neither the form nor the public list states them."""
 
 
 class AddressField(forms.URLField):

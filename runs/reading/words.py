@@ -5,6 +5,7 @@ from __future__ import annotations
 from runs.engine.presentation import EXITS
 from runs.engine.presentation import Word as Word
 from runs.engine.presentation import money as money
+from runs.engine.presentation import plural as plural
 from runs.engine.presentation import spoken as spoken
 from runs.machines import CATALOGUE
 
@@ -166,9 +167,4 @@ def length_of(ms: float) -> str:
 
 def continuing(runs: int) -> str:
     """Return how many runs continue once the site is resumed."""
-    return "1 run continues." if runs == 1 else f"{runs} runs continue."
-
-
-def plural(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return plural(runs, "run continues.", "runs continue.")

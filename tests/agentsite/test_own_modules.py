@@ -1,4 +1,4 @@
-"""A site's own modules lie in its data directory; a fault in one is told with its file and line."""
+"""A site's own modules are in its data directory; a fault in one stops the start with its file and line."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MOST_PRINTED = 50_000
 """Characters kept of what a script prints."""
 
 DEADLINE_S = 60.0
-"""Seconds after which the sandbox's process is ended, whatever it says of its own limits."""
+"""Seconds after which the sandbox's process is killed, in case its own limits fail."""
 
 MEGABYTE = 1_000_000
 
